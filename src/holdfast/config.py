@@ -1,0 +1,273 @@
+"""From plain values (YAML, command line, keyword arguments) to typed objects, and back.
+
+Type hints are the schema: what a dataclass or a registered class accepts is what its signature says. `resolve` checks
+plain data against a type and fills in every default; `instantiate` does the same and builds the objects. Unknown keys
+and wrong types are refused with the path of the key and the nearest valid spelling.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Literal, TypeVar
+
+from holdfast.errors import RecipeError, unknown
+from holdfast.registry import Registry
+
+T = TypeVar("T")
+
+PROVIDED = frozenset({"classes", "dim"})
+"""Arguments that training knows and fills in (number of training classes, embedding dims) unless a recipe sets them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Block(Generic[T]):
+    """A checked recipe block whose object is built later, when what it depends on is known.
+
+    Args:
+        kind: base class of the family.
+        plain: the resolved block, defaults included.
+    """
+
+    kind: type[T]
+    plain: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.plain["name"])
+
+    def build(self, **provided: Any) -> T:
+        """Build the object; `provided` fills in the arguments of `PROVIDED`, here and in nested blocks."""
+        built: T = instantiate(self.kind, self.plain, provided=provided)
+        return built
+
+
+def resolve(kind: Any, value: Any, where: str = "") -> Any:
+    """Plain data checked against a type, with every default written out."""
+    if typing.get_origin(kind) is Block:
+        return resolve(typing.get_args(kind)[0], value.plain if isinstance(value, Block) else value, where)
+    registry = Registry.of(kind)
+    if registry is not None:
+        if isinstance(value, registry.base):
+            raise RecipeError(f"{where}: a built {registry.kind} cannot be written into a recipe; give its block")
+        member, given, where = _open_block(registry, value, where)
+        return {"name": _name(value), **_resolve_arguments(member, given, where)}
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        if isinstance(value, kind):
+            value = _fields(value)
+        return _resolve_arguments(kind, _mapping(value, where), where)
+    return _walk(kind, value, where, resolve)
+
+
+def instantiate(kind: Any, value: Any, where: str = "", provided: Mapping[str, Any] | None = None) -> Any:
+    """The object that plain data describes; values that already are of the type pass through."""
+    provided = provided or {}
+    if typing.get_origin(kind) is Block:
+        inner = typing.get_args(kind)[0]
+        return value if isinstance(value, Block) else Block(inner, resolve(inner, value, where))
+    registry = Registry.of(kind)
+    if registry is not None:
+        if isinstance(value, registry.base):
+            return value
+        member, given, where = _open_block(registry, value, where)
+        return _call(member, given, where, provided)
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        return value if isinstance(value, kind) else _call(kind, _mapping(value, where), where, provided)
+    return _walk(kind, value, where, lambda k, v, w: instantiate(k, v, w, provided))
+
+
+def number(text: str) -> float:
+    """A number as people write it: `0.01`, `1e-5` or `8/255`."""
+    top, slash, bottom = text.partition("/")
+    value = float(top) / float(bottom) if slash else float(top)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def override(plain: dict[str, Any], path: str, value: Any) -> None:
+    """Set `a.b.c` in nested plain data in place; a bare name on the way becomes a block, a new `name` a new block."""
+    *parents, last = path.split(".")
+    node = plain
+    for key in parents:
+        child = node.get(key)
+        if isinstance(child, str):
+            child = {"name": child}
+        if child is None:
+            child = {}
+        if not isinstance(child, dict):
+            raise RecipeError(f"{path}: '{key}' is not a block, so nothing inside it can be set")
+        node[key] = child
+        node = child
+    if last == "name" and node.get("name") not in (None, value):
+        node.clear()  # arguments of the old method mean nothing to the new one
+    node[last] = value
+
+
+def _open_block(
+    registry: Registry[Any], value: Any, where: str
+) -> tuple[Callable[..., Any], dict[str, Any], str]:
+    """Split a block into the registered member and the arguments given to it."""
+    where = where or registry.kind
+    if isinstance(value, str):
+        return registry.get(value, where), {}, where
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        raise RecipeError(f"{where}: expected a {registry.kind} name or a block with 'name', got {value!r}")
+    given = {str(k): v for k, v in value.items() if k != "name"}
+    return registry.get(value["name"], where), given, where
+
+
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else str(value["name"])
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{where or 'recipe'}: expected a block of keys, got {value!r}")
+    return {str(k): v for k, v in value.items()}
+
+
+def _parameters(member: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """Argument name → (type, default) of a class or factory."""
+    # A dataclass is asked itself: its fields may be inherited from a module whose names the subclass does not import.
+    own_init = isinstance(member, type) and not dataclasses.is_dataclass(member)
+    hints = typing.get_type_hints(member.__init__ if own_init else member)
+    signature = inspect.signature(member)
+    return {name: (hints.get(name, Any), p.default) for name, p in signature.parameters.items()}
+
+
+def _check_keys(
+    parameters: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any], where: str, supplied: Mapping[str, Any]
+) -> None:
+    prefix = f"{where}: " if where else ""
+    for key in given:
+        if key not in parameters:
+            raise RecipeError(prefix + unknown("key", key, parameters))
+    for name, (_, default) in parameters.items():
+        if default is inspect.Parameter.empty and name not in given and name not in supplied:
+            raise RecipeError(f"{prefix}'{name}' is required")
+
+
+def _resolve_arguments(member: Callable[..., Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    parameters = _parameters(member)
+    _check_keys(parameters, given, where, {})
+    resolved: dict[str, Any] = {}
+    for name, (kind, default) in parameters.items():
+        if name in PROVIDED and given.get(name) is None and default is None:
+            continue
+        value = given.get(name, default)
+        if dataclasses.is_dataclass(member) and name not in given:
+            value = _dataclass_default(member, name, default)
+        resolved[name] = resolve(kind, value, _join(where, name))
+    return resolved
+
+
+def _dataclass_default(member: Any, name: str, default: Any) -> Any:
+    """A field's default; factories are called (their signature default is a placeholder)."""
+    field = next(f for f in dataclasses.fields(member) if f.name == name)
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else default
+
+
+def _call(member: Callable[..., Any], given: Mapping[str, Any], where: str, provided: Mapping[str, Any]) -> Any:
+    parameters = _parameters(member)
+    supplied = {k: v for k, v in provided.items() if k in parameters and given.get(k) is None}
+    _check_keys(parameters, given, where, supplied)
+    arguments: dict[str, Any] = dict(supplied)
+    for name, (kind, default) in parameters.items():
+        if name in supplied:
+            continue
+        if name in given:
+            arguments[name] = instantiate(kind, given[name], _join(where, name), provided)
+        elif _needs_building(kind, default):
+            arguments[name] = instantiate(kind, default, _join(where, name), provided)
+    try:
+        return member(**arguments)
+    except (ValueError, TypeError) as error:
+        raise RecipeError(f"{where}: {error}") from error
+
+
+def _needs_building(kind: Any, default: Any) -> bool:
+    """Whether a default is itself a block by name (`miner: Miner | None = "ephn"`)."""
+    candidates = typing.get_args(kind) if _is_union(kind) else (kind,)
+    return isinstance(default, (str, Mapping)) and any(Registry.of(c) is not None for c in candidates)
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _is_union(kind: Any) -> bool:
+    return typing.get_origin(kind) in (typing.Union, types.UnionType)
+
+
+def _walk(kind: Any, value: Any, where: str, convert: Callable[[Any, Any, str], Any]) -> Any:
+    """Scalars, unions and containers; `convert` handles what they contain."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any or kind is object:
+        return value
+    if _is_union(kind):
+        return _walk_union(arguments, value, where, convert)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        raise RecipeError(f"{where}: " + unknown("value", str(value), [str(a) for a in arguments]))
+    if origin in (list, tuple):
+        if isinstance(value, str) or not isinstance(value, (list, tuple)):
+            raise RecipeError(f"{where}: expected a list, got {value!r}")
+        if origin is list or arguments[-1] is Ellipsis:
+            inner = [arguments[0]] * len(value)
+        else:
+            inner = list(arguments)
+        if len(inner) != len(value):
+            raise RecipeError(f"{where}: expected {len(inner)} values, got {len(value)}")
+        return origin(convert(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(inner, value, strict=True)))
+    if origin is dict:
+        return {str(k): convert(arguments[1], v, _join(where, str(k))) for k, v in _mapping(value, where).items()}
+    return _scalar(kind, value, where)
+
+
+def _walk_union(
+    arguments: tuple[Any, ...], value: Any, where: str, convert: Callable[[Any, Any, str], Any]
+) -> Any:
+    if value is None and type(None) in arguments:
+        return None
+    failure: RecipeError | None = None
+    for candidate in arguments:
+        if candidate is type(None):
+            continue
+        try:
+            return convert(candidate, value, where)
+        except RecipeError as error:
+            # A block with a mistake inside is better explained by its own family than by "not a number".
+            if failure is None or Registry.of(candidate) is not None:
+                failure = error
+    assert failure is not None
+    raise failure
+
+
+def _scalar(kind: Any, value: Any, where: str) -> Any:
+    if kind is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return number(value) if isinstance(value, str) else float(value)
+        except (ValueError, ZeroDivisionError):
+            raise RecipeError(f"{where}: expected a number, got '{value}'") from None
+    if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if kind in (bool, str) and isinstance(value, kind):
+        return value
+    if isinstance(kind, type) and kind not in (int, float, bool, str) and isinstance(value, kind):
+        return value
+    expected = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(kind, str(kind))
+    raise RecipeError(f"{where}: expected {expected}, got {value!r}")

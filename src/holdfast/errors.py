@@ -1,0 +1,41 @@
+"""Errors a person can act on.
+
+Everything a user can get wrong ends in a `HoldfastError`: one line that says what happened and what to do next. The
+command line prints it and leaves with exit code 2; a traceback means a defect of holdfast.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HoldfastError(Exception):
+    """Something the user can mend; the message is one line and says how."""
+
+
+class RecipeError(HoldfastError):
+    """A recipe holds an unknown key, a wrong type or an impossible value."""
+
+
+class DataError(HoldfastError):
+    """Images, labels or splits are not as they must be."""
+
+
+class ModelError(HoldfastError):
+    """A model cannot be built, loaded or used as asked."""
+
+
+class TrainingError(HoldfastError):
+    """Training cannot go on; what was saved before is kept."""
+
+
+def unknown(kind: str, word: str, valid: Iterable[str]) -> str:
+    """One line for a misspelt name: the nearest valid spelling if there is one, otherwise all of them."""
+    options = sorted(valid)
+    close = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
+    if close:
+        return f"unknown {kind} '{word}'; did you mean '{close[0]}'?"
+    if not options:
+        return f"unknown {kind} '{word}'; none are accepted here"
+    return f"unknown {kind} '{word}'; valid: {', '.join(options)}"

@@ -1,0 +1,40 @@
+"""The contract of a loss and the registry of the family."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from torch import Generator, Tensor, nn
+
+from holdfast.mining.base import Miner
+from holdfast.mining.tuples import Tuples
+from holdfast.registry import Registry
+
+
+class Loss(nn.Module):
+    """What a batch of embeddings costs: `loss(embeddings, labels)`.
+
+    Without `tuples` a loss learns on what its own `miner` returns, or on all pairs; with `tuples` on exactly those.
+    Losses may own parameters: training optimises, saves and resumes them.
+    """
+
+    def __init__(self, miner: Miner | None = None) -> None:
+        super().__init__()
+        self.miner = miner
+
+    @abstractmethod
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> Tensor:
+        """The scalar cost.
+
+        Args:
+            embeddings: vectors of shape (n, dim).
+            labels: integers of shape (n,), or a boolean n × n relevance matrix.
+            tuples: triplets or pairs mined elsewhere.
+            generator: passed to the loss's own miner.
+        """
+
+
+registry: Registry[Loss] = Registry("loss", Loss, "holdfast.losses")
+register = registry.register

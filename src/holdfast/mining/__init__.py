@@ -1,0 +1,8 @@
+"""Which tuples of a batch learn."""
+
+from holdfast.mining.base import Miner, register, registry
+from holdfast.mining.tuples import Pairs, Triplets, Tuples
+
+build, names = registry.build, registry.names
+
+__all__ = ["Miner", "Pairs", "Triplets", "Tuples", "build", "names", "register"]
