@@ -1,0 +1,32 @@
+"""Tables of images with labels and splits, and everything between them and a batch on the device."""
+
+from holdfast.data.augment import Augment, centre_crop
+from holdfast.data.batches import ClassBatches
+from holdfast.data.check import Problem, check
+from holdfast.data.decode import BadImage
+from holdfast.data.reader import Reader, register, registry
+from holdfast.data.specs import from_csv, from_folder, load, parse
+from holdfast.data.store import ImageStore
+from holdfast.data.table import ImageTable
+
+build, names = registry.build, registry.names
+
+__all__ = [
+    "Augment",
+    "BadImage",
+    "ClassBatches",
+    "ImageStore",
+    "ImageTable",
+    "Problem",
+    "Reader",
+    "build",
+    "centre_crop",
+    "check",
+    "from_csv",
+    "from_folder",
+    "load",
+    "names",
+    "parse",
+    "register",
+    "registry",
+]

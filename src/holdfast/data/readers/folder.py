@@ -1,0 +1,104 @@
+"""A folder (or zip file) with one sub-folder of images per class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.data.reader import Reader, register, share
+from holdfast.data.splits import zero_shot
+from holdfast.data.table import ImageTable
+from holdfast.data.tree import Tree, open_tree
+from holdfast.errors import DataError
+
+SPLIT_FOLDERS = {
+    "train": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "query": "query",
+    "gallery": "gallery",
+}
+LAYOUT = "a folder or zip file that holds one sub-folder of images per class, or train/ and test/ with those inside"
+
+
+@register("folder")
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder(Reader):
+    """A folder or zip file: `CLASS/*.jpg`, or `train/CLASS/*.jpg` and `test/CLASS/*.jpg`.
+
+    The second layout may also have `val`, `query` and `gallery`. In the first, whole classes are held out for testing,
+    so that retrieval is measured on classes never trained on. Class folders may be nested: the class is the path
+    `a/b`. Images are found by extension (jpg, jpeg, png, webp, bmp, gif, tif, tiff); hidden files are passed over.
+
+    Args:
+        root: the folder or zip file.
+        test: share of the classes to hold out for testing where the folders name no splits; 1 tests on everything.
+        test_seed: of that choice.
+
+    Requirements: two or more classes.
+    Relations: `csv` for labels that are not folder names, coarse labels or groups.
+    """
+
+    root: str
+    test: float = 0.5
+    test_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        share("test", self.test)
+
+    def read(self) -> ImageTable:
+        """The labelled images, split by folder or by class."""
+        tree = open_tree(self.root, LAYOUT)
+        placed = _place(tree)
+        if not placed:
+            raise DataError(f"no images in class folders under '{self.root}'; expected {LAYOUT}")
+        names, classes, splits = list(placed), [c for _, c in placed.values()], [s for s, _ in placed.values()]
+        if len(set(classes)) < 2:
+            raise DataError(f"'{self.root}' holds only one class ('{classes[0]}'); two or more sub-folders are needed")
+        table = ImageTable.of(
+            tree.source(names),
+            classes=classes,
+            splits=[s or "train" for s in splits],
+            ids=names,
+            name="folder",
+        )
+        if any(splits):
+            return table
+        return table.with_splits(zero_shot(table.labels, self.test, self.test_seed))
+
+    def ignored(self) -> list[str]:
+        """Files that are no images, and images outside class folders."""
+        tree = open_tree(self.root, LAYOUT)
+        placed = _place(tree)
+        return [name for name in tree.names if name not in placed]
+
+
+def _place(tree: Tree) -> dict[str, tuple[str | None, str]]:
+    """Image → split (if folders name splits) and class; images without a class folder are left out."""
+    folders = {name: name.split("/")[:-1] for name in tree.images()}
+    folders = {name: parts for name, parts in folders.items() if parts}
+    depth = _shared_depth(list(folders.values()))
+    folders = {name: parts[depth:] for name, parts in folders.items()}
+    tops = {parts[0].lower() for parts in folders.values()}
+    # A class may be called "train" beside "car" and "bus"; together with a test folder it is a split.
+    names_splits = bool(tops) and (tops <= SPLIT_FOLDERS.keys() or ("train" in tops and tops & {"test", "gallery"}))
+    if not names_splits:
+        return {name: (None, "/".join(parts)) for name, parts in folders.items()}
+    return {
+        name: (SPLIT_FOLDERS[parts[0].lower()], "/".join(parts[1:]))
+        for name, parts in folders.items()
+        if parts[0].lower() in SPLIT_FOLDERS and len(parts) > 1
+    }
+
+
+def _shared_depth(folders: list[list[str]]) -> int:
+    """How many leading folders all images share (as in a zip of one folder), not counting splits and classes."""
+    depth = 0
+    while folders and all(len(f) > depth + 1 for f in folders):
+        heads = {f[depth] for f in folders}
+        if len(heads) > 1 or heads.pop().lower() in SPLIT_FOLDERS:
+            break
+        depth += 1
+    return depth

@@ -1,0 +1,58 @@
+"""In-shop Clothes Retrieval (DeepFashion)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.data.reader import Reader, register
+from holdfast.data.table import ImageTable
+from holdfast.data.tree import Tree, open_tree, require
+from holdfast.errors import DataError
+
+LISTING = "list_eval_partition.txt"
+LAYOUT = f"In-shop Clothes Retrieval as published ({LISTING}, perhaps in Eval/, and img/, perhaps in Img/)"
+
+
+@register("inshop")
+@dataclass(frozen=True, kw_only=True)
+class InShop(Reader):
+    """52,712 photographs of 7,982 clothing items; the published train, query and gallery parts.
+
+    The fine label is the item, the coarse label its category, such as WOMEN/Dresses.
+
+    Args:
+        root: the dataset's folder, or a zip file of it.
+
+    Relations: `sop` is the other large benchmark of products, without separate queries.
+    Reference: Liu et al., CVPR 2016.
+    """
+
+    root: str
+
+    def read(self) -> ImageTable:
+        """All photographs of the partition list."""
+        tree = open_tree(self.root, LAYOUT)
+        listing = tree.find(LISTING)
+        if listing is None:
+            raise DataError(f"there is no '{LISTING}' in '{self.root}'; expected {LAYOUT}")
+        rows = [line.split() for line in tree.text(listing).splitlines()[2:] if line.strip()]
+        if not rows or any(len(row) != 3 for row in rows):
+            raise DataError(f"'{listing}' does not list 'image item part' on each line; fetch it again")
+        folder = _image_folder(tree)
+        names = [folder + row[0] for row in rows]
+        if not self.skip_bad:
+            require(tree, names, self.root)
+        return ImageTable.of(
+            tree.source(names),
+            classes=[row[1] for row in rows],
+            splits=[row[2] for row in rows],
+            ids=[row[0] for row in rows],
+            name="inshop",
+            coarse=["/".join(row[0].split("/")[1:3]) for row in rows],
+        )
+
+
+def _image_folder(tree: Tree) -> str:
+    """What comes before `img/` in the path of an image."""
+    first = next((name for name in tree.images() if "/img/" in f"/{name}"), "img/")
+    return (f"/{first}".partition("/img/")[0] + "/").lstrip("/")

@@ -1,0 +1,160 @@
+"""A table of images: where each comes from, what it shows and which split it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from holdfast.data.decode import BadImage
+from holdfast.data.sources import Source
+from holdfast.errors import DataError, unknown
+
+SPLITS = ("train", "val", "test", "query", "gallery")
+
+Level = Literal["fine", "coarse"]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImageTable:
+    """Images with labels and splits; nothing is decoded before it is read, and nothing changes in place.
+
+    Args:
+        source: the images.
+        positions: which image of the source each row shows, so that a subset copies no pixels.
+        labels: fine label of each row, an index into `class_names`.
+        class_names: name of each fine class of the whole dataset; a subset keeps them all.
+        splits: "train", "val", "test", "query" or "gallery" for each row.
+        ids: a name for each row that stays the same from run to run (relative path, member or index).
+        name: of the dataset.
+        coarse: coarse label of each row, an index into `coarse_names`.
+        coarse_names: name of each coarse class.
+        groups: such as the camera of each row: in re-identification an image is no match for a query of its own group.
+    """
+
+    source: Source
+    positions: Integers
+    labels: Integers
+    class_names: list[str]
+    splits: NDArray[np.str_]
+    ids: list[str]
+    name: str
+    coarse: Integers | None = None
+    coarse_names: list[str] | None = None
+    groups: Integers | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("positions", "labels", "splits", "coarse", "groups"):
+            column = getattr(self, field)
+            if column is not None:
+                if len(column) != len(self.ids):
+                    raise ValueError(f"'{field}' has {len(column)} rows, 'ids' {len(self.ids)}")
+                column.flags.writeable = False
+        for split in np.unique(self.splits):
+            if split not in SPLITS:
+                raise DataError(unknown("split", str(split), SPLITS))
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        *,
+        classes: Sequence[str],
+        splits: ArrayLike,
+        ids: Sequence[str],
+        name: str,
+        coarse: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+    ) -> ImageTable:
+        """A table of a whole source from names; labels count the names in order of first appearance."""
+        labels, class_names = _numbered(classes)
+        coarse_labels, coarse_names = _numbered(coarse) if coarse is not None else (None, None)
+        return cls(
+            source=source,
+            positions=np.arange(len(source)),
+            labels=labels,
+            class_names=class_names,
+            splits=np.array(splits, dtype=np.str_),
+            ids=list(ids),
+            name=name,
+            coarse=coarse_labels,
+            coarse_names=coarse_names,
+            groups=_numbered(groups)[0] if groups is not None else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{s} {n:,}" for s in SPLITS if (n := int((self.splits == s).sum())))
+        return f"ImageTable({self.name}: {len(self):,} images of {len(np.unique(self.labels)):,} classes; {counts})"
+
+    def subset(self, rows: ArrayLike | Tensor) -> ImageTable:
+        """The given rows (indices, or one boolean per row) as a table of their own."""
+        chosen = np.asarray(rows)
+        chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
+        return replace(
+            self,
+            positions=self.positions[chosen],
+            labels=self.labels[chosen],
+            splits=self.splits[chosen],
+            ids=[self.ids[i] for i in chosen],
+            coarse=None if self.coarse is None else self.coarse[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
+        )
+
+    def has(self, split: str) -> bool:
+        """Whether any row belongs to a split."""
+        return bool((self.splits == split).any())
+
+    def split(self, split: str) -> ImageTable:
+        """The rows of one split."""
+        if split not in SPLITS:
+            raise DataError(unknown("split", split, SPLITS))
+        if not self.has(split):
+            there = ", ".join(s for s in SPLITS if self.has(s))
+            raise DataError(f"dataset '{self.name}' has no '{split}' images; it has: {there}")
+        return self.subset(self.splits == split)
+
+    def with_splits(self, splits: NDArray[np.str_]) -> ImageTable:
+        """The same rows under other splits."""
+        return replace(self, splits=splits)
+
+    def read(self, rows: ArrayLike | Tensor, size: int) -> Tensor:
+        """Pixels of some rows: uint8, (n, 3, size, size), squashed to that size where they are not."""
+        pixels = self.source.images(self.positions[np.asarray(rows, np.int64)], size)
+        return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
+
+    @property
+    def native_size(self) -> int:
+        """A canvas that suits the images: the shorter side of the first one that can be read."""
+        for position in self.positions:
+            try:
+                return int(min(self.source.image(int(position)).shape[:2]))
+            except BadImage:
+                continue
+        raise DataError(f"dataset '{self.name}' holds no readable image; look at its files")
+
+    def labels_for(self, level: Level) -> Integers:
+        """Fine or coarse label of each row."""
+        if level == "fine":
+            return self.labels
+        if self.coarse is None:
+            raise DataError(f"dataset '{self.name}' has no coarse labels; use fine ones")
+        return self.coarse
+
+    def compacted(self, level: Level) -> Integers:
+        """Labels renumbered 0..C-1 within this table, as losses with one parameter per class need."""
+        return np.unique(self.labels_for(level), return_inverse=True)[1].astype(np.int64)
+
+
+def _numbered(names: Iterable[str]) -> tuple[Integers, list[str]]:
+    number: dict[str, int] = {}
+    labels = np.array([number.setdefault(n, len(number)) for n in names], np.int64)
+    return labels, list(number)

@@ -1,0 +1,140 @@
+"""Files under a root, be it a folder or zip archives: their names, their bytes and images out of them."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from holdfast.data.decode import EXTENSIONS
+from holdfast.data.sources import FileSource, Source, ZipSource
+from holdfast.errors import DataError
+
+
+class Tree(ABC):
+    """Files by their path below the root, with forward slashes; hidden files and folders are left out."""
+
+    names: list[str]
+
+    @abstractmethod
+    def content(self, name: str) -> bytes:
+        """Content of a file."""
+
+    def text(self, name: str) -> str:
+        """Content of a text file."""
+        return self.content(name).decode("utf-8", errors="replace")
+
+    @abstractmethod
+    def source(self, names: Sequence[str]) -> Source:
+        """These files as images; a name that is not there is found missing when it is read."""
+
+    def images(self) -> list[str]:
+        """Names of image files, by extension, in order."""
+        return [name for name in self.names if is_image(name)]
+
+    def find(self, name: str) -> str | None:
+        """The shortest path that ends in this name, for a dataset unpacked inside a folder of its own."""
+        hits = [n for n in self.names if n == name or n.endswith("/" + name)]
+        return min(hits, key=len, default=None)
+
+
+def is_image(name: str) -> bool:
+    """Whether the extension, in any case, is one of an image."""
+    return PurePosixPath(name).suffix.lower() in EXTENSIONS
+
+
+class Folder(Tree):
+    """Files of a folder; links to folders are followed, but not back into a folder that is being listed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.names = sorted(_walk(root, "", (os.path.realpath(root),)))
+
+    def content(self, name: str) -> bytes:
+        """Content of a file."""
+        return (self.root / name).read_bytes()
+
+    def source(self, names: Sequence[str]) -> Source:
+        """Files as images."""
+        return FileSource([self.root / name for name in names])
+
+
+def _walk(folder: Path, prefix: str, ancestors: tuple[str, ...]) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if not entry.is_dir():
+                yield prefix + entry.name
+                continue
+            real = os.path.realpath(entry.path)
+            if real not in ancestors:
+                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", (*ancestors, real))
+
+
+class Archives(Tree):
+    """Members of one or several zip files, taken together."""
+
+    def __init__(self, archives: Sequence[Path]) -> None:
+        self.archives = list(archives)
+        self._archive_of: dict[str, int] = {}
+        for number, path in enumerate(self.archives):
+            try:
+                with zipfile.ZipFile(path) as archive:
+                    members = [info.filename for info in archive.infolist() if not info.is_dir()]
+            except (zipfile.BadZipFile, OSError) as error:
+                raise DataError(f"cannot open the archive '{path}': {error}; fetch it again") from error
+            self._archive_of.update((m, number) for m in members if not _hidden(m))
+        self.names = sorted(self._archive_of)
+
+    def content(self, name: str) -> bytes:
+        """Content of a member."""
+        with zipfile.ZipFile(self.archives[self._archive_of[name]]) as archive:
+            return archive.read(name)
+
+    def source(self, names: Sequence[str]) -> Source:
+        """Members as images."""
+        return ZipSource(self.archives, [(self._archive_of.get(name, 0), name) for name in names])
+
+
+def _hidden(member: str) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(member).parts)
+
+
+def open_tree(root: str, layout: str, archives: str | None = None) -> Tree:
+    """The files under a folder or inside a zip file.
+
+    Args:
+        root: as the user wrote it.
+        layout: what is expected there, for the error message.
+        archives: pattern of zip files that stand for the folder's content when it holds any.
+    """
+    path = Path(root).expanduser()
+    try:
+        if path.is_dir():
+            packed = sorted(path.glob(archives)) if archives else []
+            return Archives(packed) if packed else Folder(path)
+        if path.is_file() and zipfile.is_zipfile(path):
+            return Archives([path])
+    except OSError as error:
+        raise DataError(f"cannot list '{root}': {error.strerror}; check its permissions") from error
+    problem = "is neither a folder nor a zip file" if path.exists() else "does not exist"
+    raise DataError(f"'{root}' {problem}; expected {layout}")
+
+
+def require(tree: Tree, names: Sequence[str], root: str) -> None:
+    """Refuse a dataset some of whose listed files are not there."""
+    there = set(tree.names)
+    refuse_missing([name for name in names if name not in there], root)
+
+
+def refuse_missing(missing: Sequence[str], where: str) -> None:
+    """One line that names the first few missing files."""
+    if missing:
+        few = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        raise DataError(
+            f"{len(missing):,} of the files listed in '{where}' are missing ({few}); "
+            "add them, or leave such images out with --skip-bad"
+        )
