@@ -1,5 +1,51 @@
-"""holdfast trains, attacks and audits image embeddings."""
+"""holdfast trains, attacks and audits image embeddings.
+
+The names below are imported when first used, so that `import holdfast` stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from holdfast.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from holdfast import data, losses, metrics, mining, regimes
+    from holdfast.errors import HoldfastError
+    from holdfast.evaluation import evaluate
+    from holdfast.models import Embedder
+    from holdfast.training import train
+
+_NAMES = {
+    "Embedder": "holdfast.models",
+    "HoldfastError": "holdfast.errors",
+    "evaluate": "holdfast.evaluation",
+    "train": "holdfast.training",
+}
+_PACKAGES = ("data", "losses", "metrics", "mining", "regimes")
+
+__all__ = [
+    "Embedder",
+    "HoldfastError",
+    "__version__",
+    "data",
+    "evaluate",
+    "losses",
+    "metrics",
+    "mining",
+    "regimes",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    if name in _PACKAGES:
+        return importlib.import_module(f"holdfast.{name}")
+    raise AttributeError(f"module 'holdfast' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

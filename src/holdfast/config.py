@@ -38,12 +38,18 @@ class Block(Generic[T]):
 
     @property
     def name(self) -> str:
+        """The registered name."""
         return str(self.plain["name"])
 
     def build(self, **provided: Any) -> T:
         """Build the object; `provided` fills in the arguments of `PROVIDED`, here and in nested blocks."""
         built: T = instantiate(self.kind, self.plain, provided=provided)
         return built
+
+
+def block(kind: type[T], value: str | Mapping[str, Any]) -> Block[T]:
+    """A checked block from a bare name or from plain data."""
+    return Block(kind, resolve(kind, value))
 
 
 def resolve(kind: Any, value: Any, where: str = "") -> Any:
@@ -110,9 +116,7 @@ def override(plain: dict[str, Any], path: str, value: Any) -> None:
     node[last] = value
 
 
-def _open_block(
-    registry: Registry[Any], value: Any, where: str
-) -> tuple[Callable[..., Any], dict[str, Any], str]:
+def _open_block(registry: Registry[Any], value: Any, where: str) -> tuple[Callable[..., Any], dict[str, Any], str]:
     """Split a block into the registered member and the arguments given to it."""
     where = where or registry.kind
     if isinstance(value, str):
@@ -226,10 +230,8 @@ def _walk(kind: Any, value: Any, where: str, convert: Callable[[Any, Any, str], 
     if origin in (list, tuple):
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
             raise RecipeError(f"{where}: expected a list, got {value!r}")
-        if origin is list or arguments[-1] is Ellipsis:
-            inner = [arguments[0]] * len(value)
-        else:
-            inner = list(arguments)
+        repeated = origin is list or arguments[-1] is Ellipsis
+        inner = [arguments[0]] * len(value) if repeated else list(arguments)
         if len(inner) != len(value):
             raise RecipeError(f"{where}: expected {len(inner)} values, got {len(value)}")
         return origin(convert(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(inner, value, strict=True)))
@@ -238,9 +240,7 @@ def _walk(kind: Any, value: Any, where: str, convert: Callable[[Any, Any, str], 
     return _scalar(kind, value, where)
 
 
-def _walk_union(
-    arguments: tuple[Any, ...], value: Any, where: str, convert: Callable[[Any, Any, str], Any]
-) -> Any:
+def _walk_union(arguments: tuple[Any, ...], value: Any, where: str, convert: Callable[[Any, Any, str], Any]) -> Any:
     if value is None and type(None) in arguments:
         return None
     failure: RecipeError | None = None

@@ -24,7 +24,7 @@ class Registry(Generic[T]):
     Args:
         kind: what one member is called in messages ("loss").
         base: the family's base class; a recipe argument annotated with it is built from this registry.
-        package: the package whose modules register members.
+        package: the package whose modules, or the module which, registers members.
     """
 
     _by_base: ClassVar[dict[type, Registry[Any]]] = {}
@@ -86,5 +86,5 @@ class Registry(Generic[T]):
             return
         self._discovered = True
         package = importlib.import_module(self._package)
-        for module in pkgutil.iter_modules(package.__path__):
+        for module in pkgutil.iter_modules(getattr(package, "__path__", [])):
             importlib.import_module(f"{self._package}.{module.name}")

@@ -1,0 +1,70 @@
+"""What a person sees in the terminal: a bar with time left, plain tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+
+class Console:
+    """Progress and messages on standard error, so that standard output stays for results.
+
+    Args:
+        quiet: say nothing (`--json`, tests).
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+
+    def say(self, text: str) -> None:
+        """One line, above a running bar if there is one."""
+        if not self.quiet:
+            tqdm.write(text, file=sys.stderr)
+
+    def bar(self, total: int, done: int = 0, unit: str = "step", what: str = "") -> tqdm[Any]:
+        """A progress bar with time left; without a terminal it refreshes every ten seconds instead of ten a second."""
+        patient = not sys.stderr.isatty()
+        return tqdm(
+            total=total,
+            initial=done,
+            unit=unit,
+            desc=what,
+            disable=self.quiet,
+            file=sys.stderr,
+            mininterval=10.0 if patient else 0.1,
+            ncols=100 if patient else None,
+            dynamic_ncols=not patient,
+            leave=not patient,
+        )
+
+
+def figure(value: Any) -> str:
+    """A number as a table shows it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+    return str(value)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Aligned columns; the first to the left, the others to the right."""
+    cells = [list(columns), *[[figure(value) for value in row] for row in rows]]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    lines = [
+        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        for line in cells
+    ]
+    rule = "  ".join("─" * w for w in widths)
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def listing(entries: Mapping[str, str]) -> str:
+    """Names with a line on each."""
+    width = max((len(name) for name in entries), default=0)
+    return "\n".join(f"{name.ljust(width)}  {text}".rstrip() for name, text in entries.items())

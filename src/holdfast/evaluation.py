@@ -1,0 +1,170 @@
+"""Embed a table of images and measure retrieval on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast import metrics
+from holdfast.console import Console
+from holdfast.data import ImageStore, ImageTable, centre_crop
+from holdfast.errors import DataError
+from holdfast.models import Embedder, load_model
+from holdfast.versions import versions
+
+SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """An evaluation.
+
+    Args:
+        values: metric by name, None where undefined.
+        reasons: why a metric is undefined.
+        split: which part of the data was used.
+        images: how many images were embedded.
+        skipped: unreadable images left out, with the reason.
+    """
+
+    values: dict[str, Any]
+    reasons: dict[str, str]
+    split: str
+    images: int
+    skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+
+@torch.no_grad()
+def embed(
+    model: Embedder, store: ImageStore, batch: int = 256, console: Console | None = None, precision: str = "float32"
+) -> Tensor:
+    """Embeddings of every image of a store, in table order, on the CPU; the model's mode is put back afterwards.
+
+    Args:
+        model: in any mode; it embeds in eval mode.
+        store: images at the model's canvas size, on the model's device.
+        batch: images per pass.
+        console: shows a bar if given.
+        precision: `bfloat16` runs the network under autocast.
+    """
+    console = console or Console(quiet=True)
+    device = next(model.parameters()).device
+    total = len(store.table)
+    vectors = torch.empty(total, model.dim)
+    was_training = model.training
+    model.eval()
+    try:
+        with console.bar(total, unit="image", what="embedding") as bar:
+            for start in range(0, total, batch):
+                rows = torch.arange(start, min(start + batch, total))
+                images = centre_crop(store.get(rows), model.size)
+                store.prefetch(torch.arange(min(start + batch, total), min(start + 2 * batch, total)))
+                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                    vectors[rows] = model(images).float().cpu()
+                bar.update(len(rows))
+    finally:
+        model.train(was_training)
+    return vectors
+
+
+def choose_split(table: ImageTable, split: str | None) -> str:
+    """The split to evaluate: as asked, else query/gallery, else test, else validation, else everything there is."""
+    if split is not None:
+        if split != "all" and not table.has(split):
+            there = ", ".join(sorted(set(table.splits.tolist())))
+            raise DataError(f"{table.name} has no split '{split}'; it has: {there}")
+        return split
+    return next((s for s in ("query", "test", "val") if table.has(s)), "all")
+
+
+def evaluate(
+    model: str | Embedder,
+    data: str | dict[str, Any] | ImageTable,
+    *,
+    split: str | None = None,
+    batch: int = 256,
+    device: str | torch.device | None = None,
+    skip_bad: bool = False,
+    seed: int = 0,
+    console: Console | None = None,
+) -> Result:
+    """Retrieval, clustering and geometry of a model on labelled images.
+
+    Args:
+        model: an embedder, or anything `holdfast.models.load_model` takes.
+        data: a table, or a data specification such as `glyphs` or `folder:DIR`.
+        split: train, val, test, query (against gallery) or all; by default what a paper would report.
+        batch: images per pass.
+        device: where to run; a GPU when there is one.
+        skip_bad: leave unreadable images out, and report them, instead of stopping.
+        seed: of the clustering and of sampled pairs.
+        console: shows progress if given.
+    """
+    from holdfast.data import load
+
+    table = data if isinstance(data, ImageTable) else load(data)
+    embedder = model if isinstance(model, Embedder) else load_model(model)
+    place = torch.device(device) if device else torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    embedder = embedder.to(place)
+    chosen = choose_split(table, split)
+    query = table if chosen == "all" else table.split(chosen)
+    store = ImageStore(query, embedder.canvas, place, skip_bad=skip_bad)
+    vectors = embed(embedder, store, batch, console)
+    arguments: dict[str, Any] = {}
+    skipped = list(store.skipped)
+    if chosen == "query":
+        others = ImageStore(table.split("gallery"), embedder.canvas, place, skip_bad=skip_bad)
+        arguments = _columns(others.table, "gallery")
+        arguments["gallery"] = embed(embedder, others, batch, console)
+        skipped += others.skipped
+    found = metrics.evaluate(vectors, **_columns(store.table), **arguments, seed=seed)
+    return Result(dict(found.values), dict(found.reasons), chosen, len(vectors), skipped)
+
+
+def _columns(table: ImageTable, prefix: str = "") -> dict[str, Any]:
+    """Label columns of a table under the names that `metrics.evaluate` takes."""
+    start = f"{prefix}_" if prefix else ""
+    columns: dict[str, Any] = {f"{start}labels": torch.tensor(table.labels)}
+    if table.coarse is not None:
+        columns[f"{start}coarse"] = torch.tensor(table.coarse)
+    if table.groups is not None:
+        columns[f"{start}groups"] = torch.tensor(table.groups)
+    return columns
+
+
+def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, Any]:
+    """The content of evaluation.json."""
+    return {
+        "schema": SCHEMA,
+        "data": data,
+        "split": result.split,
+        "images": result.images,
+        "skipped": [{"image": image, "reason": reason} for image, reason in result.skipped],
+        "model": model,
+        "metrics": {k: _plain(v) for k, v in result.values.items()},
+        "undefined": result.reasons,
+        "seed": seed,
+        "versions": versions(),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, (np.generic, Tensor)) else value
+
+
+def save_vectors(file: Path, vectors: Tensor, table: ImageTable) -> None:
+    """Embeddings with ids, labels and splits as a compressed npz (no pickled objects)."""
+    columns: dict[str, Any] = {
+        "vectors": vectors.numpy(),
+        "ids": np.array([str(i) for i in table.ids]),
+        "labels": table.labels,
+        "label_names": np.array([table.class_names[i] for i in table.labels]),
+        "splits": table.splits.astype(str),
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(file, **columns)

@@ -1,0 +1,70 @@
+"""Writing that survives a crash: a file or folder is either the old one or the new one, never half of either."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def write_atomic(file: Path, content: bytes | str) -> None:
+    """Write aside, sync, rename."""
+    data = content.encode() if isinstance(content, str) else content
+    aside = file.with_name(f".{file.name}.tmp")
+    try:
+        write_synced(aside, data)
+        aside.replace(file)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_folder(file.parent)
+
+
+def write_json(file: Path, value: Any) -> None:
+    """A JSON file, written atomically; NaN is refused because JSON has none."""
+    write_atomic(file, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_synced(file: Path, data: bytes) -> None:
+    """Write and force to disk."""
+    with file.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Force a rename to disk; without effect where folders cannot be opened (Windows)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder filled aside and moved into place when the block ends well; an older one is replaced."""
+    aside = folder.with_name(f".{folder.name}.tmp")
+    old = folder.with_name(f".{folder.name}.old")
+    for leftover in (aside, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        if folder.exists():
+            folder.replace(old)
+        aside.replace(folder)
+        sync_folder(folder.parent)
+    except BaseException:
+        if old.exists() and not folder.exists():
+            old.replace(folder)
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

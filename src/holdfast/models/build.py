@@ -1,0 +1,36 @@
+"""The `model:` block of a recipe and the embedder it describes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from holdfast.models.batchnorm import BatchNormPolicy
+from holdfast.models.embedder import Embedder
+from holdfast.models.weights import Layout, load_backbone_weights
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What a recipe says about the model; the arguments of `Embedder`, and the weights to start from.
+
+    Args:
+        weights: `imagenet` (published weights, fetched by timm or torchvision), a local file, or None for random.
+    """
+
+    backbone: str = "resnet50"
+    dim: int | None = 128
+    weights: str | None = None
+    size: int | None = None
+    canvas: int | None = None
+    layout: Layout = "standard"
+    normalize: bool = True
+    batchnorm: BatchNormPolicy = "train"
+
+    def build(self) -> Embedder:
+        """The embedder with its starting weights; random parts come from torch's global generator."""
+        arguments = dataclasses.asdict(self)
+        weights = arguments.pop("weights")
+        embedder = Embedder(**arguments)
+        if weights not in (None, "none"):
+            load_backbone_weights(embedder.backbone, self.backbone, weights)
+        return embedder

@@ -1,0 +1,189 @@
+"""The embedder: images in [0, 1] to unit vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, TypeVar, overload
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.errors import ModelError
+from holdfast.models.backbones import Backbone, build_backbone, is_user_code, wrap_module
+from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
+from holdfast.models.card import TEMPLATE
+from holdfast.models.weights import Layout, use_stride_1x1
+
+WEIGHTS_FILE = "model.safetensors"
+
+E = TypeVar("E", bound="Embedder")
+
+
+class Embedder(
+    nn.Module,
+    PyTorchModelHubMixin,
+    library_name="holdfast",
+    tags=["metric-learning", "image-retrieval", "image-feature-extraction"],
+    model_card_template=TEMPLATE,
+):
+    """Pixels to unit vectors: `Embedder("resnet50", dim=128)(images)`.
+
+    Owns pixel normalisation and input size, so that images, and every perturbation of them, live in [0, 1].
+    `save_pretrained`, `from_pretrained(folder or hub id)` and `push_to_hub` come from `huggingface_hub`.
+
+    Args:
+        backbone: a timm name, `torchvision:NAME`, `conv-small`, `conv-tiny`, `mnist-plane`, `package.module:function`.
+        dim: length of the embedding; None leaves the pooled features as they are.
+        size: input height and width; the backbone's own when left out.
+        canvas: size to which images are first resized; the input is its centre (in training, a random) crop.
+        layout: `stride-1x1` for ResNet weights in the layout of 2015.
+        normalize: scale to unit length. Only the EPS paper's MNIST experiment turns it off.
+        batchnorm: what training may change in BatchNorm layers.
+    """
+
+    def __init__(
+        self,
+        backbone: str = "resnet50",
+        dim: int | None = 128,
+        size: int | None = None,
+        canvas: int | None = None,
+        layout: Layout = "standard",
+        normalize: bool = True,
+        batchnorm: BatchNormPolicy = "train",
+    ) -> None:
+        super().__init__()
+        self._assemble(build_backbone(backbone, size), dim, canvas, normalize, batchnorm)
+        if layout == "stride-1x1":
+            use_stride_1x1(self.backbone)
+
+    @classmethod
+    def wrap(cls: type[E], module: nn.Module, size: int = 224, canvas: int | None = None) -> E:
+        """Any module from images in [0, 1] to vectors, as an embedder without a head."""
+        self = cls.__new__(cls)
+        nn.Module.__init__(self)
+        self._hub_mixin_config = None
+        self._assemble(wrap_module(module, size), None, canvas, normalize=True, batchnorm="train")
+        return self
+
+    def _assemble(
+        self, backbone: Backbone, dim: int | None, canvas: int | None, normalize: bool, batchnorm: BatchNormPolicy
+    ) -> None:
+        self.backbone = backbone.module
+        self.feature_dim = backbone.features
+        self.dim = dim or backbone.features
+        self.size = backbone.size
+        self.canvas = canvas or default_canvas(backbone.size)
+        if self.canvas < self.size:
+            raise ModelError(f"model.canvas ({self.canvas}) must not be smaller than model.size ({self.size})")
+        self.normalize = normalize
+        self.batchnorm: BatchNormPolicy = batchnorm
+        self.head: nn.Module = nn.Linear(backbone.features, dim) if dim else nn.Identity()
+        # Constants of the architecture, rebuilt from its name: saving them would only let a file disagree with itself.
+        self.register_buffer("mean", torch.tensor(backbone.mean).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(backbone.std).view(1, -1, 1, 1), persistent=False)
+
+    mean: Tensor
+    std: Tensor
+
+    def features(self, images: Tensor) -> Tensor:
+        """Pooled backbone features of images in [0, 1]."""
+        pooled: Tensor = self.backbone((images - self.mean) / self.std)
+        return pooled
+
+    def project(self, pooled: Tensor) -> Tensor:
+        """Pooled features to embeddings; the scaling to unit length runs in float32 or better."""
+        z = self.head(pooled)
+        if not self.normalize:
+            return z  # type: ignore[no-any-return]
+        with torch.autocast(z.device.type, enabled=False):
+            return F.normalize(z.float() if z.dtype in (torch.bfloat16, torch.float16) else z, dim=-1)
+
+    @overload
+    def forward(self, images: Tensor, return_pooled: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def forward(self, images: Tensor, return_pooled: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    def forward(self, images: Tensor, return_pooled: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Embeddings of images in [0, 1] of shape (B, 3, size, size), and the pooled features if asked for."""
+        pooled = self.features(images)
+        z = self.project(pooled)
+        return (z, pooled) if return_pooled else z
+
+    def train(self: E, mode: bool = True) -> E:
+        """Training mode under the BatchNorm policy."""
+        super().train(mode)
+        if mode:
+            apply_policy(self, self.batchnorm)
+        return self
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        """Called by `save_pretrained`, which then writes config.json from the constructor's arguments."""
+        if self._hub_mixin_config is None:
+            raise ModelError(
+                "a wrapped module has no name to rebuild it from; build it as Embedder('package.module:fn')"
+            )
+        super()._save_pretrained(save_directory)
+
+    @classmethod
+    def _from_pretrained(
+        cls: type[E],
+        *,
+        model_id: str,
+        map_location: str = "cpu",
+        trust_code: bool = False,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
+        **arguments: Any,
+    ) -> E:
+        """Called by `from_pretrained`; a file never decides to run code, the caller does with `trust_code=True`."""
+        backbone = str(arguments.get("backbone", ""))
+        if is_user_code(backbone) and not trust_code:
+            raise ModelError(
+                f"{model_id} would run the code '{backbone}'; load it with trust_code=True if you trust it"
+            )
+        folder = Path(model_id)
+        if folder.is_dir():
+            file = folder / WEIGHTS_FILE
+        else:
+            file = Path(
+                str(
+                    hf_hub_download(
+                        model_id,
+                        WEIGHTS_FILE,
+                        revision=revision,
+                        cache_dir=cache_dir,
+                        force_download=force_download,
+                        local_files_only=local_files_only,
+                        token=token,
+                    )
+                )
+            )
+        model = cls(**arguments)
+        load_tensors(model, file, map_location)
+        return model.eval()
+
+
+def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
+    """Fill a module from a safetensors file; every tensor must be there and fit."""
+    from safetensors.torch import load_model
+
+    if not file.is_file():
+        raise ModelError(f"no {WEIGHTS_FILE} in {file.parent}; is it a packaged model or a finished run?")
+    try:
+        load_model(model, file, strict=True, device=device)
+    except (
+        Exception
+    ) as error:  # safetensors and torch raise many types; to the user each means a file that does not fit
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"{file} does not fit its config.json: {reason}") from error
+
+
+def default_canvas(size: int) -> int:
+    """256 for 224, the same for small pictures: small ones are used whole."""
+    return size if size < 96 else round(size * 256 / 224)

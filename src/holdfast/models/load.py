@@ -1,0 +1,71 @@
+"""Any model a person can name: a run, a package, a hub id, a published backbone, a function in a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+from torch import nn
+
+from holdfast.errors import ModelError
+from holdfast.models.backbones import checked_module
+from holdfast.models.embedder import WEIGHTS_FILE, Embedder
+from holdfast.models.weights import load_backbone_weights
+
+MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME or file.py:function"
+
+
+def load_model(spec: str, size: int | None = None, trust_code: bool = False) -> Embedder:
+    """The model behind a command-line MODEL, in eval mode.
+
+    Args:
+        spec: a run folder, a packaged model, a hub id (`owner/name`), `timm:NAME`, `torchvision:NAME` or
+            `file.py:function`.
+        size: input size for models that do not know their own.
+        trust_code: allow a package whose backbone is a user's own module to import it.
+    """
+    head, colon, tail = spec.rpartition(":")
+    if colon and head.endswith(".py"):
+        return Embedder.wrap(_call_in_file(Path(head), tail), size or 224).eval()
+    if spec.startswith(("timm:", "torchvision:")):
+        name = spec.removeprefix("timm:")
+        model = Embedder(name, dim=None, size=size)
+        load_backbone_weights(model.backbone, name, "imagenet")
+        return model.eval()
+    folder = Path(spec)
+    if folder.is_dir():
+        return _load_folder(folder / "model" if (folder / "model").is_dir() else folder, trust_code)
+    if folder.exists() or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
+        raise ModelError(f"no model at '{spec}'; MODEL is {MODEL_HELP}")
+    try:
+        return Embedder.from_pretrained(spec, trust_code=trust_code)
+    except ModelError:
+        raise
+    except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
+        reason = " ".join(str(error).split())[:160]
+        raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason})") from error
+
+
+def _load_folder(folder: Path, trust_code: bool) -> Embedder:
+    if not (folder / "config.json").is_file() or not (folder / WEIGHTS_FILE).is_file():
+        raise ModelError(f"{folder} holds no model (config.json and {WEIGHTS_FILE}); did the run finish an epoch?")
+    try:
+        return Embedder.from_pretrained(str(folder), trust_code=trust_code)
+    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, AttributeError) as error:
+        raise ModelError(f"{folder / 'config.json'} is damaged: {error}") from error
+
+
+def _call_in_file(file: Path, function: str) -> nn.Module:
+    if not file.is_file():
+        raise ModelError(f"no file {file}; MODEL file.py:function names a Python file and a function in it")
+    spec = importlib.util.spec_from_file_location(f"holdfast_user_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # so that classes defined in the file can find their own module
+    spec.loader.exec_module(module)
+    if not hasattr(module, function):
+        raise ModelError(f"{file} has no function '{function}'")
+    return checked_module(getattr(module, function), f"{file}:{function}")

@@ -1,0 +1,77 @@
+"""Pretrained weights for a backbone: published ones by name, or a local file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ModelError
+from holdfast.models.backbones import build_backbone
+
+Layout: TypeAlias = Literal["standard", "stride-1x1"]
+
+_PREFIXES = ("module.", "model.", "backbone.")
+_CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.")
+
+
+def read_state(file: Path) -> dict[str, Tensor]:
+    """Tensors of a safetensors file, or of a torch file read with `weights_only=True`; half precision is widened."""
+    if not file.is_file():
+        raise ModelError(f"no weights at {file}; check model.weights")
+    try:
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state = load_file(file)
+        else:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+            state = state.get("state_dict", state)
+    except Exception as error:  # each reader has its own exception types; all mean the file is not what it should be
+        reason = str(error).partition("\n")[0]
+        raise ModelError(
+            f"cannot read weights from {file}: {reason}; use a safetensors file or a state dict"
+        ) from error
+    return {k: v.float() if v.is_floating_point() else v for k, v in state.items() if isinstance(v, Tensor)}
+
+
+def load_backbone_weights(backbone: nn.Module, name: str, weights: str) -> None:
+    """Fill a backbone with `imagenet` (the library's published weights) or with a file; a classifier is left out."""
+    if weights == "imagenet":
+        backbone.load_state_dict(build_backbone(name, pretrained=True).module.state_dict())
+        return
+    wanted = backbone.state_dict()
+    found = _strip_prefixes(read_state(Path(weights)), wanted)
+    missing = [k for k in wanted if k not in found and not k.endswith("num_batches_tracked")]
+    extra = [k for k in found if k not in wanted and not k.startswith(_CLASSIFIERS)]
+    wrong = [k for k in wanted if k in found and found[k].shape != wanted[k].shape]
+    for problem, keys in (("lacks", missing), ("has unknown", extra), ("has other shapes for", wrong)):
+        if keys:
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+            raise ModelError(f"{weights} does not fit {name}: it {problem} '{keys[0]}'{more}; check model.backbone")
+    backbone.load_state_dict({k: found.get(k, v) for k, v in wanted.items()})
+
+
+def use_stride_1x1(backbone: nn.Module) -> None:
+    """Move each bottleneck's stride from the 3×3 to the first 1×1 convolution (the ResNet layout of 2015)."""
+    moved = 0
+    for block in backbone.modules():
+        first, second = getattr(block, "conv1", None), getattr(block, "conv2", None)
+        if not (hasattr(block, "conv3") and isinstance(first, nn.Conv2d) and isinstance(second, nn.Conv2d)):
+            continue
+        if first.stride == (1, 1) and second.stride == (2, 2):
+            first.stride, second.stride = (2, 2), (1, 1)
+            moved += 1
+    if not moved:
+        raise ModelError("layout 'stride-1x1' needs a ResNet with bottleneck blocks (resnet50, resnet101, resnet152)")
+
+
+def _strip_prefixes(state: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Remove wrappers' prefixes (`module.`, `backbone.`) that every tensor of the backbone carries."""
+    for prefix in _PREFIXES:
+        inner = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+        if inner and not any(k in wanted for k in state) and any(k in wanted for k in inner):
+            return inner
+    return state

@@ -1,0 +1,1 @@
+"""Recipes that ship with holdfast, one YAML file each; `holdfast list recipes` shows them."""

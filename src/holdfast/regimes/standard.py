@@ -1,0 +1,18 @@
+"""Plain training."""
+
+from __future__ import annotations
+
+from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
+
+
+@register("standard")
+class Standard(Regime):
+    """Learn from clean images: `L(x)`.
+
+    Relations: the baseline of every other regime; costs one pass per step.
+    """
+
+    def step(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """The loss of the clean batch."""
+        encoded = ctx.encode(batch.images, batch.labels)
+        return StepResult(loss=ctx.criterion(encoded), encoded=encoded)

@@ -1,0 +1,106 @@
+"""The run folder: what a run leaves on disk, and whether this command may continue it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from safetensors import SafetensorError
+
+from holdfast.errors import RecipeError, TrainingError
+from holdfast.files import new_folder, write_atomic, write_json
+from holdfast.models import Embedder
+from holdfast.training.recipe import Recipe
+
+
+class RunFolder:
+    """Paths and files of one run.
+
+    `recipe.yaml` (resolved), `metrics.jsonl`, `checkpoint/`, `model/` (the best by validation), `last/`,
+    `evaluation.json` (written last: a run that has it is finished).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipe_file = folder / "recipe.yaml"
+        self.metrics = folder / "metrics.jsonl"
+        self.checkpoints = folder / "checkpoint"
+        self.model = folder / "model"
+        self.last = folder / "last"
+        self.evaluation = folder / "evaluation.json"
+
+    def open(self, recipe: Recipe) -> None:
+        """Start a new run here, or make sure that the one that is here has the same recipe."""
+        if self.recipe_file.is_file():
+            there = yaml.safe_load(self.recipe_file.read_text("utf-8"))
+            different = differences(there, recipe.plain())
+            if different:
+                raise RecipeError(
+                    f"{self.folder} holds a run of another recipe (differs in {', '.join(different[:3])}); "
+                    "give another --out, or delete that folder"
+                )
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.recipe_file, recipe.yaml())
+        except OSError as error:
+            raise TrainingError(f"cannot write into {self.folder}: {error.strerror}; give another --out") from error
+
+    def finished(self) -> dict[str, Any] | None:
+        """The evaluation of a finished run."""
+        if not self.evaluation.is_file():
+            return None
+        found: dict[str, Any] = json.loads(self.evaluation.read_text("utf-8"))
+        return found
+
+    def save_model(self, model: Embedder, where: Path, card: dict[str, Any]) -> None:
+        """Package a model so that it replaces the one before in one move."""
+        with new_folder(where) as aside:
+            try:
+                model.save_pretrained(aside, model_card_kwargs=card)
+            except SafetensorError as error:
+                raise OSError(f"{where}: {error}") from error
+
+    def save_evaluation(self, document: dict[str, Any]) -> None:
+        """Write evaluation.json, which marks the run as finished."""
+        write_json(self.evaluation, document)
+
+
+def default_folder(recipe_name: str, recipe: Recipe) -> Path:
+    """`runs/RECIPE-DATA-sSEED`, so that the same command finds its run again."""
+    data = recipe.data.plain
+    place = next((Path(str(data[key])).stem for key in ("root", "file") if key in data), None)
+    what = f"{data['name']}-{place}" if place and data["name"] in ("folder", "csv") else str(data["name"])
+    return Path("runs") / f"{Path(recipe_name).stem}-{what}-s{recipe.seed}"
+
+
+def differences(a: Any, b: Any, where: str = "") -> list[str]:
+    """Paths of the keys in which two nested structures differ."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = [*a, *[k for k in b if k not in a]]
+        return [d for k in keys for d in differences(a.get(k), b.get(k), f"{where}.{k}" if where else str(k))]
+    return [] if a == b else [where]
+
+
+def model_card(recipe: Recipe, values: Mapping[str, Any], split: str) -> dict[str, Any]:
+    """What the card of a packaged model says beyond how to load it.
+
+    Args:
+        recipe: how it was trained.
+        values: metrics by name, if any were measured.
+        split: what they were measured on.
+    """
+    facts = {
+        "data": recipe.data.name,
+        "backbone": recipe.model.backbone,
+        "dims": recipe.model.dim,
+        "loss": recipe.loss.name,
+        "regime": recipe.regime.name,
+        "epochs": recipe.epochs,
+        "seed": recipe.seed,
+    }
+    shown = {k: f"{v:.1f}" for k, v in values.items() if v is not None}
+    return {"facts": facts, "metrics": shown, "split": split, "title": f"{recipe.loss.name} on {recipe.data.name}"}

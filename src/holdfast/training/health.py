@@ -1,0 +1,85 @@
+"""Is training still healthy? A guard against NaN and a watch for collapse."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import TrainingError
+from holdfast.sphere import total_variation
+
+STUCK_AFTER = 10
+"""Logged intervals in a row that must look bad before a warning is given."""
+
+
+class Finite:
+    """Remembers on the device whether every loss so far was finite, so that looking costs no synchronisation."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._fine = torch.ones((), dtype=torch.bool, device=device)
+
+    def watch(self, loss: Tensor) -> None:
+        """Take note of one step's loss."""
+        self._fine &= torch.isfinite(loss.detach())
+
+    def check_losses(self, step: int, kept: str) -> None:
+        """Stop if a loss was not a finite number.
+
+        Args:
+            step: where training is.
+            kept: what is safe on disk, for the message.
+        """
+        _stop_unless(self._fine, step, kept)
+
+    def check_weights(self, model: nn.Module, step: int, kept: str) -> None:
+        """Stop if a weight is not a finite number; looked at before anything is saved."""
+        finite = [torch.isfinite(parameter.detach()).all() for parameter in model.parameters()]
+        _stop_unless(torch.stack(finite).all(), step, kept)
+
+
+def _stop_unless(fine: Tensor, step: int, kept: str) -> None:
+    if not bool(fine):
+        raise TrainingError(
+            f"the loss became NaN or infinite by step {step}; {kept}. "
+            "Lower optimizer.lr, set clip: 1.0, or look for broken images with `holdfast check`"
+        )
+
+
+class CollapseWatch:
+    """Warns once when embeddings gather in one point or the loss sticks at its margin.
+
+    A triplet loss whose embeddings have collapsed costs exactly its margin: every distance is zero.
+
+    Args:
+        margin: the loss's margin, if it has one.
+    """
+
+    def __init__(self, margin: float | None) -> None:
+        self._margin = margin
+        self._tight = 0
+        self._stuck = 0
+        self._warned = False
+
+    def look(self, loss: float, embeddings: Tensor) -> str | None:
+        """A warning to show, or None.
+
+        Args:
+            loss: mean over the interval.
+            embeddings: of the latest batch.
+        """
+        variation = float(total_variation(embeddings.detach()))
+        scale = float(embeddings.detach().float().square().sum(1).mean()) or 1.0
+        self._tight = self._tight + 1 if variation < 1e-3 * scale else 0
+        at_margin = self._margin is not None and abs(loss - self._margin) < 0.005 * self._margin
+        self._stuck = self._stuck + 1 if at_margin else 0
+        if self._warned or max(self._tight, self._stuck) < STUCK_AFTER:
+            return None
+        self._warned = True
+        seen = (
+            "all embeddings are nearly the same vector"
+            if self._tight >= STUCK_AFTER
+            else "the loss sticks at its margin"
+        )
+        return (
+            f"{seen}: the embedding is collapsing; try a softer miner (semihard), a lower optimizer.lr or another loss"
+        )

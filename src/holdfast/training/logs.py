@@ -1,0 +1,79 @@
+"""metrics.jsonl: one JSON object per line, in step order, without gaps or repeats after a restart."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.files import write_atomic
+from holdfast.regimes import StepResult
+
+
+class MetricsLog:
+    """Appends lines to a run's metrics.jsonl.
+
+    Args:
+        file: the log.
+        step: lines of later steps are dropped; a resumed run writes them again.
+    """
+
+    def __init__(self, file: Path, step: int) -> None:
+        self._file = file
+        kept = [line for line in read_log(file) if line["step"] <= step]
+        write_atomic(file, "".join(_line(entry) for entry in kept))
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Append one line; `step` must be among its keys."""
+        with self._file.open("a", encoding="utf-8") as handle:
+            handle.write(_line(entry))
+
+
+class Interval:
+    """Means of what steps returned between two log lines, summed on the device so that adding never waits for it."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._sums: dict[str, Tensor] = {}
+        self._steps = 0
+        self._start = time.perf_counter()
+
+    def add(self, result: StepResult) -> None:
+        """Take note of one step."""
+        values = {"loss": result.loss, **result.terms, **result.logs}
+        for name, value in values.items():
+            self._sums[name] = self._sums.get(name, torch.zeros((), device=self._device)) + value.detach()
+        self._steps += 1
+
+    def close(self, batch: int) -> dict[str, float]:
+        """The means since the last call, and images per second.
+
+        Args:
+            batch: images per step.
+        """
+        line = {name: float(total) / self._steps for name, total in self._sums.items()}
+        now = time.perf_counter()
+        line["images_per_second"] = round(self._steps * batch / max(1e-9, now - self._start), 1)
+        self._sums, self._steps, self._start = {}, 0, now
+        return line
+
+
+def read_log(file: Path) -> list[dict[str, Any]]:
+    """All whole lines of a log; a line cut off by a crash is left out."""
+    if not file.is_file():
+        return []
+    entries = []
+    for line in file.read_text("utf-8").splitlines():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return entries
+
+
+def _line(entry: dict[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False) + "\n"

@@ -1,0 +1,280 @@
+"""The training loop: read it top to bottom."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from holdfast import metrics, seeds
+from holdfast.console import Console
+from holdfast.data import ImageStore
+from holdfast.errors import HoldfastError, TrainingError
+from holdfast.evaluation import document, embed, evaluate
+from holdfast.models import load_model
+from holdfast.regimes import Batch, StepResult
+from holdfast.training.checkpoint import load_checkpoint, save_checkpoint
+from holdfast.training.context import TrainingContext
+from holdfast.training.folder import RunFolder, default_folder, model_card
+from holdfast.training.health import CollapseWatch, Finite
+from holdfast.training.logs import Interval, MetricsLog
+from holdfast.training.recipe import Recipe, load_recipe
+from holdfast.training.session import Session, build_session
+from holdfast.training.stop import StopRequest
+
+T = TypeVar("T")
+
+
+class Interrupted(HoldfastError):
+    """The user asked to stop; everything is saved."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Args:
+        folder: where it is.
+        recipe: what was run, defaults written out.
+        evaluation: the content of evaluation.json.
+    """
+
+    folder: Path
+    recipe: Recipe
+    evaluation: dict[str, Any]
+
+
+def train(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    data: str | dict[str, Any] | None = None,
+    *,
+    out: str | Path | None = None,
+    settings: Sequence[str] = (),
+    seed: int | None = None,
+    device: str | None = None,
+    skip_bad: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """Train an embedding, or go on where an interrupted run of the same recipe stopped.
+
+    Args:
+        recipe: a shipped name, a YAML file, plain data or a recipe.
+        data: replaces the recipe's data: `glyphs`, `folder:DIR`, or a block.
+        out: the run folder; named after recipe, data and seed when left out.
+        settings: `key.path=value` overrides.
+        seed: replaces the recipe's seed.
+        device: `cpu`, `cuda`, `mps`, or None for the best there is.
+        skip_bad: leave unreadable images out, and report them, instead of stopping.
+        console: shows progress if given.
+    """
+    console = console or Console(quiet=True)
+    name = str(recipe) if isinstance(recipe, (str, Path)) else "run"
+    checked = load_recipe(recipe, data, settings, seed)
+    run = RunFolder(Path(out) if out else default_folder(name, checked))
+    run.open(checked)
+    done = run.finished()
+    if done is not None:
+        console.say(f"{run.folder} is already finished")
+        return Run(run.folder, checked, done)
+    session = build_session(checked, device, skip_bad, console)
+    with seeds.deterministic(session.device):
+        Loop(session, run, console).learn()
+        evaluation = finish(session, run, console)
+    return Run(run.folder, checked, evaluation)
+
+
+class Loop:
+    """All steps of a run, from its newest checkpoint to the end of the last epoch.
+
+    Args:
+        session: the parts of the run.
+        run: where it writes.
+        console: shows progress.
+    """
+
+    def __init__(self, session: Session, run: RunFolder, console: Console) -> None:
+        self.session, self.run, self.console = session, run, console
+        self.recipe, self.epoch_steps = session.recipe, len(session.batches)
+        self.total = self.recipe.epochs * self.epoch_steps
+        self.step = self.saved = 0
+
+    def learn(self) -> None:
+        """Train until the last epoch is done."""
+        found = load_checkpoint(self.run.checkpoints)
+        if found:
+            self.session.restore(found)
+            self.step = self.saved = found.step
+            self.console.say(f"resuming {self.run.folder} at step {found.step} of {self.total}")
+        try:
+            self._learn()
+        except OSError as error:
+            raise TrainingError(
+                f"{error.filename or self.run.folder}: {error.strerror or error}; {self._kept()}. "
+                "Mend that (free some space?) and run the same command again"
+            ) from error
+
+    def _learn(self) -> None:
+        session, recipe = self.session, self.recipe
+        self.log = MetricsLog(self.run.metrics, self.step)
+        self.finite = Finite(session.device)
+        self.watch = CollapseWatch(_triplet_margin(recipe))
+        self.validation = _validation_store(session)
+        context = TrainingContext(session.model, session.criterion, session.accelerator, recipe.seed)
+        schedule = recipe.schedule.build()
+        interval = Interval(session.device)
+        if recipe.trackers:
+            session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
+        with StopRequest() as stop, self.console.bar(self.total, self.step, what="training") as self.bar:
+            if self.step == 0:
+                self._validate()
+            save_due = False
+            for rows, following in with_next(_rows_from(session, self.step)):
+                for group in session.optimizer.param_groups:
+                    group["lr"] = group["initial_lr"] * schedule.factor(self.step, self.total)
+                context.start(self.step)
+                batch = load_batch(session, context, rows)
+                if following is not None:
+                    session.store.prefetch(following)
+                self.step += 1
+                last = self.step == self.total
+                update = last or self.step % recipe.accumulate == 0
+                result = one_step(session, context, batch, update)
+                self.finite.watch(result.loss)
+                interval.add(result)
+                self.bar.update()
+                if last or self.step % recipe.log_every == 0:
+                    self._report(interval.close(len(rows)), result)
+                epoch, within = divmod(self.step, self.epoch_steps)
+                if within == 0 and (last or epoch % recipe.evaluate_every == 0):
+                    self._validate()
+                due = self.step % recipe.checkpoint_every == 0 if recipe.checkpoint_every else within == 0
+                save_due = save_due or due or last or stop.requested
+                if save_due and update:  # between updates, gathered gradients would be lost
+                    self._save()
+                    save_due = False
+                    if stop.requested and not last:
+                        raise Interrupted(f"stopped at step {self.step} of {self.total}; run the same command to go on")
+        if recipe.trackers:
+            session.accelerator.end_training()
+
+    def _report(self, line: dict[str, float], result: StepResult) -> None:
+        """One line in the log, the bar's caption, and a warning if the embedding is collapsing."""
+        self.finite.check_losses(self.step, self._kept())
+        epoch = self.step / self.epoch_steps
+        lr = self.session.optimizer.param_groups[0]["lr"]
+        self.log.write({"step": self.step, "epoch": round(epoch, 4), "lr": lr, **line})
+        self.session.accelerator.log(line, step=self.step)
+        self.bar.set_description(
+            f"epoch {math.ceil(epoch)}/{self.recipe.epochs}  loss {line['loss']:.4f}", refresh=False
+        )
+        warning = self.watch.look(line["loss"], result.encoded.z)
+        if warning:
+            self.log.write({"step": self.step, "warning": warning})
+            self.console.say(f"warning: {warning}")
+
+    def _validate(self) -> None:
+        """Retrieval on the validation classes; a new best is packaged."""
+        session = self.session
+        if self.validation is None:
+            return
+        self.finite.check_weights(session.model, self.step, self._kept())
+        vectors = embed(session.best_model, self.validation, precision=session.precision)
+        labels = torch.tensor(self.validation.table.labels_for(self.recipe.data.plain["labels"]))
+        values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8))
+        self.log.write({"step": self.step, "epoch": self.step // self.epoch_steps, "validation": dict(values)})
+        session.accelerator.log({f"validation/{k}": v for k, v in values.items() if v is not None}, step=self.step)
+        score = values["R@1"]
+        if score is None:
+            return
+        self.bar.set_postfix_str(f"R@1 {score:.1f} on validation classes", refresh=False)
+        if self.step and (session.best is None or score > session.best):
+            session.best = score
+            self.run.save_model(session.best_model, self.run.model, model_card(self.recipe, values, "validation"))
+
+    def _save(self) -> None:
+        self.finite.check_losses(self.step, self._kept())
+        self.finite.check_weights(self.session.model, self.step, self._kept())
+        save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step))
+        self.saved = self.step
+
+    def _kept(self) -> str:
+        return f"the checkpoint of step {self.saved} is kept" if self.saved else "no checkpoint was written yet"
+
+
+def load_batch(session: Session, context: TrainingContext, rows: Tensor) -> Batch:
+    """Augmented images and class numbers of some rows, on the device."""
+    images = session.augment(session.store.get(rows), context.generator("augment"))
+    return Batch(images, session.labels[rows.to(session.device)])
+
+
+def one_step(session: Session, context: TrainingContext, batch: Batch, update: bool) -> StepResult:
+    """Embed, cost, differentiate and (once per `accumulate` batches) update."""
+    recipe, accelerator = session.recipe, session.accelerator
+    result = session.regime.step(context, batch)
+    accelerator.backward(result.loss)
+    if update:
+        if recipe.clip is not None:
+            parameters = [p for group in session.optimizer.param_groups for p in group["params"]]
+            accelerator.clip_grad_norm_(parameters, recipe.clip)
+        session.optimizer.step()
+        session.optimizer.zero_grad(set_to_none=True)
+        if session.average:
+            session.average.update(session.model)
+    return result
+
+
+def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]:
+    """Package the last model, evaluate the best on the test classes and write evaluation.json."""
+    recipe = session.recipe
+    run.save_model(session.best_model, run.last, model_card(recipe, {}, ""))
+    if session.best is None:  # no validation classes: nothing to choose by, so the last is the model
+        run.save_model(session.best_model, run.model, model_card(recipe, {}, ""))
+    result = evaluate(
+        load_model(str(run.folder), trust_code=True),  # the run's own recipe named the code
+        session.table,
+        device=session.device,
+        skip_bad=session.skip_bad,
+        seed=recipe.seed,
+        console=console,
+    )
+    content = document(result, model=run.folder.name, data=recipe.data.plain, seed=recipe.seed)
+    content["recipe"] = recipe.digest()
+    run.save_evaluation(content)
+    return content
+
+
+def _rows_from(session: Session, step: int) -> Iterator[Tensor]:
+    """Batches of row numbers from a step to the end of training."""
+    length = len(session.batches)
+    for epoch in range(step // length, session.recipe.epochs):
+        session.batches.set_epoch(epoch)
+        for position, rows in enumerate(session.batches):
+            if epoch * length + position >= step:
+                yield rows
+
+
+def with_next(items: Iterable[T]) -> Iterator[tuple[T, T | None]]:
+    """Each item with the one that follows it, so that the next batch can be decoded while this one is learnt."""
+    waiting: T | None = None
+    for item in items:
+        if waiting is not None:
+            yield waiting, item
+        waiting = item
+    if waiting is not None:
+        yield waiting, None
+
+
+def _validation_store(session: Session) -> ImageStore | None:
+    if not session.table.has("val"):
+        return None
+    table = session.table.split("val")
+    return ImageStore(table, session.model.canvas, session.device, session.recipe.cache, session.skip_bad)
+
+
+def _triplet_margin(recipe: Recipe) -> float | None:
+    return float(recipe.loss.plain["margin"]) if recipe.loss.name == "triplet" else None

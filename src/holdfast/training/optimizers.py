@@ -1,0 +1,88 @@
+"""Optimisers a recipe can name."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.registry import Registry
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimizer(ABC):
+    """Settings of an optimiser.
+
+    Args:
+        lr: learning rate of the model.
+        loss_lr: learning rate of the loss's own parameters (margin's β, proxies); `lr` when left out.
+        weight_decay: L2 penalty on every parameter (decoupled for adamw).
+    """
+
+    lr: float = 1e-5
+    loss_lr: float | None = None
+    weight_decay: float = 4e-4
+
+    def __post_init__(self) -> None:
+        if self.lr <= 0 or (self.loss_lr is not None and self.loss_lr <= 0):
+            raise ValueError("learning rates must be positive")
+
+    def build(self, model: nn.Module, criterion: nn.Module) -> torch.optim.Optimizer:
+        """The torch optimiser over a model and the parameters of its criterion."""
+        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.requires_grad], "lr": self.lr}]
+        own = [p for p in criterion.parameters() if p.requires_grad]
+        if own:
+            groups.append({"params": own, "lr": self.loss_lr if self.loss_lr is not None else self.lr})
+        for group in groups:
+            group["initial_lr"] = group["lr"]
+        return self.make(groups)
+
+    @abstractmethod
+    def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """The torch optimiser over parameter groups that carry their learning rates."""
+
+
+registry: Registry[Optimizer] = Registry("optimizer", Optimizer, "holdfast.training.optimizers")
+register = registry.register
+
+
+@register("adam")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adam(Optimizer):
+    """Adam with L2 weight decay, as the papers use it."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """A torch Adam."""
+        return torch.optim.Adam(groups, betas=self.betas, weight_decay=self.weight_decay)
+
+
+@register("adamw")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """A torch AdamW."""
+        return torch.optim.AdamW(groups, betas=self.betas, weight_decay=self.weight_decay)
+
+
+@register("sgd")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SGD(Optimizer):
+    """Stochastic gradient descent, without momentum unless asked (as the GS paper)."""
+
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """A torch SGD."""
+        return torch.optim.SGD(
+            groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, weight_decay=self.weight_decay
+        )

@@ -1,0 +1,176 @@
+"""Recipes: everything a run depends on, in one YAML file."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from holdfast.config import Block, block, instantiate, override, resolve
+from holdfast.data import Augment, Reader
+from holdfast.errors import RecipeError, unknown
+from holdfast.losses import Loss
+from holdfast.models import ModelConfig
+from holdfast.regimes import Regime
+from holdfast.training.optimizers import Optimizer
+from holdfast.training.schedules import Schedule
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchConfig:
+    """A batch is `classes` × `per_class` images."""
+
+    classes: int = 28
+    per_class: int = 4
+
+    def __post_init__(self) -> None:
+        if self.classes < 2 or self.per_class < 2:
+            raise ValueError("a batch needs at least 2 classes and 2 images per class")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A checked recipe.
+
+    Args:
+        data: the images to learn from.
+        model: backbone, dims, starting weights, BatchNorm policy.
+        batch: classes per batch and images per class.
+        augment: random views of the training images.
+        init: a model to start from (a run, a package, a hub id) instead of `model.weights`.
+        loss: what is learnt.
+        regime: how a batch becomes a loss.
+        optimizer: and its learning rates.
+        schedule: of the learning rate.
+        epochs: passes over the training images.
+        evaluate_every: epochs between evaluations on the validation classes.
+        seed: of everything random.
+        precision: `auto` is bfloat16 where the device is fast at it, float32 elsewhere.
+        clip: largest gradient norm; None leaves gradients as they are.
+        accumulate: batches per update.
+        ema: decay of a running average of the weights, which is then evaluated and packaged; None for the plain ones.
+        checkpoint_every: steps between checkpoints; None is once per epoch.
+        log_every: steps between lines in metrics.jsonl.
+        cache: where decoded images are kept.
+        trackers: experiment trackers that accelerate knows (tensorboard, wandb, ...).
+    """
+
+    data: Block[Reader]
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    init: str | None = None
+    batch: BatchConfig = dataclasses.field(default_factory=BatchConfig)
+    augment: Block[Augment] = dataclasses.field(default_factory=lambda: block(Augment, "none"))
+    loss: Block[Loss] = dataclasses.field(default_factory=lambda: block(Loss, "multi-similarity"))
+    regime: Block[Regime] = dataclasses.field(default_factory=lambda: block(Regime, "standard"))
+    optimizer: Block[Optimizer] = dataclasses.field(default_factory=lambda: block(Optimizer, "adam"))
+    schedule: Block[Schedule] = dataclasses.field(default_factory=lambda: block(Schedule, "constant"))
+    epochs: int = 100
+    evaluate_every: int = 5
+    seed: int = 0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    clip: float | None = None
+    accumulate: int = 1
+    ema: float | None = None
+    checkpoint_every: int | None = None
+    log_every: int = 10
+    cache: Literal["auto", "device", "memory", "none"] = "auto"
+    trackers: list[str] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "evaluate_every", "accumulate", "log_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if self.checkpoint_every is not None and self.checkpoint_every < 1:
+            raise ValueError(f"checkpoint_every must be 1 or more, got {self.checkpoint_every}")
+        if self.ema is not None and not 0 <= self.ema < 1:
+            raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
+        if self.clip is not None and self.clip <= 0:
+            raise ValueError(f"clip is a gradient norm above 0, got {self.clip}")
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data with every default written out; `Recipe` of it is this recipe again."""
+        resolved: dict[str, Any] = resolve(Recipe, self)
+        return json.loads(json.dumps(resolved))  # type: ignore[no-any-return]  # tuples become lists, as in YAML
+
+    def yaml(self) -> str:
+        """The resolved recipe as YAML."""
+        return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True)
+
+    def digest(self) -> str:
+        """A short name for exactly this recipe."""
+        return hashlib.sha256(json.dumps(self.plain(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def shipped() -> list[str]:
+    """Names of the recipes that come with the package."""
+    folder = resources.files("holdfast.recipes")
+    return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
+
+
+def summary(name: str) -> str:
+    """The first comment line of a shipped recipe."""
+    text = resources.files("holdfast.recipes").joinpath(f"{name}.yaml").read_text("utf-8")
+    return text.partition("\n")[0].removeprefix("#").strip()
+
+
+def read_plain(recipe: str | Path | dict[str, Any]) -> dict[str, Any]:
+    """Plain data of a shipped recipe, a YAML file or a dictionary (copied)."""
+    if isinstance(recipe, dict):
+        return copy.deepcopy(recipe)
+    file = Path(recipe)
+    if file.suffix in (".yaml", ".yml") or file.exists():
+        if not file.is_file():
+            raise RecipeError(f"no recipe at {file}; `holdfast list recipes` shows those that ship with holdfast")
+        text = file.read_text("utf-8")
+    elif str(recipe) in shipped():
+        text = resources.files("holdfast.recipes").joinpath(f"{recipe}.yaml").read_text("utf-8")
+    else:
+        raise RecipeError(unknown("recipe", str(recipe), shipped()) + " (or give the path of a YAML file)")
+    try:
+        plain = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{recipe} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(plain, dict):
+        raise RecipeError(f"{recipe} must hold keys such as data, model and loss; see `holdfast list recipes`")
+    return plain
+
+
+def load_recipe(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    data: str | dict[str, Any] | None = None,
+    settings: Sequence[str] = (),
+    seed: int | None = None,
+) -> Recipe:
+    """A checked recipe.
+
+    Args:
+        recipe: a shipped name, a YAML file, plain data or a recipe.
+        data: replaces the recipe's data: `glyphs`, `folder:DIR`, or a block.
+        settings: `key.path=value` overrides; values are YAML.
+        seed: replaces the recipe's seed.
+    """
+    from holdfast.data import parse
+
+    plain = recipe.plain() if isinstance(recipe, Recipe) else read_plain(recipe)
+    if data is not None:
+        plain["data"] = parse(data) if isinstance(data, str) else data
+    elif isinstance(plain.get("data"), str):
+        plain["data"] = parse(plain["data"])
+    if "data" not in plain:
+        raise RecipeError("which images? give --data (glyphs, digits, folder:DIR, csv:FILE, cub:DIR, ...)")
+    if seed is not None:
+        plain["seed"] = seed
+    for setting in settings:
+        path, equals, value = setting.partition("=")
+        if not equals or not path:
+            raise RecipeError(f"--set takes key.path=value, got '{setting}'")
+        override(plain, path.strip(), yaml.safe_load(value))
+    built: Recipe = instantiate(Recipe, plain)
+    return built

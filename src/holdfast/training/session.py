@@ -1,0 +1,171 @@
+"""Everything a run works with, built from its recipe and restored from its checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch import Tensor
+
+from holdfast import seeds
+from holdfast.console import Console
+from holdfast.data import ClassBatches, ImageStore, ImageTable
+from holdfast.data.augment import Augment
+from holdfast.errors import ModelError, RecipeError, TrainingError
+from holdfast.losses.criterion import Criterion
+from holdfast.models import Embedder, load_model
+from holdfast.regimes import Regime
+from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
+from holdfast.training.ema import Average
+from holdfast.training.recipe import Recipe
+
+
+@dataclasses.dataclass
+class Session:
+    """The parts of a run.
+
+    Args:
+        model: the embedder that trains; `best_model` is the one to evaluate.
+        labels: class numbers of the training rows, 0..C-1, on the device.
+        table: all the data, the validation classes split off.
+        best: highest validation R@1 so far.
+    """
+
+    recipe: Recipe
+    accelerator: Accelerator
+    table: ImageTable
+    store: ImageStore
+    labels: Tensor
+    batches: ClassBatches
+    augment: Augment
+    model: Embedder
+    criterion: Criterion
+    regime: Regime
+    optimizer: torch.optim.Optimizer
+    average: Average | None
+    skip_bad: bool
+    best: float | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where training runs."""
+        return torch.device(self.accelerator.device)
+
+    @property
+    def best_model(self) -> Embedder:
+        """The averaged weights where the recipe asks for them, otherwise the model itself."""
+        return self.average.model if self.average else self.model  # type: ignore[return-value]
+
+    @property
+    def precision(self) -> str:
+        """What `auto` came to."""
+        return "bfloat16" if self.accelerator.mixed_precision == "bf16" else "float32"
+
+    def checkpoint(self, step: int) -> Checkpoint:
+        """All that a resumed run needs; random states need none, see `seeds`."""
+        tensors = {
+            **_prefixed("model", self.model.state_dict()),
+            **_prefixed("criterion", self.criterion.state_dict()),
+            **_prefixed("optimizer", optimizer_tensors(self.optimizer)),
+            **(_prefixed("average", self.average.model.state_dict()) if self.average else {}),
+        }
+        return Checkpoint(step, tensors, {"best": self.best, "regime": self.regime.state()})
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take over a checkpoint of the same recipe."""
+        self.model.load_state_dict(_part("model", checkpoint.tensors))
+        self.criterion.load_state_dict(_part("criterion", checkpoint.tensors))
+        restore_optimizer(self.optimizer, _part("optimizer", checkpoint.tensors))
+        if self.average:
+            self.average.model.load_state_dict(_part("average", checkpoint.tensors))
+        self.best = checkpoint.state["best"]
+        self.regime.restore(checkpoint.state["regime"])
+
+
+def build_session(recipe: Recipe, device: str | None, skip_bad: bool, console: Console) -> Session:
+    """Read the data and build model, loss, regime and optimiser.
+
+    Args:
+        recipe: what to build.
+        device: `cpu`, `cuda`, or None for the best there is.
+        skip_bad: leave unreadable training images out instead of stopping.
+        console: told which cache was chosen and what was skipped.
+    """
+    accelerator = make_accelerator(recipe, device)
+    reader = recipe.data.build()
+    table = reader.table()
+    torch.manual_seed(seeds.derive(recipe.seed, "weights"))
+    model = recipe.model.build()
+    if recipe.init:
+        start_from(model, recipe.init)
+    store = ImageStore(table.split("train"), model.canvas, accelerator.device, recipe.cache, skip_bad)
+    console.say(store.describe())
+    if store.skipped:
+        console.say(f"skipped {len(store.skipped)} unreadable images, the first: {store.skipped[0][0]}")
+    labels = torch.tensor(store.table.compacted(reader.labels), device=accelerator.device)
+    classes = int(labels.max()) + 1
+    criterion = Criterion(recipe.loss.build(classes=classes, dim=model.dim))
+    model.to(accelerator.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    criterion.to(accelerator.device)
+    model.train()  # before the optimiser is built: the BatchNorm policy decides which weights train
+    return Session(
+        recipe=recipe,
+        accelerator=accelerator,
+        table=table,
+        store=store,
+        labels=labels,
+        batches=ClassBatches(labels.cpu(), recipe.batch.classes, recipe.batch.per_class, recipe.seed),
+        augment=recipe.augment.build().sized(model.size),
+        model=model,
+        criterion=criterion,
+        regime=recipe.regime.build(),
+        optimizer=recipe.optimizer.build().build(model, criterion),
+        average=Average(model, recipe.ema) if recipe.ema is not None else None,
+        skip_bad=skip_bad,
+    )
+
+
+def make_accelerator(recipe: Recipe, device: str | None) -> Accelerator:
+    """An accelerator of this run's own device and precision."""
+    if device not in (None, "cpu", "cuda", "mps"):
+        raise TrainingError(f"unknown device '{device}'; valid: cpu, cuda, mps")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise TrainingError("no CUDA device here; use --device cpu")
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    precision = recipe.precision
+    if precision == "auto":
+        precision = "bfloat16" if on_gpu and torch.cuda.is_bf16_supported() else "float32"
+    AcceleratorState._reset_state(reset_partial_state=True)  # one process may train several recipes in turn
+    try:
+        accelerator = Accelerator(
+            cpu=device == "cpu",
+            mixed_precision="bf16" if precision == "bfloat16" else "no",
+            log_with=recipe.trackers or None,
+            gradient_accumulation_steps=recipe.accumulate,
+        )
+    except ValueError as error:
+        raise RecipeError(f"trackers or precision: {error}") from error
+    if accelerator.num_processes > 1:
+        raise TrainingError("training on several processes is not supported yet; start one")
+    return accelerator
+
+
+def start_from(model: Embedder, spec: str) -> None:
+    """Copy the weights of another run's model of the same shape."""
+    try:
+        model.load_state_dict(load_model(spec).state_dict())
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"init: {spec} has another backbone or size than this recipe's model ({reason})") from error
+
+
+def _prefixed(prefix: str, tensors: dict[str, Any]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def _part(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
