@@ -1,0 +1,134 @@
+"""What a metric is given, what it returns, and the registry of the family."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import DataError
+from holdfast.registry import Registry
+from holdfast.sphere import precise
+
+Value: TypeAlias = float | bool | None
+
+BLOCK = 2**22
+"""Numbers in one block of pairs: small enough to stay cheap beside the embeddings, large enough to keep cores busy."""
+
+
+def blocks(rows: int, columns: int, chunk: int | None = None) -> list[slice]:
+    """Cut rows that need `columns` numbers each into blocks of about `BLOCK` numbers, or of `chunk` rows."""
+    if chunk is not None and chunk < 1:
+        raise DataError(f"chunk must be 1 or more, got {chunk}; leave it out to have it chosen")
+    size = chunk or max(1, BLOCK // max(columns, 1))
+    return [slice(start, start + size) for start in range(0, rows, size)]
+
+
+def is_unit(vectors: Tensor) -> bool:
+    """Whether all vectors have unit length, as far as half precision can tell."""
+    return bool(((vectors.norm(dim=1) - 1).abs() < 1e-2).all())
+
+
+class Values(dict[str, Value]):
+    """Metric values by key; an undefined one is None, with the reason beside it in `reasons`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: dict[str, str] = {}
+
+    def put(self, key: str, value: Value, otherwise: str) -> None:
+        """Record a value, or the reason why there is none."""
+        self[key] = value
+        if value is None:
+            self.reasons[key] = otherwise
+
+    def undefined(self, key: str, reason: str) -> None:
+        """Record that a metric has no value for this data."""
+        self.put(key, None, reason)
+
+
+@dataclass(frozen=True)
+class EmbeddedSet:
+    """Embeddings with labels, ready to be measured; `of` builds one from what a user passes.
+
+    Args:
+        embeddings: vectors of the queries, or of all images where there is no gallery.
+        labels: their classes.
+        gallery: vectors to search, where they are not the queries themselves (In-shop).
+        gallery_labels: their classes.
+        groups: group of each query (its camera); matches of the same class and group do not count.
+        gallery_groups: group of each gallery vector.
+    """
+
+    embeddings: Tensor
+    labels: Tensor
+    gallery: Tensor | None = None
+    gallery_labels: Tensor | None = None
+    groups: Tensor | None = None
+    gallery_groups: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls,
+        embeddings: Tensor,
+        labels: Tensor,
+        gallery: Tensor | None = None,
+        gallery_labels: Tensor | None = None,
+        groups: Tensor | None = None,
+        gallery_groups: Tensor | None = None,
+    ) -> EmbeddedSet:
+        """Check what belongs together, widen half precision and bring everything to the device of the embeddings."""
+        if (gallery is None) != (gallery_labels is None):
+            raise DataError("a gallery and gallery_labels belong together; give both or neither")
+        if (groups is not None and gallery is not None) != (gallery_groups is not None):
+            raise DataError("with a gallery, groups and gallery_groups belong together; give both or neither")
+        embeddings = _vectors("embeddings", embeddings)
+        device = embeddings.device
+        labels = _integers("labels", labels, len(embeddings), device)
+        groups = None if groups is None else _integers("groups", groups, len(embeddings), device)
+        if gallery is None or gallery_labels is None:
+            return cls(embeddings, labels, groups=groups)
+        gallery = _vectors("gallery", gallery).to(embeddings)
+        if gallery.shape[1] != embeddings.shape[1]:
+            dims = f"{embeddings.shape[1]} and {gallery.shape[1]}"
+            raise DataError(f"embeddings and gallery have {dims} dims; embed both with one model")
+        gallery_labels = _integers("gallery_labels", gallery_labels, len(gallery), device)
+        if gallery_groups is not None:
+            gallery_groups = _integers("gallery_groups", gallery_groups, len(gallery), device)
+        return cls(embeddings, labels, gallery, gallery_labels, groups, gallery_groups)
+
+    def everything(self) -> tuple[Tensor, Tensor]:
+        """Vectors and labels of all images, queries and gallery together."""
+        if self.gallery is None or self.gallery_labels is None:
+            return self.embeddings, self.labels
+        return torch.cat([self.embeddings, self.gallery]), torch.cat([self.labels, self.gallery_labels])
+
+
+def _vectors(name: str, vectors: Tensor) -> Tensor:
+    if vectors.ndim != 2 or len(vectors) == 0:
+        raise DataError(f"{name} must have shape (n, dim) with n of 1 or more, got {tuple(vectors.shape)}")
+    vectors = precise(vectors.detach())
+    if not bool(vectors.isfinite().all()):
+        raise DataError(f"{name} hold NaN or infinite numbers; the model that made them is broken, train it again")
+    return vectors
+
+
+def _integers(name: str, values: Tensor, count: int, device: torch.device) -> Tensor:
+    if values.shape != (count,) or values.is_floating_point():
+        raise DataError(f"{name} must be {count} integers, got {values.dtype} of shape {tuple(values.shape)}")
+    return values.to(device, torch.int64)
+
+
+class Metric(ABC):
+    """A family of metrics, with its settings; calling it measures a set."""
+
+    @abstractmethod
+    def __call__(self, data: EmbeddedSet) -> Values:
+        """Measure a set of embeddings."""
+
+
+registry: Registry[Metric] = Registry("metric", Metric, "holdfast.metrics")  # type: ignore[type-abstract]
+register = registry.register

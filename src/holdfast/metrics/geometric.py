@@ -1,0 +1,137 @@
+"""Geometry: how classes and vectors spread over the sphere."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from holdfast.errors import DataError
+from holdfast.metrics.base import EmbeddedSet, Metric, Values, blocks, is_unit, register
+from holdfast.metrics.pairs import all_pairs, pair_means, random_pairs
+
+EXACT = 5_000
+"""Up to this many vectors every pair is measured; beyond, random pairs are."""
+
+COLLAPSED_DISTANCE = 0.1
+COLLAPSED_RANK = 1.5
+
+_NO_PAIR = "one image makes no pair"
+_NO_POSITIVE = "no class has two images"
+_ONE_CLASS = "all images are of one class"
+
+
+def geometry(embeddings: Tensor, labels: Tensor, *, seed: int = 0, pairs: int = 1_000_000) -> Values:
+    """Spread of classes and vectors, all raw numbers, and whether the embedding has collapsed.
+
+    pi_intra = mean over classes of the mean cosine distance within the class
+    pi_inter = mean cosine distance between normalised class means;  pi_ratio = pi_intra / pi_inter
+    distance_positive, _negative, _all = mean euclidean distance of pairs of one class, of two classes, of any
+    energy_0 = mean log(1/d);  energy_1 = mean 1/d (both with d held above 1e-6);  gaussian_energy = mean exp(-d²)
+    effective_rank = exp(entropy of the singular values divided by their sum), vectors not centred
+    collapsed = distance_all <= 0.1 (times the root mean square length), or effective_rank < 1.5 in over two dimensions
+
+    The pi metrics, from class sums, and the rank, from the dim × dim second moments, are exact at any size. The means
+    over pairs are exact up to 5,000 vectors and estimated from random pairs beyond (a million leave a standard error
+    of about 1e-4 on a mean distance).
+
+    Args:
+        embeddings: vectors of shape (n, dim).
+        labels: their classes.
+        seed: of the random pairs.
+        pairs: how many random pairs of any kind, and again how many positive ones.
+
+    Requirements: two images in some class for the positive values, two classes for the negative ones, unit vectors
+        for the energies; what cannot be measured is None.
+    Relations: `sphere` has the same energies with gradients, for a batch.
+    Reference: pi metrics: Roth et al., ICML 2020; effective rank: Roy and Vetterli, EUSIPCO 2007.
+    """
+    return Geometry(seed, pairs)(EmbeddedSet.of(embeddings, labels))
+
+
+@register("geometry")
+class Geometry(Metric):
+    """Spread of classes and vectors; see `geometry`. With a gallery, queries and gallery are measured together.
+
+    Args:
+        seed: of the random pairs.
+        pairs: how many random pairs.
+    """
+
+    def __init__(self, seed: int = 0, pairs: int = 1_000_000) -> None:
+        if pairs < 1:
+            raise DataError(f"pairs must be 1 or more, got {pairs}")
+        self.seed = seed
+        self.pairs = pairs
+
+    @torch.no_grad()
+    def __call__(self, data: EmbeddedSet) -> Values:
+        """Measure the set."""
+        vectors, labels = data.everything()
+        values = Values()
+        _pi(values, vectors, labels)
+        self._means_over_pairs(values, vectors, labels)
+        rank = _effective_rank(vectors)
+        values["effective_rank"] = rank
+        spread = values["distance_all"]
+        if spread is None:
+            values.undefined("collapsed", _NO_PAIR)
+        else:
+            length = float(vectors.square().sum(1).mean().sqrt())
+            flat = vectors.shape[1] > 2 and rank < COLLAPSED_RANK
+            values["collapsed"] = flat or spread <= COLLAPSED_DISTANCE * length
+        return values
+
+    def _means_over_pairs(self, values: Values, vectors: Tensor, labels: Tensor) -> None:
+        if len(vectors) <= EXACT:
+            every = pair_means(all_pairs(vectors, labels))
+            positive = every
+        else:
+            generator = torch.Generator().manual_seed(self.seed)
+            anyone = torch.zeros_like(labels)
+            every = pair_means(random_pairs(vectors, labels, self.pairs, generator, within=anyone))
+            positive = pair_means(random_pairs(vectors, labels, self.pairs, generator, within=labels))
+        values.put("distance_positive", positive.distance_same, _NO_POSITIVE)
+        values.put("distance_negative", every.distance_different, _ONE_CLASS)
+        values.put("distance_all", every.distance, _NO_PAIR)
+        unit = is_unit(vectors)
+        why = _NO_PAIR if unit else "energies are for unit vectors, and these are not"
+        values.put("energy_0", every.energy_0 if unit else None, why)
+        values.put("energy_1", every.energy_1 if unit else None, why)
+        values.put("gaussian_energy", every.gaussian_energy if unit else None, why)
+
+
+def _pi(values: Values, vectors: Tensor, labels: Tensor) -> None:
+    """π metrics from class sums: the dot products within a class add up to the squared length of its sum."""
+    classes, index, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(classes), vectors.shape[1], dtype=torch.float64, device=vectors.device)
+    squares = torch.zeros(len(classes), dtype=torch.float64, device=vectors.device)
+    for rows in blocks(*vectors.shape):
+        directions = normalize(vectors[rows].double(), dim=1)
+        sums.index_add_(0, index[rows], directions)
+        squares.index_add_(0, index[rows], directions.square().sum(1))
+    several = sizes > 1
+    within = 1 - (sums.square().sum(1) - squares)[several] / (sizes * (sizes - 1))[several]
+    intra = float(within.mean()) if len(within) else None
+    means = normalize(sums, dim=1)
+    count = len(classes)
+    products = means.sum(0).square().sum() - means.square().sum()
+    inter = float(1 - products / (count * (count - 1))) if count > 1 else None
+    values.put("pi_intra", intra, _NO_POSITIVE)
+    values.put("pi_inter", inter, _ONE_CLASS)
+    if inter is not None and inter < 1e-12:
+        values.undefined("pi_ratio", "the class means coincide")
+    else:
+        ratio = intra / inter if intra is not None and inter is not None else None
+        values.put("pi_ratio", ratio, _NO_POSITIVE if intra is None else _ONE_CLASS)
+
+
+def _effective_rank(vectors: Tensor) -> float:
+    """As `sphere.effective_rank`, from second moments in float64: a decomposition of dim × dim, not of n × dim."""
+    moments = torch.zeros(vectors.shape[1], vectors.shape[1], dtype=torch.float64, device=vectors.device)
+    for rows in blocks(*vectors.shape):
+        block = vectors[rows].double()
+        moments += block.T @ block
+    singular = torch.linalg.eigvalsh(moments).clamp_min(0).sqrt()
+    share = singular / singular.sum().clamp_min(1e-12)
+    return float(torch.special.entr(share).sum().exp())

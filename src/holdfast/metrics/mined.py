@@ -1,0 +1,120 @@
+"""Hardness: how hard the triplets are that each miner finds in batches of the embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import DataError
+from holdfast.metrics.base import EmbeddedSet, Metric, Values, is_unit, register
+from holdfast.sphere import distance
+
+MINERS = ("random", "semihard", "softhard", "distance", "hardest")
+
+
+def hardness(
+    embeddings: Tensor,
+    labels: Tensor,
+    miners: Sequence[str] = MINERS,
+    batch: int = 112,
+    per_class: int = 2,
+    seed: int = 0,
+    *,
+    batches: int = 32,
+) -> Values:
+    """Mean hardness of mined triplets, `hardness/<miner>`, over random batches.
+
+    hardness = mean of d(a, p) - d(a, n)
+
+    Args:
+        embeddings: unit vectors of shape (n, dim).
+        labels: their classes.
+        miners: names of miners that return triplets.
+        batch: images per batch, fewer where there are not enough classes.
+        per_class: images of each class in a batch.
+        seed: of the batches and of the miners' draws; every miner sees the same batches.
+        batches: how many batches.
+
+    Requirements: two classes of `per_class` images and unit vectors; otherwise every value is None.
+    Relations: `mining` has the miners; hardness manipulation trains towards another miner's hardness.
+    """
+    return Hardness(tuple(miners), batch, per_class, seed, batches)(EmbeddedSet.of(embeddings, labels))
+
+
+@register("hardness")
+class Hardness(Metric):
+    """Mean hardness of mined triplets; see `hardness`. With a gallery, batches hold queries and gallery alike.
+
+    Args:
+        miners: names of miners that return triplets.
+        batch: images per batch.
+        per_class: images of each class in a batch.
+        seed: of the batches and of the miners' draws.
+        batches: how many batches.
+    """
+
+    def __init__(
+        self,
+        miners: tuple[str, ...] = MINERS,
+        batch: int = 112,
+        per_class: int = 2,
+        seed: int = 0,
+        batches: int = 32,
+    ) -> None:
+        if per_class < 2 or batch < 2 * per_class or batches < 1:
+            raise DataError(
+                "hardness needs per_class of 2 or more, a batch of two classes or more, and a batch or more"
+            )
+        self.miners = miners
+        self.batch = batch
+        self.per_class = per_class
+        self.seed = seed
+        self.batches = batches
+
+    @torch.no_grad()
+    def __call__(self, data: EmbeddedSet) -> Values:
+        """Mine the same batches with every miner."""
+        vectors, labels = data.everything()
+        values = Values()
+        if is_unit(vectors):
+            batches, why = list(self._draw(labels)), f"fewer than two classes have {self.per_class} images"
+        else:
+            batches, why = [], "hardness is for unit vectors, and these are not"
+        for name in self.miners:
+            values.put(f"hardness/{name}", self._mean(name, vectors, labels, batches), why)
+        return values
+
+    def _draw(self, labels: Tensor) -> Iterator[Tensor]:
+        """Indices of batches in which the images of a class stand together; nothing without two full classes."""
+        sizes = torch.unique(labels, return_counts=True)[1]
+        full = (sizes >= self.per_class).nonzero()[:, 0]
+        if len(full) < 2:
+            return
+        by_class = labels.argsort(stable=True)
+        starts = sizes.cumsum(0) - sizes
+        generator = torch.Generator().manual_seed(self.seed)
+        for _ in range(self.batches):
+            order = torch.randperm(len(full), generator=generator).to(labels.device)
+            chosen = full[order[: self.batch // self.per_class]]
+            slots = torch.arange(int(sizes[chosen].max()), device=labels.device)
+            lots = torch.rand(len(chosen), len(slots), generator=generator).to(labels.device)
+            drawn = torch.where(slots < sizes[chosen, None], lots, -1).topk(self.per_class).indices
+            yield by_class[(starts[chosen, None] + drawn).flatten()]
+
+    def _mean(self, name: str, vectors: Tensor, labels: Tensor, batches: list[Tensor]) -> float | None:
+        from holdfast import mining
+
+        miner = mining.build(name)
+        generator = torch.Generator(vectors.device).manual_seed(self.seed)
+        total, count = 0.0, 0
+        for rows in batches:
+            z = vectors[rows]
+            triplets = miner(z, labels[rows], generator)
+            if not isinstance(triplets, mining.Triplets):
+                raise DataError(f"miner '{name}' returns pairs; hardness needs a miner of triplets")
+            anchor, positive, negative = z[triplets.anchor], z[triplets.positive], z[triplets.negative]
+            total += float((distance(anchor, positive) - distance(anchor, negative)).double().sum())
+            count += len(anchor)
+        return total / count if count else None

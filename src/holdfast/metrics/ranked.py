@@ -1,0 +1,97 @@
+"""Retrieval: how early the images of a query's class appear in its ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import DataError
+from holdfast.metrics.base import EmbeddedSet, Metric, Values, register
+from holdfast.metrics.nearest import match_ranks
+
+
+def retrieval(
+    embeddings: Tensor,
+    labels: Tensor,
+    ks: Sequence[int] = (1, 2, 4, 8),
+    *,
+    gallery: Tensor | None = None,
+    gallery_labels: Tensor | None = None,
+    groups: Tensor | None = None,
+    gallery_groups: Tensor | None = None,
+    chunk: int | None = None,
+) -> Values:
+    """R@k, mAP, mAP@R and mAP@C in percent, ranked by euclidean distance.
+
+    With `r_1 < r_2 < …` the ranks of a query's P matches, each metric is the mean over queries of
+
+        R@k   = [r_1 <= k]
+        mAP   = 1/P Σ_i i / r_i
+        mAP@R = 1/P Σ_{i: r_i <= P} i / r_i
+        mAP@C = 1/n Σ_{i: r_i <= n} i / r_i,   n = P + 1, the class size with the query counted in it
+
+    so that mAP@C stays below 100 for a perfect ranking. Without a gallery every image queries all others, itself
+    excluded by index (an identical second image remains). Queries without a possible match are left out of the means.
+
+    Args:
+        embeddings: vectors of the queries, of any length.
+        labels: their classes.
+        ks: the k of R@k.
+        gallery: vectors to search instead of the other queries.
+        gallery_labels: their classes.
+        groups: group of each query (its camera); gallery items of the query's class and group are ignored, neither
+            hit nor miss.
+        gallery_groups: group of each gallery vector.
+        chunk: queries per block; chosen from the size of the gallery when left out.
+
+    Requirements: a class with two images, or with one in the queries and one in the gallery; otherwise every value is
+        None. Equal distances are ordered by gallery index. Distances are compared in float32.
+    Relations: `neighbours` returns the neighbours themselves; `clustering` needs no ranking.
+    Reference: mAP@R: Musgrave et al., ECCV 2020; mAP@C: Roth et al., ICML 2020.
+    """
+    data = EmbeddedSet.of(embeddings, labels, gallery, gallery_labels, groups, gallery_groups)
+    return Retrieval(tuple(ks), chunk)(data)
+
+
+@register("retrieval")
+class Retrieval(Metric):
+    """R@k, mAP, mAP@R and mAP@C; see `retrieval`.
+
+    Args:
+        ks: the k of R@k.
+        chunk: queries per block.
+    """
+
+    def __init__(self, ks: tuple[int, ...] = (1, 2, 4, 8), chunk: int | None = None) -> None:
+        if any(k < 1 for k in ks):
+            raise DataError(f"every k of R@k must be 1 or more, got {list(ks)}")
+        self.ks = ks
+        self.chunk = chunk
+
+    @torch.no_grad()
+    def __call__(self, data: EmbeddedSet) -> Values:
+        """Measure the ranking of every query."""
+        keys = [*(f"R@{k}" for k in self.ks), "mAP", "mAP@R", "mAP@C"]
+        total = torch.zeros(len(keys), dtype=torch.float64, device=data.embeddings.device)
+        queries = 0
+        for ranks, counts in match_ranks(data, self.chunk):
+            answerable = counts > 0
+            scores = self._scores(ranks[answerable], counts[answerable, None])
+            total += scores.sum(0)
+            queries += len(scores)
+        values = Values()
+        for key, value in zip(keys, total.tolist(), strict=True):
+            values.put(key, 100 * value / queries if queries else None, "no query has an image of its class to find")
+        return values
+
+    def _scores(self, ranks: Tensor, counts: Tensor) -> Tensor:
+        """One row per query, one column per key."""
+        position = torch.arange(1, ranks.shape[1] + 1, device=ranks.device)
+        precision = torch.where(position <= counts, position / ranks.double(), 0)
+        columns = [(ranks[:, :1] <= k).any(1).double() for k in self.ks]
+        columns.append(precision.sum(1) / counts[:, 0])
+        for size in (counts, counts + 1):
+            columns.append(torch.where(ranks <= size, precision, 0).sum(1) / size[:, 0])
+        return torch.stack(columns, 1)
