@@ -28,9 +28,8 @@ class Deck:
         hand, self._left = self._left[:count], self._left[count:]
         while len(hand) < count:
             fresh = self._rng.permutation(self._items)
-            # Those already in the hand wait; a deck smaller than the hand has no others to offer.
-            seen = np.isin(fresh, hand) if count <= len(fresh) else np.zeros(len(fresh), bool)
-            order = np.concatenate((fresh[~seen], fresh[seen]))
+            times = (fresh[:, None] == hand).sum(1)
+            order = fresh[np.argsort(times, kind="stable")]  # those that the hand already holds wait
             wanted = count - len(hand)
             hand, self._left = np.concatenate((hand, order[:wanted])), order[wanted:]
         return hand

@@ -57,5 +57,5 @@ def share(field: str, value: float, below: float | None = None) -> None:
         raise RecipeError(f"data.{field} is a share of the classes, {limit}; got {value:g}")
 
 
-registry: Registry[Reader] = Registry("dataset", Reader, "holdfast.data.readers")  # type: ignore[type-abstract]
+registry: Registry[Reader] = Registry("dataset", Reader, "holdfast.data.readers")
 register = registry.register

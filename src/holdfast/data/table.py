@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -55,7 +55,9 @@ class ImageTable:
             if column is not None:
                 if len(column) != len(self.ids):
                     raise ValueError(f"'{field}' has {len(column)} rows, 'ids' {len(self.ids)}")
-                column.flags.writeable = False
+                locked = column.view()  # the caller's own array stays as it is
+                locked.flags.writeable = False
+                object.__setattr__(self, field, locked)
         for split in np.unique(self.splits):
             if split not in SPLITS:
                 raise DataError(unknown("split", str(split), SPLITS))
@@ -97,7 +99,7 @@ class ImageTable:
 
     def subset(self, rows: ArrayLike | Tensor) -> ImageTable:
         """The given rows (indices, or one boolean per row) as a table of their own."""
-        chosen = np.asarray(rows)
+        chosen = _array(rows)
         chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
         return replace(
             self,
@@ -128,7 +130,7 @@ class ImageTable:
 
     def read(self, rows: ArrayLike | Tensor, size: int) -> Tensor:
         """Pixels of some rows: uint8, (n, 3, size, size), squashed to that size where they are not."""
-        pixels = self.source.images(self.positions[np.asarray(rows, np.int64)], size)
+        pixels = self.source.images(self.positions[_array(rows).astype(np.int64)], size)
         return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
 
     @property
@@ -152,6 +154,10 @@ class ImageTable:
     def compacted(self, level: Level) -> Integers:
         """Labels renumbered 0..C-1 within this table, as losses with one parameter per class need."""
         return np.unique(self.labels_for(level), return_inverse=True)[1].astype(np.int64)
+
+
+def _array(rows: ArrayLike | Tensor) -> NDArray[Any]:
+    return np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
 
 
 def _numbered(names: Iterable[str]) -> tuple[Integers, list[str]]:

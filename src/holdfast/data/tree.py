@@ -103,18 +103,18 @@ def _hidden(member: str) -> bool:
     return any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(member).parts)
 
 
-def open_tree(root: str, layout: str, archives: str | None = None) -> Tree:
+def open_tree(root: str, layout: str, archives: Sequence[str] = ()) -> Tree:
     """The files under a folder or inside a zip file.
 
     Args:
         root: as the user wrote it.
         layout: what is expected there, for the error message.
-        archives: pattern of zip files that stand for the folder's content when it holds any.
+        archives: patterns of zip files; those of the first that a folder holds any of stand for its content.
     """
     path = Path(root).expanduser()
     try:
         if path.is_dir():
-            packed = sorted(path.glob(archives)) if archives else []
+            packed = next((found for pattern in archives if (found := sorted(path.glob(pattern)))), None)
             return Archives(packed) if packed else Folder(path)
         if path.is_file() and zipfile.is_zipfile(path):
             return Archives([path])

@@ -47,7 +47,7 @@ class Augment(ABC):
         """
 
 
-registry: Registry[Augment] = Registry("augment", Augment, "holdfast.data.augment")  # type: ignore[type-abstract]
+registry: Registry[Augment] = Registry("augment", Augment, "holdfast.data.augment")
 register = registry.register
 
 

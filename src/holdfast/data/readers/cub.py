@@ -32,7 +32,7 @@ class Cub(Reader):
 
     def read(self) -> ImageTable:
         """All photographs."""
-        tree = open_tree(self.root, LAYOUT, archives="cub*.zip")
+        tree = open_tree(self.root, LAYOUT, archives=("cub*.zip",))
         names = self._names(tree)
         species = [_species(name) for name in names]
         if not names or None in species:

@@ -33,9 +33,7 @@ class Omniglot(Reader):
 
     def read(self) -> ImageTable:
         """All drawings."""
-        tree = open_tree(self.root, LAYOUT, archives="*omniglot*.zip")
-        if not any(part in name for name in tree.names for part in SPLITS):
-            tree = open_tree(self.root, LAYOUT, archives="images_*.zip")
+        tree = open_tree(self.root, LAYOUT, archives=("omniglot.zip", "images_*.zip"))
         drawings = [(name, parts) for name in tree.images() if (parts := _parts(name)) is not None]
         if {SPLITS[top] for _, (top, _, _) in drawings} != {"train", "test"}:
             raise DataError(f"'{self.root}' does not hold Omniglot; expected {LAYOUT}")

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.data import ClassBatches
+from holdfast.errors import DataError
+
+shapes = st.tuples(
+    st.lists(st.integers(1, 7), min_size=1, max_size=12),  # images of each class
+    st.integers(1, 6),  # classes in a batch
+    st.integers(1, 4),  # images of each
+    st.integers(0, 3),  # epoch
+)
+
+
+def labels_of(sizes: list[int]) -> np.ndarray:
+    """Scattered rows and labels with gaps."""
+    labels = np.repeat(np.arange(len(sizes)) * 3 + 5, sizes)
+    return np.random.default_rng(0).permutation(labels)
+
+
+@given(shapes)
+@settings(deadline=None)
+def test_what_every_epoch_promises(shape: tuple[list[int], int, int, int]) -> None:
+    sizes, classes, per_class, epoch = shape
+    labels = labels_of(sizes)
+    if len(sizes) < classes:
+        with pytest.raises(DataError, match=r"lower batch\.classes"):
+            ClassBatches(labels, classes, per_class, seed=0)
+        return
+    batches = ClassBatches(labels, classes, per_class, seed=0)
+    batches.set_epoch(epoch)
+    dealt = list(batches)
+    assert len(dealt) == len(batches) == max(-(-len(sizes) // classes), len(labels) // (classes * per_class))
+    size_of = Counter(labels.tolist())
+    for rows in dealt:
+        assert rows.dtype == torch.int64
+        grouped = labels[rows.numpy()].reshape(classes, per_class)
+        assert (grouped == grouped[:, :1]).all()
+        assert len(set(grouped[:, 0])) == classes
+        for label, group in zip(grouped[:, 0], rows.view(classes, per_class).tolist(), strict=True):
+            counts = Counter(group)
+            assert len(counts) == min(per_class, size_of[label])
+            assert max(counts.values()) - min(counts.values()) <= 1
+    rows = torch.cat(dealt).numpy()
+    assert set(labels[rows]) == set(labels)
+
+
+@given(shapes)
+@settings(deadline=None)
+def test_no_image_comes_up_again_before_the_others_of_its_class(shape: tuple[list[int], int, int, int]) -> None:
+    sizes, classes, per_class, _ = shape
+    if len(sizes) < classes:
+        return
+    labels = labels_of(sizes)
+    used: Counter[int] = Counter()
+    for rows in ClassBatches(labels, classes, per_class, seed=1):
+        used.update(rows.tolist())
+        for label in set(labels.tolist()):
+            counts = [used[row] for row in np.flatnonzero(labels == label).tolist()]
+            assert max(counts) - min(counts) <= 1
+
+
+def test_batches_are_a_function_of_seed_and_epoch() -> None:
+    labels = np.repeat(np.arange(20), 5)
+
+    def rows(seed: int, epoch: int, fresh: bool = True) -> list[list[int]]:
+        batches = ClassBatches(labels, 4, 2, seed)
+        if not fresh:
+            list(batches)
+            batches.set_epoch(7)
+            next(iter(batches))
+        batches.set_epoch(epoch)
+        return [batch.tolist() for batch in batches]
+
+    assert rows(0, 3) == rows(0, 3, fresh=False)
+    assert rows(0, 3) != rows(0, 4)
+    assert rows(0, 3) != rows(1, 3)
+    assert rows(0, 4) != rows(1, 3)
+
+
+@pytest.mark.parametrize("world", [2, 3, 6])
+def test_ranks_share_out_one_batch(world: int) -> None:
+    labels = np.repeat(np.arange(13), 5)
+    whole = [batch.tolist() for batch in ClassBatches(labels, 6, 2, seed=0)]
+    parts = [ClassBatches(labels, 6, 2, seed=0, rank=rank, world=world) for rank in range(world)]
+    assert all(len(part) == len(whole) for part in parts)
+    assert [torch.cat(step).tolist() for step in zip(*parts, strict=True)] == whole
+    assert all(len(step[0]) == 12 // world for step in zip(*parts, strict=True))
+
+
+def test_impossible_shapes_are_refused() -> None:
+    labels = torch.arange(8) // 2
+    with pytest.raises(DataError, match="multiple of the 3 processes"):
+        ClassBatches(labels, 4, 2, seed=0, world=3)
+    with pytest.raises(DataError, match="positive"):
+        ClassBatches(labels, 2, 0, seed=0)
+    with pytest.raises(ValueError, match="rank"):
+        ClassBatches(labels, 2, 2, seed=0, rank=2, world=2)

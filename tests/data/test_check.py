@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pictures import Paint, painted
+from PIL import Image
+
+from holdfast.data import ImageTable, Problem, build, check
+from holdfast.data.duplicates import near_duplicates, to_grey
+from holdfast.data.sources import ArraySource
+
+
+def of_arrays(
+    rows: list[tuple[str, str]], seeds: list[int] | None = None, groups: list[str] | None = None
+) -> ImageTable:
+    """Rows of (class, split), each with a picture of its own unless seeds say otherwise."""
+    seeds = seeds if seeds is not None else list(range(len(rows)))
+    return ImageTable.of(
+        ArraySource(np.stack([np.asarray(painted(seed)) for seed in seeds])),
+        classes=[c for c, _ in rows],
+        splits=[s for _, s in rows],
+        ids=[f"{c}-{i}" for i, (c, _) in enumerate(rows)],
+        name="n",
+        groups=groups,
+    )
+
+
+def kinds(problems: list[Problem]) -> list[str]:
+    for problem in problems:
+        assert problem.how_to_mend
+        assert "\n" not in problem.what + problem.how_to_mend
+    return [problem.kind for problem in problems]
+
+
+GOOD = [("a", "train")] * 2 + [("b", "val")] * 2 + [("c", "test")] * 2
+
+
+def test_a_clean_table_has_no_problems() -> None:
+    assert check(of_arrays(GOOD)) == []
+
+
+def test_a_class_with_one_image() -> None:
+    (problem,) = check(of_arrays([*GOOD, ("lonely", "test")]))
+    assert problem.kind == "single-image-class"
+    assert "lonely" in problem.what
+    assert problem.rows == [6]
+
+
+@pytest.mark.parametrize(("one", "other"), [("train", "test"), ("val", "test"), ("train", "gallery"), ("train", "val")])
+def test_a_label_on_both_sides(one: str, other: str) -> None:
+    gallery = [("q", "query"), ("q", "gallery")]
+    (problem,) = check(of_arrays([("x", one)] * 2 + [("x", other)] * 2 + [("y", "test")] * 2 + gallery))
+    assert problem.kind == "shared-label"
+    assert "(x)" in problem.what
+    assert problem.rows == [0, 1, 2, 3]
+
+
+def test_queries_need_a_gallery_image_of_their_label() -> None:
+    rows = [("a", "query"), ("a", "gallery"), ("b", "query"), ("c", "gallery")]
+    (problem,) = check(of_arrays(rows))
+    assert (problem.kind, problem.rows) == ("query-without-match", [2])
+
+
+def test_a_match_of_the_same_group_is_none() -> None:
+    rows = [("a", "query"), ("a", "gallery"), ("b", "query"), ("b", "gallery"), ("b", "gallery")]
+    (problem,) = check(of_arrays(rows, groups=["cam1", "cam1", "cam1", "cam1", "cam2"]))
+    assert (problem.kind, problem.rows) == ("query-without-match", [0])
+
+
+def test_the_same_picture_in_two_splits() -> None:
+    (problem,) = check(of_arrays(GOOD, seeds=[1, 2, 3, 4, 5, 1]))
+    assert (problem.kind, problem.rows) == ("near-duplicate", [0, 5])
+    assert "a-0 and c-5" in problem.what
+    assert check(of_arrays(GOOD, seeds=[1, 1, 3, 3, 5, 5])) == []  # within a split it does no harm
+
+
+def test_copies_are_found_among_many_pictures() -> None:
+    def recompressed(image: Image.Image, side: int, quality: int) -> np.ndarray:
+        file = io.BytesIO()
+        image.resize((side, side), Image.Resampling.BICUBIC).save(file, "JPEG", quality=quality)
+        small = Image.open(file).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)
+        return np.clip(np.asarray(small, np.float32) * 0.9 + 10, 0, 255).astype(np.uint8)  # and darker
+
+    first = np.stack([np.asarray(painted(i, 32, 32)) for i in range(300)])
+    copies = np.stack([recompressed(painted(i, 200, 200), 120, 70) for i in range(20)])
+    others = np.stack([np.asarray(painted(1000 + i, 32, 32)) for i in range(300)])
+    pairs = near_duplicates(to_grey(first), to_grey(np.concatenate((others, copies))))
+    assert {(i, i + 300) for i in range(20)} == {(int(i), int(j)) for i, j in pairs}
+
+
+def test_same_outline_but_different_picture_is_no_copy() -> None:
+    """Equal hashes are only candidates: fine detail decides."""
+    rng = np.random.default_rng(0)
+    a = np.full((1, 32, 32), 128, np.uint8)
+    b = a.copy()
+    a[0, ::2, 10:20] = 140
+    b[0, 1::2, 10:20] = 140
+    assert len(near_duplicates(a, b)) == 0
+    assert len(near_duplicates(a, a)) == 1
+    blank = np.full((1, 32, 32), 200, np.uint8)
+    assert len(near_duplicates(blank, blank)) == 1
+    assert len(near_duplicates(blank, rng.integers(0, 256, (1, 32, 32), dtype=np.uint8))) == 0
+    assert near_duplicates(a[:0], b).shape == (0, 2)
+
+
+def test_a_folder_with_stray_and_broken_files(paint: Paint, tmp_path: Path) -> None:
+    root = tmp_path / "set"
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        paint(f"set/{name}")
+    (root / "a" / "notes.txt").write_text("x")
+    paint("set/loose.png")
+    (root / "b" / "2.png").write_bytes(b"broken")
+    paint("set/b/3.png")
+    problems = check(build("folder", root=str(root)))
+    assert kinds(problems) == ["ignored-file", "unreadable-image"]
+    assert "2 files" in problems[0].what
+    assert "b/2.png" in problems[1].what
+    assert problems[1].rows == [3]
+
+
+def test_a_list_with_missing_files(paint: Paint, tmp_path: Path) -> None:
+    for name in ("1.png", "2.png", "3.png", "4.png"):
+        paint(name)
+    (tmp_path / "list.csv").write_text("path,label\n1.png,a\n2.png,a\n3.png,b\n4.png,b\ngone.png,b\n")
+    problems = check(build("csv", file=str(tmp_path / "list.csv")))
+    assert kinds(problems) == ["missing-file"]
+    assert problems[0].rows == [4]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.data import ImageTable
+from holdfast.data.sources import ArraySource
+from holdfast.data.splits import with_validation, zero_shot
+
+
+def table(classes: int, per_class: int = 3, split: str = "train") -> ImageTable:
+    n = classes * per_class
+    return ImageTable.of(
+        ArraySource(np.zeros((n, 2, 2), np.uint8)),
+        classes=[str(i // per_class) for i in range(n)],
+        splits=[split] * n,
+        ids=[str(i) for i in range(n)],
+        name="n",
+    )
+
+
+@given(st.integers(1, 60), st.floats(0, 1), st.integers(-5, 5))
+def test_zero_shot_holds_out_whole_classes(classes: int, share: float, seed: int) -> None:
+    labels = table(classes).labels
+    splits = zero_shot(labels, share, seed)
+    train, test = set(labels[splits == "train"]), set(labels[splits == "test"])
+    assert not train & test
+    assert len(test) == round(share * classes)
+    assert (zero_shot(labels, share, seed) == splits).all()
+
+
+def test_the_seed_matters() -> None:
+    labels = table(40).labels
+    assert (zero_shot(labels, 0.5, 0) != zero_shot(labels, 0.5, 1)).any()
+
+
+@given(st.integers(1, 60), st.floats(0, 0.99), st.integers(0, 3))
+def test_validation_is_class_disjoint_with_two_classes_at_least(classes: int, share: float, seed: int) -> None:
+    t = with_validation(table(classes), share, seed)
+    train, val = set(t.labels[t.splits == "train"]), set(t.labels[t.splits == "val"])
+    assert not train & val
+    wanted = max(2, round(share * classes)) if share > 0 else 0
+    assert len(val) == (wanted if classes - wanted >= 4 else 0)
+    assert len(train) + len(val) == classes
+
+
+def test_a_given_validation_split_is_kept_and_test_images_never_move() -> None:
+    given_splits = np.array((["train"] * 10 + ["val"] * 2) * 3)
+    t = table(12).with_splits(given_splits)
+    assert (with_validation(t, 0.5, 0).splits == given_splits).all()
+    assert not with_validation(table(12, split="test"), 0.5, 0).has("val")

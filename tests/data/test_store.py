@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pictures import Paint
+
+from holdfast.data import BadImage, ImageStore, ImageTable, store
+from holdfast.data.sources import ArraySource, FileSource
+from holdfast.errors import DataError
+
+CACHES = ["device", "memory", "none"]
+
+
+def of_files(paths: list[Path]) -> ImageTable:
+    ids = [path.name for path in paths]
+    return ImageTable.of(FileSource(paths), classes=ids, splits=["test"] * len(ids), ids=ids, name="files")
+
+
+@pytest.fixture
+def table(paint: Paint) -> ImageTable:
+    return of_files([paint(f"{i:03}.png", width=20 + i % 3) for i in range(150)])  # more than one chunk
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_every_cache_gives_what_the_table_reads(table: ImageTable, cache: store.Cache) -> None:
+    images = ImageStore(table, 16, "cpu", cache)
+    rows = torch.tensor([149, 3, 3, 77])
+    got = images.get(rows)
+    assert got.dtype == torch.uint8
+    assert got.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(got, table.read(rows, 16))
+    assert images.get(torch.empty(0, dtype=torch.int64)).shape == (0, 3, 16, 16)
+    assert len(images) == 150
+    assert images.skipped == []
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_bad_images_stop_or_are_skipped_and_reported(table: ImageTable, cache: store.Cache) -> None:
+    assert isinstance(table.source, FileSource)
+    table.source.paths[5].write_bytes(b"garbage")
+    table.source.paths[140].unlink()
+    with pytest.raises(BadImage, match=r"005\.png.*--skip-bad"):
+        ImageStore(table, 16, "cpu", cache).get(torch.arange(10))
+    images = ImageStore(table, 16, "cpu", cache, skip_bad=True)
+    assert [name for name, _ in images.skipped] == ["005.png", "140.png"]
+    assert images.skipped[1][1] == "there is no such file"
+    assert len(images.table) == 148
+    assert "2 unreadable skipped" in images.describe()
+    rows = torch.arange(148)
+    assert torch.equal(images.get(rows), images.table.read(rows, 16))
+    assert "005.png" not in images.table.ids
+
+
+def test_a_dataset_without_any_readable_image(paint: Paint) -> None:
+    path = paint("a.png")
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="none of the 1 images"):
+        ImageStore(of_files([path]), 16, "cpu", "memory", skip_bad=True)
+
+
+def test_prefetched_rows_are_decoded_once_and_picked_up(table: ImageTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = ImageStore(table, 16, "cpu", "none")
+    decoded: list[int] = []
+    real = FileSource.image
+    lock = threading.Lock()
+
+    def counted(self: FileSource, index: int, size: int | None = None) -> np.ndarray:
+        with lock:
+            decoded.append(index)
+        return real(self, index, size)
+
+    monkeypatch.setattr(FileSource, "image", counted)
+    rows, other = torch.tensor([4, 9, 2]), torch.tensor([7, 8, 1])
+    images.prefetch(rows)
+    assert torch.equal(images.get(other), table.subset(other).read(range(3), 16))  # does not disturb what is under way
+    decoded.clear()
+    first = images.get(rows)
+    assert not set(decoded) & {7, 8, 1}
+    assert len(decoded) <= 3
+    decoded.clear()
+    assert torch.equal(images.get(rows), first)
+    assert sorted(decoded) == [2, 4, 9]
+
+
+def test_an_error_while_prefetching_comes_up_in_get(table: ImageTable) -> None:
+    assert isinstance(table.source, FileSource)
+    table.source.paths[5].write_bytes(b"garbage")
+    images = ImageStore(table, 16, "cpu", "none")
+    images.prefetch(torch.tensor([5]))
+    with pytest.raises(BadImage, match=r"005\.png"):
+        images.get(torch.tensor([5]))
+
+
+def test_auto_goes_by_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.setattr(store, "available_memory", lambda: 1000)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500, 9999))
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert [store.choose_cache(n, cpu) for n in (300, 301)] == ["memory", "none"]
+    assert [store.choose_cache(n, cuda) for n in (200, 201, 301)] == ["device", "memory", "none"]
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert [store.choose_cache(n, cpu) for n in (75, 76)] == ["memory", "none"]
+
+
+def test_memory_is_measured() -> None:
+    assert store.available_memory() > 10**7
+
+
+def test_describe_says_where_and_how_big() -> None:
+    array = ArraySource(np.zeros((1200, 8, 8), np.uint8))
+    ids = [str(i) for i in range(1200)]
+    table = ImageTable.of(array, classes=ids, splits=["train"] * 1200, ids=ids, name="n")
+    assert ImageStore(table, 8, "cpu").describe() == "1,200 images cached in memory (0.2 MB)"
+    assert ImageStore(table, 8, "cpu", "device").describe() == "1,200 images cached on cpu (0.2 MB)"
+    assert ImageStore(table, 1000, "cpu", "none").describe() == "1,200 images decoded at each use (3.6 GB)"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("cache", ["auto", *CACHES])
+def test_images_arrive_on_the_device(table: ImageTable, cache: store.Cache) -> None:
+    images = ImageStore(table, 16, "cuda", cache)
+    rows = torch.tensor([3, 1])
+    for asked in (rows, rows.cuda()):
+        got = images.get(asked)
+        assert got.is_cuda
+        assert torch.equal(got.cpu(), table.read(rows, 16))
+    assert cache != "auto" or images.cache == "device"

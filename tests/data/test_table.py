@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import Paint
+
+from holdfast.data import ImageTable
+from holdfast.data.sources import ArraySource, FileSource
+from holdfast.errors import DataError
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (8, 6, 6, 3), dtype=np.uint8)
+
+
+def table() -> ImageTable:
+    return ImageTable.of(
+        ArraySource(IMAGES),
+        classes=list("bbaaccdd"),
+        splits=["train"] * 4 + ["test"] * 4,
+        ids=[str(i) for i in range(8)],
+        name="letters",
+        coarse=["x"] * 4 + ["y"] * 4,
+        groups=["g1", "g2"] * 4,
+    )
+
+
+def test_labels_count_names_in_order_of_appearance() -> None:
+    t = table()
+    assert t.class_names == ["b", "a", "c", "d"]
+    assert t.labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert t.coarse is not None
+    assert t.coarse.tolist() == [0] * 4 + [1] * 4
+    assert t.coarse_names == ["x", "y"]
+    assert t.groups is not None
+    assert t.groups.tolist() == [0, 1] * 4
+    assert len(t) == 8
+
+
+@given(st.lists(st.integers(0, 7), max_size=12), st.lists(st.integers(0, 100), max_size=5))
+def test_subsets_of_subsets_show_the_same_rows(rows: list[int], again: list[int]) -> None:
+    sub = table().subset(rows)
+    again = [i % len(rows) for i in again] if rows else []
+    twice = sub.subset(again)
+    expected = [rows[i] for i in again]
+    assert twice.ids == [str(i) for i in expected]
+    assert twice.labels.tolist() == [table().labels[i] for i in expected]
+    assert (twice.read(range(len(twice)), 6).permute(0, 2, 3, 1).numpy() == IMAGES[expected]).all()
+
+
+def test_subset_by_mask_and_by_tensor_agree() -> None:
+    mask = np.array([True, False] * 4)
+    assert table().subset(mask).ids == table().subset(torch.tensor([0, 2, 4, 6])).ids == ["0", "2", "4", "6"]
+
+
+def test_split_and_has() -> None:
+    t = table()
+    assert t.split("test").ids == ["4", "5", "6", "7"]
+    assert t.has("train")
+    assert not t.has("query")
+    with pytest.raises(DataError, match="it has: train, test"):
+        t.split("query")
+    with pytest.raises(DataError, match="did you mean 'train'"):
+        t.split("trian")
+
+
+def test_read_gives_bytes_channels_first() -> None:
+    images = table().read(torch.tensor([3, 1]), 6)
+    assert images.dtype == torch.uint8
+    assert images.shape == (2, 3, 6, 6)
+    assert (images.numpy() == IMAGES[[3, 1]].transpose(0, 3, 1, 2)).all()
+    assert table().read([0], 12).shape == (1, 3, 12, 12)
+
+
+def test_compacted_labels_are_gapless_and_keep_classes_apart() -> None:
+    test = table().split("test")
+    assert test.compacted("fine").tolist() == [0, 0, 1, 1]
+    assert test.compacted("coarse").tolist() == [0, 0, 0, 0]
+    assert test.labels_for("coarse").tolist() == [1, 1, 1, 1]
+
+
+def test_coarse_labels_that_are_not_there() -> None:
+    t = ImageTable.of(ArraySource(IMAGES), classes=["a"] * 8, splits=["train"] * 8, ids=list("abcdefgh"), name="n")
+    with pytest.raises(DataError, match="no coarse labels"):
+        t.labels_for("coarse")
+
+
+def test_nothing_changes_in_place() -> None:
+    t = table()
+    with pytest.raises(ValueError, match="read-only"):
+        t.labels[0] = 3
+    mine = t.splits.copy()
+    t.with_splits(mine)
+    mine[0] = "val"  # what the caller passed in is not locked
+    with pytest.raises(FrozenInstanceError):
+        t.name = "other"  # type: ignore[misc]
+
+
+def test_columns_must_agree() -> None:
+    with pytest.raises(ValueError, match="splits"):
+        ImageTable.of(ArraySource(IMAGES), classes=["a"] * 8, splits=["train"], ids=list("abcdefgh"), name="n")
+    with pytest.raises(DataError, match="unknown split"):
+        ImageTable.of(ArraySource(IMAGES), classes=["a"] * 8, splits=["x"] * 8, ids=list("abcdefgh"), name="n")
+
+
+def test_native_size_is_the_shorter_side_of_the_first_readable(paint: Paint) -> None:
+    bad = paint("bad.png")
+    bad.write_bytes(b"nothing")
+    paths = [bad, paint("good.png", width=30, height=20), paint("big.png", width=90, height=90)]
+    t = ImageTable.of(FileSource(paths), classes=list("aab"), splits=["train"] * 3, ids=list("123"), name="n")
+    assert t.native_size == 20
+    with pytest.raises(DataError, match="no readable image"):
+        _ = t.subset([0]).native_size
+    assert table().native_size == 6
+
+
+def test_repr_counts() -> None:
+    assert repr(table()) == "ImageTable(letters: 8 images of 4 classes; train 4, test 4)"
