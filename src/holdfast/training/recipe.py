@@ -93,6 +93,8 @@ class Recipe:
             raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
         if self.clip is not None and self.clip <= 0:
             raise ValueError(f"clip is a gradient norm above 0, got {self.clip}")
+        for part in (self.data, self.augment, self.loss, self.regime, self.optimizer, self.schedule):
+            part.build()  # an impossible value is refused now, not after the images are read
 
     def plain(self) -> dict[str, Any]:
         """Plain data with every default written out; `Recipe` of it is this recipe again."""

@@ -1,0 +1,44 @@
+"""Shared fixtures: a recipe that trains in about a second."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+TINY: dict[str, Any] = {
+    "data": {"name": "glyphs", "characters": 40, "per_class": 6, "validation": 0.2},
+    "model": {"backbone": "conv-tiny", "dim": 16},
+    "batch": {"classes": 6, "per_class": 3},
+    "augment": {"name": "random-crop", "padding": 2},
+    "loss": {"name": "margin", "miner": "distance"},
+    "optimizer": {"name": "adam", "lr": 0.003, "loss_lr": 0.01},
+    "epochs": 3,
+    "evaluate_every": 1,
+    "log_every": 2,
+    "checkpoint_every": 4,
+}
+
+
+@pytest.fixture
+def tiny() -> dict[str, Any]:
+    """A recipe as plain data; change it freely."""
+    return copy.deepcopy(TINY)
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The folder with datasets and weights that are not part of the project."""
+    if not SHARED.is_dir():
+        pytest.skip("no shared data here")
+    return SHARED
+
+
+@pytest.fixture(autouse=True)
+def _one_seed() -> None:
+    torch.manual_seed(0)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from holdfast.errors import ModelError
+from holdfast.models import Embedder, load_model
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    Embedder("conv-tiny", dim=8).save_pretrained(tmp_path / "run" / "model")
+    return tmp_path / "run" / "model"
+
+
+def test_a_run_and_its_package_are_the_same_model(package: Path) -> None:
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(load_model(str(package))(images), load_model(str(package.parent))(images))
+
+
+def test_a_function_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from torch import nn\n"
+        "def build():\n    return nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 7))\n"
+    )
+    model = load_model(f"{file}:build", size=24)
+    assert model(torch.rand(2, 3, 24, 24)).shape == (2, 7)
+    with pytest.raises(ModelError, match="no function 'other'"):
+        load_model(f"{file}:other")
+    with pytest.raises(ModelError, match="no file"):
+        load_model(f"{tmp_path / 'absent.py'}:build")
+
+
+@pytest.mark.parametrize("spec", ["nothing-here", "./nothing", "/nothing/at/all"])
+def test_missing_models_say_what_a_model_can_be(spec: str) -> None:
+    with pytest.raises(ModelError, match=r"file\.py:function"):
+        load_model(spec)
+
+
+def test_damaged_packages(package: Path) -> None:
+    config = (package / "config.json").read_text()
+    for text, message in (("{", "damaged"), ("[]", "damaged"), (config.replace("8", "9"), "does not fit")):
+        (package / "config.json").write_text(text)
+        with pytest.raises(ModelError, match=message):
+            load_model(str(package))
+    (package / "config.json").write_text(config)
+    (package / "model.safetensors").write_bytes(b"\x00" * 20)
+    with pytest.raises(ModelError, match="does not fit"):
+        load_model(str(package))
+    (package / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="holds no model"):
+        load_model(str(package))
+
+
+def test_a_package_cannot_name_code(package: Path) -> None:
+    config = json.loads((package / "config.json").read_text())
+    (package / "config.json").write_text(json.dumps({**config, "backbone": "os:getcwd"}))
+    with pytest.raises(ModelError, match="trust"):
+        load_model(str(package))

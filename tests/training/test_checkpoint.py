@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from holdfast.training.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    optimizer_tensors,
+    restore_optimizer,
+    save_checkpoint,
+)
+
+
+def _checkpoint(step: int) -> Checkpoint:
+    return Checkpoint(step, {"w": torch.full((3, 2), float(step))}, {"best": step / 3, "regime": {}})
+
+
+def test_the_newest_whole_checkpoint_is_used_and_two_are_kept(tmp_path: Path) -> None:
+    assert load_checkpoint(tmp_path / "checkpoint") is None
+    for step in (5, 10, 15):
+        save_checkpoint(tmp_path, _checkpoint(step))
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["000000010", "000000015"]
+    found = load_checkpoint(tmp_path)
+    assert found is not None
+    assert (found.step, found.state["best"]) == (15, 5.0)
+    assert torch.equal(found.tensors["w"], torch.full((3, 2), 15.0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(file=st.sampled_from(["tensors.safetensors", "state.json"]), cut=st.floats(0, 1), flip=st.booleans())
+def test_a_damaged_checkpoint_is_never_loaded(
+    tmp_path_factory: pytest.TempPathFactory, file: str, cut: float, flip: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    for step in (1, 2):
+        save_checkpoint(folder, _checkpoint(step))
+    target = folder / "000000002" / file
+    data = bytearray(target.read_bytes())
+    position = int(cut * (len(data) - 1))
+    if flip:
+        data[position] ^= 0x41
+    else:
+        del data[position:]
+    target.write_bytes(bytes(data))
+    found = load_checkpoint(folder)
+    assert found is not None
+    assert found.step == 1
+
+
+def test_a_half_written_folder_is_ignored(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, _checkpoint(1))
+    (tmp_path / ".000000002.tmp").mkdir()
+    (tmp_path / "000000003").mkdir()
+    found = load_checkpoint(tmp_path)
+    assert found is not None
+    assert found.step == 1
+    save_checkpoint(tmp_path, _checkpoint(2))
+    assert not (tmp_path / ".000000002.tmp").exists()
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
+def test_optimizer_memory_survives_exactly(make: type[torch.optim.Optimizer]) -> None:
+    arguments = {"momentum": 0.9} if make is torch.optim.SGD else {}
+
+    def run(interrupt: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3)
+        optimizer = make(model.parameters(), lr=0.1, **arguments)  # type: ignore[call-arg]
+        for step in range(6):
+            if interrupt and step == 3:
+                memory = {k: v.clone() for k, v in optimizer_tensors(optimizer).items()}
+                optimizer = make(model.parameters(), lr=0.1, **arguments)  # type: ignore[call-arg]
+                restore_optimizer(optimizer, memory)
+            optimizer.zero_grad()
+            model(torch.ones(2, 4) * step).square().sum().backward()
+            optimizer.step()
+        return list(model.parameters())
+
+    for whole, resumed in zip(run(False), run(True), strict=True):
+        assert torch.equal(whole, resumed)

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import holdfast
+from holdfast.errors import HoldfastError, RecipeError, TrainingError
+from holdfast.losses import Loss
+from holdfast.training import loop
+from holdfast.training.checkpoint import load_checkpoint
+from holdfast.training.logs import read_log
+
+
+def weights(folder: Path, which: str = "last") -> dict[str, torch.Tensor]:
+    return load_file(folder / which / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_a_run_leaves_what_it_promises(tiny: dict[str, Any], tmp_path: Path) -> None:
+    run = holdfast.train(tiny, out=tmp_path / "run")
+    assert {f.name for f in run.folder.iterdir()} == {
+        *("recipe.yaml", "metrics.jsonl", "checkpoint", "model", "last", "evaluation.json")
+    }
+    content = json.loads((run.folder / "evaluation.json").read_text())
+    assert content["schema"] == 1
+    assert content["split"] == "test"
+    assert 0 <= content["metrics"]["R@1"] <= 100
+    assert {"torch", "holdfast"} <= content["versions"].keys()
+    lines = read_log(run.folder / "metrics.jsonl")
+    steps = [line["step"] for line in lines]
+    assert steps == sorted(steps)
+    assert lines[0]["validation"]["R@1"] is not None, "the untrained model is the first line"
+    assert all(line["loss"] > 0 and line["images_per_second"] > 0 for line in lines if "loss" in line)
+    assert "conv-tiny" in (run.folder / "model" / "README.md").read_text()
+
+
+def test_two_runs_are_bit_identical_and_the_resolved_recipe_repeats_them(tiny: dict[str, Any], tmp_path: Path) -> None:
+    first = holdfast.train(tiny, out=tmp_path / "a")
+    torch.manual_seed(99)
+    second = holdfast.train(tmp_path / "a" / "recipe.yaml", out=tmp_path / "b")
+    assert same(weights(first.folder), weights(second.folder))
+    other = holdfast.train(tiny, seed=1, out=tmp_path / "c")
+    assert not same(weights(first.folder), weights(other.folder))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"accumulate": 3, "checkpoint_every": 1},
+        {"ema": 0.9, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}},
+        {"loss": "proxy-anchor", "schedule": {"name": "cosine", "warmup": 0.2}, "clip": 1.0},
+        {"loss": {"name": "trimmed", "loss": {"name": "triplet", "miner": "semihard"}}, "cache": "none"},
+    ],
+    ids=["margin", "accumulate", "ema-sgd", "proxies", "trimmed-uncached"],
+)
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(
+    tiny: dict[str, Any], change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = {**tiny, **change}
+    whole = holdfast.train(recipe, out=tmp_path / "whole")
+    real, calls = loop.one_step, iter(range(1000))
+
+    def fails_once(*arguments: Any) -> Any:
+        if next(calls) == 9:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(loop, "one_step", fails_once)
+    with pytest.raises(KeyboardInterrupt):
+        holdfast.train(recipe, out=tmp_path / "cut")
+    found = load_checkpoint(tmp_path / "cut" / "checkpoint")
+    assert found is not None
+    assert 5 <= found.step <= 9
+    resumed = holdfast.train(recipe, out=tmp_path / "cut")
+    for which in ("last", "model"):
+        assert same(weights(whole.folder, which), weights(resumed.folder, which))
+    ends = [load_checkpoint(folder / "checkpoint") for folder in (whole.folder, resumed.folder)]
+    assert same(ends[0].tensors, ends[1].tensors), "loss parameters and optimiser memory too"  # type: ignore[union-attr]
+    assert ends[0].state == ends[1].state  # type: ignore[union-attr]
+    assert whole.evaluation["metrics"] == resumed.evaluation["metrics"]
+    steps = [line["step"] for line in read_log(resumed.folder / "metrics.jsonl") if "loss" in line]
+    assert len(steps) == len(set(steps))
+
+
+def test_a_stop_request_saves_and_leaves(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+    import signal
+
+    real, calls = loop.one_step, iter(range(1000))
+
+    def interrupts(*arguments: Any) -> Any:
+        if next(calls) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(*arguments)
+
+    monkeypatch.setattr(loop, "one_step", interrupts)
+    with pytest.raises(loop.Interrupted, match="stopped at step 6 of"):
+        holdfast.train(tiny, out=tmp_path / "run")
+    found = load_checkpoint(tmp_path / "run" / "checkpoint")
+    assert found is not None
+    assert found.step == 6
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_finished_run_is_not_run_again(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = holdfast.train(tiny, out=tmp_path / "run")
+    monkeypatch.setattr(loop, "build_session", None)
+    assert holdfast.train(tiny, out=tmp_path / "run").evaluation == first.evaluation
+
+
+def test_another_recipe_in_the_same_folder_is_refused(tiny: dict[str, Any], tmp_path: Path) -> None:
+    holdfast.train(tiny, out=tmp_path / "run")
+    with pytest.raises(RecipeError, match=r"differs in optimizer\.lr"):
+        holdfast.train(tiny, out=tmp_path / "run", settings=["optimizer.lr=0.1"])
+
+
+def test_nan_stops_with_the_last_good_checkpoint_in_place(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = loop.one_step, iter(range(1000))
+
+    def poisons(session: Any, context: Any, batch: Any, update: bool) -> Any:
+        if next(calls) == 6:
+            batch = type(batch)(batch.images * float("nan"), batch.labels)
+        return real(session, context, batch, update)
+
+    monkeypatch.setattr(loop, "one_step", poisons)
+    with pytest.raises(TrainingError, match="checkpoint of step 4 is kept"):
+        holdfast.train(tiny, out=tmp_path / "run")
+    found = load_checkpoint(tmp_path / "run" / "checkpoint")
+    assert found is not None
+    assert found.step == 4
+    assert all(torch.isfinite(t.float()).all() for t in found.tensors.values())
+
+
+def test_a_full_disk_at_a_checkpoint_loses_nothing(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.training import checkpoint
+
+    real, calls = checkpoint.write_synced, iter(range(1000))
+
+    def full(file: Path, data: bytes) -> None:
+        if next(calls) == 2:  # the second checkpoint's tensors
+            raise OSError(28, "No space left on device", str(file))
+        real(file, data)
+
+    monkeypatch.setattr(checkpoint, "write_synced", full)
+    with pytest.raises(TrainingError, match=r"No space left.*step 4 is kept.*same command"):
+        holdfast.train(tiny, out=tmp_path / "run")
+    found = load_checkpoint(tmp_path / "run" / "checkpoint")
+    assert found is not None
+    assert found.step == 4
+    assert not list((tmp_path / "run" / "checkpoint").glob(".*")), "nothing half-written is left"
+
+
+def test_starting_from_another_run(tiny: dict[str, Any], tmp_path: Path) -> None:
+    first = holdfast.train(tiny, out=tmp_path / "a")
+    frozen = {**tiny, "init": str(first.folder), "epochs": 1, "optimizer": {"name": "sgd", "lr": 1e-12}}
+    second = holdfast.train(frozen, out=tmp_path / "b")
+    a, b = weights(first.folder, "model"), weights(second.folder)
+    torch.testing.assert_close(a["head.weight"], b["head.weight"])
+    with pytest.raises(HoldfastError, match="another backbone or size"):
+        holdfast.train({**frozen, "model": {"backbone": "conv-tiny", "dim": 4}}, out=tmp_path / "c")
+
+
+def test_frozen_batchnorm_stays(tiny: dict[str, Any], tmp_path: Path) -> None:
+    recipe = {**tiny, "model": {**tiny["model"], "batchnorm": "freeze"}, "epochs": 1}
+    state = weights(holdfast.train(recipe, out=tmp_path / "run").folder)
+    assert torch.equal(state["backbone.1.running_mean"], torch.zeros(16))
+    assert torch.equal(state["backbone.1.weight"], torch.ones(16))
+
+
+def test_without_validation_classes_the_last_model_is_the_model(tiny: dict[str, Any], tmp_path: Path) -> None:
+    tiny["data"]["validation"] = 0
+    run = holdfast.train(tiny, out=tmp_path / "run")
+    assert same(weights(run.folder, "model"), weights(run.folder, "last"))
+
+
+def test_bfloat16_on_a_cpu_trains(tiny: dict[str, Any], tmp_path: Path) -> None:
+    run = holdfast.train({**tiny, "precision": "bfloat16", "epochs": 1}, out=tmp_path / "run")
+    assert all(v.dtype != torch.bfloat16 for v in weights(run.folder).values())
+
+
+def test_coarse_labels_train_and_both_levels_are_reported(tiny: dict[str, Any], tmp_path: Path) -> None:
+    tiny["data"] |= {"labels": "coarse"}
+    tiny["batch"] = {"classes": 2, "per_class": 6}
+    run = holdfast.train({**tiny, "epochs": 1}, out=tmp_path / "run")
+    assert {"R@1", "coarse/R@1"} <= run.evaluation["metrics"].keys()
+
+
+def test_collapse_is_reported_in_the_log(tiny: dict[str, Any], tmp_path: Path) -> None:
+    class Everything(Loss):
+        def forward(self, embeddings: torch.Tensor, *_: Any) -> torch.Tensor:
+            return (embeddings - embeddings[:1].detach()).square().sum()
+
+    from holdfast.losses.base import registry
+
+    registry.register("everything-is-one")(Everything)
+    try:
+        recipe = {**tiny, "loss": "everything-is-one", "log_every": 1, "epochs": 40, "evaluate_every": 40}
+        recipe["optimizer"] = {"name": "adam", "lr": 0.01}
+        run = holdfast.train({**recipe, "checkpoint_every": 1000}, out=tmp_path / "run")
+    finally:
+        registry._members.pop("everything-is-one")
+    warnings = [line for line in read_log(run.folder / "metrics.jsonl") if "warning" in line]
+    assert len(warnings) == 1
+    assert "collapsing" in warnings[0]["warning"]
+
+
+def test_too_few_classes_for_a_batch(tiny: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match=r"batch\.classes"):
+        holdfast.train({**tiny, "batch": {"classes": 500, "per_class": 2}}, out=tmp_path / "run")
