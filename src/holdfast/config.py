@@ -260,7 +260,7 @@ def _walk_union(arguments: tuple[Any, ...], value: Any, where: str, convert: Cal
 def _scalar(kind: Any, value: Any, where: str) -> Any:
     if kind is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
         try:
-            return number(value) if isinstance(value, str) else float(value)
+            return number(str(value))
         except (ValueError, ZeroDivisionError):
             raise RecipeError(f"{where}: expected a number, got '{value}'") from None
     if kind is int and isinstance(value, int) and not isinstance(value, bool):

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Generator, Tensor
+from torch.nn.functional import normalize
+
+from holdfast import sphere
+
+
+def unit(count: int, dim: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return normalize(torch.randn(count, dim, generator=Generator().manual_seed(seed), dtype=dtype), dim=1)
+
+
+def balanced(classes: int, each: int, dim: int, seed: int) -> tuple[Tensor, Tensor]:
+    labels = torch.arange(classes).repeat(each)
+    return normalize(unit(classes, dim, seed)[labels] + 0.5 * unit(len(labels), dim, seed + 1), dim=1), labels
+
+
+SIZES = given(classes=st.integers(2, 6), each=st.integers(2, 6), dim=st.integers(2, 8), seed=st.integers(0, 10_000))
+FEW = settings(max_examples=40, deadline=None)
+
+
+@FEW
+@SIZES
+def test_linear_loss_is_bias_plus_alignment(classes: int, each: int, dim: int, seed: int) -> None:
+    z, labels = balanced(classes, each, dim, seed)
+    negative = [(z[i] - z[j]).square().sum() for i in range(len(z)) for j in range(len(z)) if labels[i] != labels[j]]
+    attraction = sphere.alignment(z, labels, include_self=True)
+    linear = attraction - torch.stack(negative).mean()
+    identity = classes / (classes - 1) * (2 * sphere.unbiased(z) + attraction - 2)
+    assert linear.item() == pytest.approx(identity.item(), abs=1e-9)
+
+
+@FEW
+@SIZES
+def test_alignment_is_twice_the_variation_within_classes(classes: int, each: int, dim: int, seed: int) -> None:
+    z, labels = balanced(classes, each, dim, seed)
+    attraction = sphere.alignment(z, labels, include_self=True)
+    assert attraction.item() == pytest.approx(2 * sphere.intra_variation(z, labels).item(), abs=1e-9)
+    assert attraction.item() == pytest.approx((each - 1) / each * sphere.alignment(z, labels).item(), abs=1e-9)
+
+
+@FEW
+@given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=15), seed=st.integers(0, 10_000))
+def test_variation_is_within_plus_between_classes(labels: list[int], seed: int) -> None:
+    z, y = unit(len(labels), 5, seed), torch.tensor(labels)
+    parts = sphere.intra_variation(z, y) + sphere.inter_variation(z, y)
+    assert sphere.total_variation(z).item() == pytest.approx(parts.item(), abs=1e-9)
+    assert sphere.total_variation(z).item() == pytest.approx(1 - sphere.unbiased(z).item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("s", [0.0, 1.0, 2.5])
+def test_energies_equal_loops(s: float) -> None:
+    z = unit(9, 4)
+    rows = z.tolist()
+    d = [math.dist(a, b) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j]
+    expected = [-math.log(x) if s == 0 else x**-s for x in d]
+    assert sphere.energy(z, s).item() == pytest.approx(sum(expected) / len(d), rel=1e-9)
+    gaussian = sum(math.exp(-s * x * x) for x in d) / len(d)
+    assert sphere.gaussian_energy(z, s).item() == pytest.approx(gaussian, rel=1e-9)
+    assert sphere.gaussian_energy(z, s, log=True).item() == pytest.approx(math.log(gaussian), abs=1e-6)
+
+
+def test_orthogonal_vectors_have_the_published_gaussian_energy() -> None:
+    assert sphere.gaussian_energy(torch.eye(6)).item() == pytest.approx(0.135, abs=5e-4)
+
+
+def test_a_negative_exponent_is_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        sphere.energy(torch.eye(3), -1)
+
+
+def test_distances_equal_loops() -> None:
+    a, b = unit(5, 4), 3 * unit(6, 4, seed=1)
+    expected = torch.tensor([[math.dist(x, y) for y in b.tolist()] for x in a.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(sphere.distances(a, b), expected)
+    torch.testing.assert_close(sphere.squared_distances(a, b), expected.square())
+    torch.testing.assert_close(sphere.distance(a, b[:5]), expected.diagonal())
+    torch.testing.assert_close(sphere.similarity(a), a @ a.T)
+
+
+def test_distance_keeps_the_digits_of_small_differences() -> None:
+    a = torch.full((1, 64), 0.125)
+    b = a.clone()
+    b[0, 0] += 2**-20
+    assert sphere.distance(a, b).item() == pytest.approx(2**-20, rel=1e-6)
+
+
+COINCIDING: dict[str, Callable[[Tensor], Tensor]] = {
+    "distance": lambda z: sphere.distance(z[:2], z[1:3]).sum(),
+    "distances": lambda z: sphere.distances(z[:2], z[2:]).sum(),
+    "energy 0": lambda z: sphere.energy(z, 0),
+    "energy 1": lambda z: sphere.energy(z, 1),
+    "gaussian": lambda z: sphere.gaussian_energy(z),
+    "log gaussian": lambda z: sphere.gaussian_energy(z, log=True),
+    "alignment": lambda z: sphere.alignment(z, torch.tensor([0, 0, 1, 1])),
+}
+
+
+@pytest.mark.parametrize("name", COINCIDING)
+def test_gradients_are_finite_where_vectors_coincide(name: str) -> None:
+    z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    value = COINCIDING[name](z)
+    (gradient,) = torch.autograd.grad(value, z)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("name", COINCIDING)
+def test_gradients_equal_finite_differences(name: str) -> None:
+    z = unit(4, 3).requires_grad_()
+    assert torch.autograd.gradcheck(COINCIDING[name], (z,))
+
+
+def test_square_root_has_zero_gradient_at_and_below_zero() -> None:
+    x = torch.tensor([-1e-9, 0.0, 4.0], requires_grad=True)
+    y = sphere.safe_sqrt(x)
+    assert y.tolist() == [0, 0, 2]
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 0, 0.25]
+
+
+def test_half_precision_is_widened_also_under_autocast() -> None:
+    z = unit(6, 32, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = sphere.similarity(z)
+    assert inside.dtype == torch.float32
+    torch.testing.assert_close(inside, z @ z.T)
+    assert sphere.distances(z.bfloat16()).dtype == torch.float32
+    assert sphere.precise(z.double()).dtype == torch.float64
+
+
+def test_pairs_of_labels_and_of_a_relevance_matrix_agree() -> None:
+    labels = torch.tensor([0, 1, 0, 2])
+    positive, negative = sphere.pair_masks(labels)
+    assert positive.nonzero().tolist() == [[0, 2], [2, 0]]
+    assert int(negative.sum()) == 4 * 3 - 2
+    assert not (positive & negative).any()
+    assert not (positive | negative).diagonal().any()
+    again = sphere.pair_masks(labels[:, None] == labels)
+    assert torch.equal(again[0], positive)
+    assert torch.equal(again[1], negative)
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(2, 3, dtype=torch.bool), torch.zeros(2, 2, dtype=torch.int64)])
+def test_labels_of_a_wrong_shape_are_refused(labels: Tensor) -> None:
+    with pytest.raises(ValueError, match="must"):
+        sphere.pair_masks(labels)
+
+
+def test_mean_of_nothing_is_zero_with_a_graph() -> None:
+    values = torch.ones(3, requires_grad=True)
+    mean = sphere.masked_mean(values, torch.zeros(3, dtype=torch.bool))
+    mean.backward()
+    assert mean.item() == 0
+    assert values.grad is not None
+    assert values.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("vectors", "rank"),
+    [(torch.eye(5), 5.0), (torch.ones(4, 3), 1.0), (torch.diag(torch.tensor([2.0, 1.0, 1.0])), 2 ** (1.5))],
+)
+def test_effective_rank_of_known_matrices(vectors: Tensor, rank: float) -> None:
+    assert sphere.effective_rank(vectors).item() == pytest.approx(rank, rel=1e-4)
