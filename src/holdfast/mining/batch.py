@@ -1,0 +1,56 @@
+"""What every miner looks at: the pairs of a batch and how far apart they are."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import DataError
+from holdfast.sphere import Mask, distances, pair_masks
+
+
+def relations(embeddings: Tensor, labels: Tensor) -> tuple[Mask, Mask]:
+    """Positive and negative pairs of a batch, checked against its size."""
+    if len(labels) != len(embeddings):
+        raise DataError(f"{len(embeddings)} embeddings came with {len(labels)} labels; give one label per embedding")
+    try:
+        return pair_masks(labels)
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+def require_classes(negative: Mask) -> None:
+    """Refuse a batch in which nothing can be told apart."""
+    if not bool(negative.any()):
+        raise DataError("every image of this batch has the same label; mining needs two or more classes per batch")
+
+
+class Neighbours:
+    """The pairs of one batch; distances are measured when first asked for.
+
+    Args:
+        embeddings: vectors of shape (n, dim); no gradient is taken through mining.
+        labels: integers of shape (n,), or a boolean n × n relevance matrix.
+    """
+
+    def __init__(self, embeddings: Tensor, labels: Tensor) -> None:
+        self.positive, self.negative = relations(embeddings, labels)
+        self.vectors = embeddings.detach()
+
+    @cached_property
+    def distance(self) -> Tensor:
+        """Euclidean distances, n × n."""
+        return distances(self.vectors)
+
+    @property
+    def partner(self) -> Tensor:
+        """The other image of each consecutive pair (0, 1), (2, 3), ...; an odd last image is its own."""
+        index = torch.arange(len(self.vectors), device=self.vectors.device)
+        return (index ^ 1).clamp_max(len(index) - 1)
+
+    @property
+    def paired(self) -> Tensor:
+        """Whether an image and its partner share a class."""
+        return self.positive.gather(1, self.partner[:, None]).squeeze(1)

@@ -1,0 +1,65 @@
+"""Easy positive sampling."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.errors import RecipeError
+from holdfast.mining.base import Miner, register
+from holdfast.mining.batch import Neighbours
+from holdfast.mining.draw import nearest
+from holdfast.mining.multi_similarity import MultiSimilarityMiner, pairs_from
+from holdfast.mining.random import Random
+from holdfast.mining.triplet import Anchors, TripletMiner
+from holdfast.mining.tuples import Pairs, Tuples
+from holdfast.sphere import similarity
+
+
+@register("easy-positive")
+class EasyPositive(TripletMiner):
+    """The nearest positive, and a negative chosen by another miner relative to it.
+
+    Pulling an anchor only to its nearest class member lets a class keep several modes instead of collapsing.
+
+    Args:
+        negative: miner whose rule picks the negative: `random` (when left out), `distance`, `semihard`, `hardest`;
+            with `multi-similarity` the result is pairs, its hard negatives as that miner defines them and the
+            nearest positive as the only positive. Of a triplet miner only the negative rule is used.
+        anchors: `each` image or the `first` of each consecutive pair.
+
+    Requirements: two or more images per class (better four) and two or more classes in a batch.
+    Relations: `ephn` is this with `negative: hardest`.
+    Reference: Levi et al., ICCV 2021 (EPS).
+    """
+
+    def __init__(self, negative: Miner | None = None, anchors: Anchors = "each") -> None:
+        super().__init__(anchors)
+        chosen = Random() if negative is None else negative
+        if isinstance(chosen, EasyPositive) or not isinstance(chosen, TripletMiner | MultiSimilarityMiner):
+            raise RecipeError(
+                f"easy-positive cannot take negatives from {type(chosen).__name__}; "
+                "use random, distance, semihard, hardest or multi-similarity"
+            )
+        self.negative = chosen
+
+    def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Tuples:
+        """Mine a batch."""
+        if isinstance(self.negative, MultiSimilarityMiner):
+            return self._pairs(Neighbours(embeddings, labels), similarity(embeddings.detach()), self.negative)
+        return super().__call__(embeddings, labels, generator)
+
+    def positives(self, batch: Neighbours, generator: Generator | None) -> Tensor:
+        """The closest image of the class."""
+        return nearest(batch.distance, batch.positive)
+
+    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+        """By the other miner's rule."""
+        assert isinstance(self.negative, TripletMiner)
+        return self.negative.negatives(batch, positive, generator)
+
+    def _pairs(self, batch: Neighbours, s: Tensor, miner: MultiSimilarityMiner) -> Pairs:
+        anchors = self.eligible(batch)[:, None]
+        easy = torch.zeros_like(batch.positive).scatter_(1, nearest(batch.distance, batch.positive)[:, None], True)
+        hard = miner.hard_negatives(s, batch.positive, batch.negative)
+        return pairs_from(easy & anchors, hard & anchors, batch.negative)

@@ -1,0 +1,56 @@
+"""The pairs of the multi-similarity loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.mining.base import Miner, register
+from holdfast.mining.batch import relations, require_classes
+from holdfast.mining.tuples import Pairs
+from holdfast.sphere import Mask, similarity
+
+
+@register("multi-similarity")
+class MultiSimilarityMiner(Miner):
+    """Pairs that are informative for their anchor: hard compared with the other kind.
+
+    Positives with `s - ε < max_n s` and negatives with `s + ε > min_p s`. An anchor without a positive has no
+    informative negative, and the other way round.
+
+    Args:
+        epsilon: tolerance ε.
+
+    Requirements: unit vectors; two or more images per class and two or more classes in a batch.
+    Relations: made for the loss `multi-similarity`; `easy-positive` with this miner as `negative` replaces its
+        positives by the nearest one.
+    Reference: Wang et al., CVPR 2019.
+    """
+
+    def __init__(self, epsilon: float = 0.1) -> None:
+        self.epsilon = epsilon
+
+    def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Pairs:
+        """Mine a batch; nothing is drawn at random."""
+        positive, negative = relations(embeddings, labels)
+        s = similarity(embeddings.detach())
+        hardest_negative = s.masked_fill(~negative, -torch.inf).amax(1, keepdim=True)
+        hard_positive = positive & (s - self.epsilon < hardest_negative)
+        return pairs_from(hard_positive, self.hard_negatives(s, positive, negative), negative)
+
+    def hard_negatives(self, s: Tensor, positive: Mask, negative: Mask) -> Mask:
+        """Negatives nearly as similar as the least similar positive."""
+        hardest_positive = s.masked_fill(~positive, torch.inf).amin(1, keepdim=True)
+        return negative & (s + self.epsilon > hardest_positive)
+
+
+def pairs_from(positive: Mask, hard_negative: Mask, negative: Mask) -> Pairs:
+    """The chosen pairs as indices, anchor by anchor; an error if the batch has one class only.
+
+    Args:
+        negative: all negative pairs of the batch.
+    """
+    anchor, other = (positive | hard_negative).nonzero(as_tuple=True)
+    if len(anchor) == 0:
+        require_classes(negative)
+    return Pairs(anchor, other, positive[anchor, other])

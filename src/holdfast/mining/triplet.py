@@ -1,0 +1,74 @@
+"""The frame shared by miners that return one triplet per anchor."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.errors import DataError
+from holdfast.mining.base import Miner
+from holdfast.mining.batch import Neighbours, require_classes
+from holdfast.mining.draw import uniform
+from holdfast.mining.tuples import Triplets, Tuples
+
+Anchors: TypeAlias = Literal["each", "first"]
+Variant: TypeAlias = Literal["default", "published"]
+
+
+class TripletMiner(Miner):
+    """One triplet per anchor: choose a positive, then a negative relative to it.
+
+    Anchors without a positive or a negative are dropped. A subclass says how a negative is chosen and, unless it is
+    drawn uniformly, how a positive is.
+
+    Args:
+        anchors: `each` image, or only the `first` of each consecutive same-class pair (the published batches of
+            hardness manipulation).
+        variant: `published` takes the anchor's partner in its consecutive pair as positive.
+    """
+
+    def __init__(self, anchors: Anchors = "each", variant: Variant = "default") -> None:
+        self.anchors = anchors
+        self.variant = variant
+
+    def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Tuples:
+        """Mine a batch."""
+        batch = Neighbours(embeddings, labels)
+        positive = self.positives(batch, generator)
+        negative = self.negatives(batch, positive, generator)
+        anchor = self.eligible(batch).nonzero().squeeze(1)
+        if len(anchor) == 0:
+            self.explain_empty(batch)
+        return Triplets(anchor, positive[anchor], negative[anchor])
+
+    def positives(self, batch: Neighbours, generator: Generator | None) -> Tensor:
+        """A positive for every row."""
+        return batch.partner if self.variant == "published" else uniform(batch.positive, generator)
+
+    @abstractmethod
+    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+        """A negative for every row, given the row's positive."""
+
+    def eligible(self, batch: Neighbours) -> Tensor:
+        """Which rows are anchors."""
+        rows = batch.positive.any(1) & batch.negative.any(1)
+        if self.anchors == "first":
+            rows = rows & (torch.arange(len(rows), device=rows.device) % 2 == 0)
+        return rows & batch.paired if self.needs_pairs else rows
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether the batch must consist of consecutive same-class pairs."""
+        return self.anchors == "first" or self.variant == "published"
+
+    def explain_empty(self, batch: Neighbours) -> None:
+        """No anchor is left: an error where the batch is to blame, nothing where it just has no positive pair."""
+        require_classes(batch.negative)
+        if self.needs_pairs and bool(batch.positive.any()):
+            raise DataError(
+                "no two consecutive images share a class; anchors 'first' and variant 'published' need batches of "
+                "consecutive same-class pairs"
+            )
