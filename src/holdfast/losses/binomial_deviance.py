@@ -1,0 +1,60 @@
+"""The binomial deviance loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from holdfast.losses.base import register
+from holdfast.losses.terms import Terms, require_positive
+from holdfast.losses.tuples import PairLoss, Part
+from holdfast.mining.base import Miner
+from holdfast.sphere import Mask
+
+
+@register("binomial-deviance")
+class BinomialDeviance(PairLoss):
+    """Weighs every pair by a sigmoid of its own similarity.
+
+    L = mean_i [ mean_P log(1 + exp(-α(s - λ))) / α + mean_N log(1 + exp(β(s - λ))) / β ]
+
+    The factors 1/α and 1/β make both sides pull with at most unit force, so that a pair's weight is the sigmoid
+    itself, as in the direct gradient of the same name. Its single costs are anchors that have a pair.
+
+    Args:
+        alpha: sharpness on positives.
+        beta: sharpness on negatives.
+        base: similarity λ at which a pair is neutral.
+        miner: chooses the pairs; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: unit vectors; a batch with one kind of pair is fine.
+    Relations: `multi-similarity` also compares a pair with the anchor's others.
+    Reference: Yi et al., ICPR 2014.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 2.0,
+        beta: float = 10.0,
+        base: float = 0.5,
+        *,
+        miner: Miner | None = None,
+        part: Part = "both",
+    ) -> None:
+        super().__init__(miner, part)
+        require_positive(alpha=alpha, beta=beta)
+        self.alpha = alpha
+        self.beta = beta
+        self.base = base
+
+    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+        """One cost per anchor."""
+        # A pair is of one kind only, so one softplus serves both.
+        sharpness = torch.where(positive, -self.alpha, self.beta)
+        deviance = softplus(sharpness * (matrix - self.base)) / sharpness.abs()
+        positives, negatives = positive.sum(1), negative.sum(1)
+        pull = torch.where(positive, deviance, 0).sum(1) / positives.clamp_min(1)
+        push = torch.where(negative, deviance, 0).sum(1) / negatives.clamp_min(1)
+        return [Terms(pull + push, positives + negatives > 0)]

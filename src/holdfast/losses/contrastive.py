@@ -1,0 +1,43 @@
+"""The contrastive loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holdfast.losses.base import register
+from holdfast.losses.terms import Terms
+from holdfast.losses.tuples import PairLoss, Part
+from holdfast.mining.base import Miner
+from holdfast.sphere import Mask, squared_distances
+
+
+@register("contrastive")
+class Contrastive(PairLoss):
+    """Pulls positives together and pushes negatives out of a ball.
+
+    L = mean_P d² + mean_N relu(m - d²), each mean over the pairs above zero
+
+    Its single costs are pairs.
+
+    Args:
+        margin: m, a squared distance; the default 1 is half of what orthogonal unit vectors have.
+        miner: chooses the pairs; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: vectors of any length; a batch with one kind of pair is fine.
+    Relations: `margin` learns the boundary; `triplet` compares the two kinds instead of bounding each.
+    Reference: Hadsell et al., CVPR 2006.
+    """
+
+    def __init__(self, margin: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
+        super().__init__(miner, part)
+        self.margin = margin
+
+    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Squared distances."""
+        return squared_distances(embeddings)
+
+    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+        """Both kinds, averaged apart."""
+        return [Terms(matrix, positive, active=True), Terms(torch.relu(self.margin - matrix), negative, active=True)]

@@ -1,0 +1,34 @@
+"""A loss over everything the model returns for a batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Generator, Tensor, nn
+
+from holdfast.losses.base import Loss
+from holdfast.mining.tuples import Tuples
+
+
+class Encoded(NamedTuple):
+    """A batch after the model: embeddings, the pooled features they come from, and labels."""
+
+    z: Tensor
+    pooled: Tensor
+    labels: Tensor
+
+
+class Criterion(nn.Module):
+    """What training minimises on an encoded batch; by default just the loss.
+
+    Methods that also learn on the pooled features subclass it and own what they need for that.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, encoded: Encoded, tuples: Tuples | None = None, generator: Generator | None = None) -> Tensor:
+        """The scalar cost."""
+        cost: Tensor = self.loss(encoded.z, encoded.labels, tuples, generator)
+        return cost

@@ -1,0 +1,114 @@
+"""Softmax losses of one positive against negatives."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import softplus
+
+from holdfast.losses.base import register
+from holdfast.losses.terms import Terms, require_positive
+from holdfast.losses.tuples import PairLoss, Part, masked_logsumexp
+from holdfast.mining.base import Miner
+from holdfast.mining.batch import relations
+from holdfast.mining.tuples import Tuples
+from holdfast.sphere import Mask, similarity
+
+
+@register("info-nce")
+class InfoNCE(PairLoss):
+    """Each positive pair on its own against all negatives of its anchor.
+
+    L = mean over positive pairs of -log( exp(s_ap/τ) / (exp(s_ap/τ) + Σ_N exp(s_an/τ)) )
+
+    Its single costs are positive pairs.
+
+    Args:
+        temperature: τ.
+        miner: chooses the pairs; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: unit vectors; two or more images per class and two or more classes in a batch.
+    Relations: `sup-con` lets the anchor's other positives compete as well; `n-pair` uses one pair per class.
+    Reference: van den Oord et al., 2018.
+    """
+
+    def __init__(self, temperature: float = 0.07, *, miner: Miner | None = None, part: Part = "both") -> None:
+        super().__init__(miner, part)
+        require_positive(temperature=temperature)
+        self.temperature = temperature
+
+    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+        """One cost per positive pair."""
+        logits = matrix / self.temperature
+        return [Terms(softplus(masked_logsumexp(logits, negative)[:, None] - logits), positive)]
+
+
+@register("n-pair")
+class NPair(InfoNCE):
+    """One pair per class: each anchor tells its partner from the partners of all other classes.
+
+    L = mean over classes of -log( exp(s_ap) / (exp(s_ap) + Σ_{other classes} exp(s_ap')) )
+
+    The first two images of each class form its pair; the others do not learn, so the order of a batch matters. Given
+    or mined tuples replace that choice. Its single costs are positive pairs.
+
+    Args:
+        miner: chooses the pairs; the first pair of each class when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: two or more images per class and two or more classes in a batch. Without tuples it reads the number
+        of classes on the host, once per batch.
+    Relations: `info-nce` uses every pair, with a temperature.
+    Reference: Sohn, NeurIPS 2016.
+    """
+
+    def __init__(self, *, miner: Miner | None = None, part: Part = "both") -> None:
+        super().__init__(1.0, miner=miner, part=part)
+
+    def terms(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> list[Terms]:
+        """One cost per positive pair."""
+        if tuples is not None or self.miner is not None:
+            return super().terms(embeddings, labels, tuples, generator)
+        positive, negative = relations(embeddings, labels)
+        partner = positive.to(torch.uint8).argmax(1)
+        index = torch.arange(len(partner), device=partner.device)
+        first = (positive.any(1) & (partner > index)).nonzero().squeeze(1)
+        second = partner[first]
+        matrix = similarity(embeddings[first], embeddings[second])
+        same = torch.eye(len(first), dtype=torch.bool, device=matrix.device)
+        other = negative[first][:, second]
+        return self.pairs(self.one_sided(matrix, same, other), same, other)
+
+
+@register("sup-con")
+class SupCon(PairLoss):
+    """Each positive against everything else of the batch.
+
+    L = mean_i mean_{p∈P} -log( exp(s_ip/τ) / Σ_{k∈P∪N} exp(s_ik/τ) )
+
+    Its single costs are anchors with a positive.
+
+    Args:
+        temperature: τ.
+        miner: chooses the pairs; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: unit vectors; two or more images per class in a batch.
+    Relations: `info-nce` leaves the anchor's other positives out of the denominator.
+    Reference: Khosla et al., NeurIPS 2020.
+    """
+
+    def __init__(self, temperature: float = 0.1, *, miner: Miner | None = None, part: Part = "both") -> None:
+        super().__init__(miner, part)
+        require_positive(temperature=temperature)
+        self.temperature = temperature
+
+    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+        """One cost per anchor."""
+        logits = matrix / self.temperature
+        positives = positive.sum(1)
+        pull = torch.where(positive, logits, 0).sum(1) / positives.clamp_min(1)
+        return [Terms(masked_logsumexp(logits, positive | negative) - pull, positives > 0)]

@@ -1,0 +1,47 @@
+"""The lifted structure loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holdfast.losses.base import register
+from holdfast.losses.terms import Terms
+from holdfast.losses.tuples import PairLoss, Part, masked_logsumexp
+from holdfast.mining.base import Miner
+from holdfast.sphere import Mask, distances
+
+
+@register("lifted-structure")
+class LiftedStructure(PairLoss):
+    """Compares each positive pair with all negatives of both its images.
+
+    L = mean over positive pairs of relu(J_ij)² / 2,
+    J_ij = d_ij + log(Σ_{k∈N_i} exp(m - d_ik) + Σ_{l∈N_j} exp(m - d_jl))
+
+    This is the smooth bound that the original paper optimises. Its single costs are positive pairs; a pair without
+    any negative costs nothing.
+
+    Args:
+        margin: m.
+        miner: chooses the pairs; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: two or more images per class and two or more classes in a batch; vectors of any length.
+    Relations: `info-nce` compares with the negatives of one image, on similarities.
+    Reference: Oh Song et al., CVPR 2016.
+    """
+
+    def __init__(self, margin: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
+        super().__init__(miner, part)
+        self.margin = margin
+
+    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Distances."""
+        return distances(embeddings)
+
+    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+        """One cost per positive pair."""
+        push = masked_logsumexp(self.margin - matrix, negative)
+        violation = torch.relu(matrix + torch.logaddexp(push[:, None], push[None, :]))
+        return [Terms(violation.square() / 2, positive)]

@@ -1,0 +1,45 @@
+"""The triplet loss without margin and hinge."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holdfast.losses.base import register
+from holdfast.losses.tuples import Part, TripletLoss, triplet_count
+from holdfast.mining.base import Miner
+from holdfast.sphere import Mask, squared_distances
+
+
+@register("linear")
+class Linear(TripletLoss):
+    """Pulls every positive and pushes every negative with the same force.
+
+    L = mean (d_ap² - d_an²)
+
+    Args:
+        miner: chooses the triplets; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: two or more images per class and two or more classes in a batch. Unbounded below unless the
+        vectors have unit length.
+    Relations: `triplet` with an infinite margin. On the sphere it is alignment plus twice the squared mean vector,
+        up to constants.
+    """
+
+    def __init__(self, *, miner: Miner | None = None, part: Part = "both") -> None:
+        super().__init__(miner, part)
+
+    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Squared distances."""
+        return squared_distances(embeddings)
+
+    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """The difference."""
+        return positive - negative
+
+    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+        """Each positive pair occurs once per negative of its anchor and the other way round."""
+        near = torch.where(positive, matrix, 0).sum(1) * negative.sum(1)
+        far = torch.where(negative, matrix, 0).sum(1) * positive.sum(1)
+        return (near - far).sum() / triplet_count(positive, negative, matrix.dtype)

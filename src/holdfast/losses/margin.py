@@ -1,0 +1,77 @@
+"""The margin loss with a learnable boundary."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import DataError
+from holdfast.losses.base import register
+from holdfast.losses.labels import require_class_labels
+from holdfast.losses.tuples import Part, TripletLoss
+from holdfast.mining.base import Miner
+from holdfast.sphere import Mask, distances
+
+
+@register("margin")
+class Margin(TripletLoss):
+    """Wants positives within and negatives beyond a boundary distance that is learned per class.
+
+    L = mean over active triplets of relu(d_ap - β + m) + relu(β - d_an + m), β of the anchor's class
+
+    A triplet is active when either part is above zero. `part` detaches β together with the distances of the other
+    kind.
+
+    Args:
+        beta: first value of the boundary β.
+        margin: m.
+        learn_beta: whether β is trained.
+        classes: number of training classes, for one β each; one shared β when left out.
+        miner: chooses the triplets; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: two or more images per class and two or more classes in a batch; a relevance matrix needs a shared
+        β. Per-class β reads the label range on the host, to answer a wrong label with a clear error.
+    Relations: usually with the miner `distance`; `contrastive` has fixed boundaries.
+    Reference: Wu et al., ICCV 2017; averaged as in Roth et al., ICML 2020.
+    """
+
+    active = True
+
+    def __init__(
+        self,
+        beta: float = 1.2,
+        margin: float = 0.2,
+        learn_beta: bool = True,
+        classes: int | None = None,
+        *,
+        miner: Miner | None = None,
+        part: Part = "both",
+    ) -> None:
+        super().__init__(miner, part)
+        self.margin = margin
+        self.beta = nn.Parameter(torch.full((classes or 1,), beta), requires_grad=learn_beta)
+        self.classes = classes
+
+    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Distances measured from the boundary of the anchor's class."""
+        beta: Tensor = self.beta
+        if self.classes is not None:
+            if labels.dtype == torch.bool:
+                raise DataError("the margin loss learns one β per class; a relevance matrix needs classes left out")
+            require_class_labels(labels, self.classes)
+            beta = beta[labels]
+        return distances(embeddings) - beta[:, None]
+
+    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """Both hinges."""
+        return torch.relu(positive + self.margin) + torch.relu(self.margin - negative)
+
+    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+        """Each pair occurs once per pair of the other kind; a triplet is idle when both its pairs are."""
+        near = torch.where(positive, torch.relu(matrix + self.margin), 0)
+        far = torch.where(negative, torch.relu(self.margin - matrix), 0)
+        positives, negatives = positive.sum(1), negative.sum(1)
+        total = (near.sum(1) * negatives + far.sum(1) * positives).sum()
+        idle = (positives - (near > 0).sum(1)) * (negatives - (far > 0).sum(1))
+        return total / (positives * negatives - idle).sum().clamp_min(1)

@@ -1,0 +1,55 @@
+"""The multi-similarity loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from holdfast.losses.base import register
+from holdfast.losses.terms import Terms, require_positive
+from holdfast.losses.tuples import PairLoss, Part, masked_logsumexp
+from holdfast.mining.base import Miner
+from holdfast.sphere import Mask
+
+
+@register("multi-similarity")
+class MultiSimilarity(PairLoss):
+    """Weighs every pair by how it compares with the anchor's other pairs.
+
+    L = mean_i [ log(1 + Σ_P exp(-α(s - λ))) / α + log(1 + Σ_N exp(β(s - λ))) / β ]
+
+    Its single costs are anchors; all images count as anchors, also those without a mined pair.
+
+    Args:
+        alpha: sharpness on positives.
+        beta: sharpness on negatives.
+        base: similarity λ at which a pair is neutral.
+        miner: chooses the pairs; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: unit vectors; two or more images per class in a batch.
+    Relations: usually with the miner `multi-similarity`; `binomial-deviance` drops the comparison with other pairs.
+    Reference: Wang et al., CVPR 2019.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 2.0,
+        beta: float = 40.0,
+        base: float = 0.5,
+        *,
+        miner: Miner | None = None,
+        part: Part = "both",
+    ) -> None:
+        super().__init__(miner, part)
+        require_positive(alpha=alpha, beta=beta)
+        self.alpha = alpha
+        self.beta = beta
+        self.base = base
+
+    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+        """One cost per anchor."""
+        pull = softplus(masked_logsumexp(-self.alpha * (matrix - self.base), positive)) / self.alpha
+        push = softplus(masked_logsumexp(self.beta * (matrix - self.base), negative)) / self.beta
+        return [Terms(pull + push, torch.ones_like(pull, dtype=torch.bool))]

@@ -1,0 +1,49 @@
+"""Learning only from the easiest tuples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.errors import RecipeError
+from holdfast.losses.base import Loss, register
+from holdfast.losses.terms import TermLoss
+from holdfast.losses.triplet import Triplet
+from holdfast.mining.random import Random
+from holdfast.mining.tuples import Tuples
+
+
+@register("trimmed")
+class Trimmed(Loss):
+    """Another loss on the fraction of its tuples that cost least now; the rest are taken for noise.
+
+    Trimmed are the single costs of the inner loss: triplets where it learns from triplets, positive pairs or anchors
+    in pair losses, images or classes in class-parameter losses (each docstring says which). A loss with two averages
+    (positive and negative pairs of `contrastive`) is trimmed in each. Averages over active tuples are taken afterwards.
+
+    Args:
+        loss: the inner loss; `triplet` with the miner `random` when left out. A triplet loss must have a miner that
+            returns triplets, or be called with triplets: all triplets of a batch are never listed.
+        keep: the fraction kept.
+
+    Requirements: those of the inner loss.
+    Relations: the miner `easy-positive` selects among positives only, which the EPS paper finds to matter.
+    Reference: Shen and Sanghavi, ICML 2019; EPS, section 5.2.5.
+    """
+
+    def __init__(self, loss: Loss | None = None, keep: float = 0.9) -> None:
+        inner = Triplet(miner=Random()) if loss is None else loss
+        if not isinstance(inner, TermLoss):
+            raise RecipeError(f"{type(inner).__name__} has no single costs that could be trimmed; use another loss")
+        if not 0 < keep <= 1:
+            raise RecipeError(f"keep must be above 0 and at most 1, got {keep}")
+        super().__init__(inner.miner)
+        self.loss = inner
+        self.keep = keep
+
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> Tensor:
+        """The inner loss on what is kept."""
+        terms = self.loss.terms(embeddings, labels, tuples, generator)
+        return torch.stack([group.lowest(self.keep).mean() for group in terms]).sum()

@@ -1,0 +1,70 @@
+"""The triplet loss."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.losses.base import register
+from holdfast.losses.tuples import Part, TripletLoss, triplet_count
+from holdfast.mining.base import Miner
+from holdfast.sphere import Mask, distances, squared_distances
+
+
+@register("triplet")
+class Triplet(TripletLoss):
+    """Wants every negative farther than every positive by a margin.
+
+    L = mean relu(D_ap - D_an + m)
+
+    Args:
+        margin: m; zero is allowed.
+        squared: compare squared distances instead of distances.
+        reduction: average over `all` triplets, or over those with a `nonzero` cost.
+        miner: chooses the triplets; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+
+    Requirements: two or more images per class and two or more classes in a batch; vectors of any length.
+    Relations: `linear` has no hinge; `triplet-cosine` a soft one; `margin` an absolute boundary.
+    Reference: Schroff et al., CVPR 2015.
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.2,
+        squared: bool = False,
+        reduction: Literal["all", "nonzero"] = "all",
+        *,
+        miner: Miner | None = None,
+        part: Part = "both",
+    ) -> None:
+        super().__init__(miner, part)
+        self.margin = margin
+        self.squared = squared
+        self.active = reduction == "nonzero"
+
+    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Distances, or their squares."""
+        return squared_distances(embeddings) if self.squared else distances(embeddings)
+
+    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """The hinge."""
+        return torch.relu(positive - negative + self.margin)
+
+    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+        """Where the hinge is open the cost is linear, so each pair's weight is its number of open triplets."""
+        shifted = matrix + self.margin
+        with torch.no_grad():
+            ordered = matrix.masked_fill(~negative, torch.inf).sort(1).values
+            open_negatives = torch.searchsorted(ordered, shifted, out_int32=True)
+            ordered = shifted.masked_fill(~positive, -torch.inf).sort(1).values
+            open_positives = len(matrix) - torch.searchsorted(ordered, matrix, right=True, out_int32=True)
+        near = torch.where(positive, shifted * open_negatives, 0).sum(1)
+        far = torch.where(negative, matrix * open_positives, 0).sum(1)
+        if self.active:
+            count = torch.where(positive, open_negatives, 0).sum().clamp_min(1)
+        else:
+            count = triplet_count(positive, negative, matrix.dtype)
+        return (near - far).sum() / count

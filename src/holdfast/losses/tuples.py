@@ -1,0 +1,138 @@
+"""What losses on pairs and losses on triplets share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.errors import RecipeError
+from holdfast.losses.terms import TermLoss, Terms
+from holdfast.mining.base import Miner
+from holdfast.mining.batch import relations
+from holdfast.mining.tuples import Triplets, Tuples
+from holdfast.sphere import Mask, similarity
+
+Part: TypeAlias = Literal["both", "positive", "negative"]
+
+
+class TupleLoss(TermLoss):
+    """A loss on the n × n matrix of similarities or distances of a batch.
+
+    A batch without a positive pair, or without a negative one, costs zero in every loss that compares the two; the
+    zero has a graph, so training goes on.
+
+    Args:
+        miner: chooses the tuples; all pairs or triplets when left out.
+        part: gradients flow only through pairs of this kind; the other kind is detached.
+    """
+
+    def __init__(self, miner: Miner | None = None, part: Part = "both") -> None:
+        super().__init__(miner)
+        self.part = part
+
+    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """What the loss compares: similarities unless a subclass says otherwise."""
+        return similarity(embeddings)
+
+    def chosen(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None
+    ) -> Tuples | None:
+        """The tuples to learn on: those given, those mined, or none for all."""
+        if tuples is None and self.miner is not None:
+            return self.miner(embeddings, labels, generator)
+        return tuples
+
+    def one_sided(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+        """The matrix with the entries that `part` leaves out detached."""
+        if self.part == "both":
+            return matrix
+        return torch.where(negative if self.part == "positive" else positive, matrix.detach(), matrix)
+
+
+class PairLoss(TupleLoss):
+    """A loss on positive and negative pairs. Triplets count each of their distinct pairs once."""
+
+    def terms(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> list[Terms]:
+        """The costs as `pairs` returns them."""
+        tuples = self.chosen(embeddings, labels, tuples, generator)
+        if tuples is None:
+            positive, negative = relations(embeddings, labels)
+        else:
+            positive, negative = masks_of(tuples, len(embeddings))
+        matrix = self.matrix(embeddings, labels)
+        return self.pairs(self.one_sided(matrix, positive, negative), positive, negative)
+
+    @abstractmethod
+    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+        """The costs of the masked pairs."""
+
+
+class TripletLoss(TupleLoss):
+    """A loss on triplets. Pairs stand for every triplet that joins a positive and a negative of one anchor."""
+
+    active = False
+    """Whether the average is over costs above zero only."""
+
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> Tensor:
+        """The average cost of the triplets."""
+        tuples = self.chosen(embeddings, labels, tuples, generator)
+        if isinstance(tuples, Triplets):
+            return self.terms(embeddings, labels, tuples)[0].mean()
+        positive, negative = relations(embeddings, labels) if tuples is None else masks_of(tuples, len(embeddings))
+        matrix = self.matrix(embeddings, labels)
+        return self.every(self.one_sided(matrix, positive, negative), positive, negative)
+
+    def terms(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> list[Terms]:
+        """One cost per given or mined triplet."""
+        tuples = self.chosen(embeddings, labels, tuples, generator)
+        if not isinstance(tuples, Triplets):
+            raise RecipeError("single triplets are needed here; give the loss a miner that returns them (random)")
+        matrix = self.matrix(embeddings, labels)
+        near, far = matrix[tuples.anchor, tuples.positive], matrix[tuples.anchor, tuples.negative]
+        if self.part != "both":
+            near, far = (near, far.detach()) if self.part == "positive" else (near.detach(), far)
+        cost = self.cost(near, far)
+        return [Terms(cost, torch.ones_like(cost, dtype=torch.bool), self.active)]
+
+    @abstractmethod
+    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+        """The cost of triplets, elementwise, from their positive and negative entries of the matrix."""
+
+    @abstractmethod
+    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+        """The average over every triplet of the masks, without listing them."""
+
+
+def masks_of(tuples: Tuples, size: int) -> tuple[Mask, Mask]:
+    """Positive and negative pairs of given tuples as n × n masks."""
+    positive = torch.zeros(size, size, dtype=torch.bool, device=tuples.anchor.device)
+    negative = torch.zeros_like(positive)
+    if isinstance(tuples, Triplets):
+        positive[tuples.anchor, tuples.positive] = True
+        negative[tuples.anchor, tuples.negative] = True
+    else:
+        positive[tuples.anchor, tuples.other] = tuples.same
+        negative[tuples.anchor, tuples.other] = ~tuples.same
+    return positive, negative
+
+
+def triplet_count(positive: Mask, negative: Mask, dtype: torch.dtype) -> Tensor:
+    """How many triplets the masks hold; one at least, to divide by."""
+    return (positive.sum(1) * negative.sum(1)).sum().clamp_min(1).to(dtype)
+
+
+def masked_logsumexp(values: Tensor, mask: Mask) -> Tensor:
+    """Row-wise log of the sum of exponentials; hugely negative, with zero gradient, for an empty row.
+
+    `softplus` of it is `log(1 + Σ exp)`.
+    """
+    return values.masked_fill(~mask, torch.finfo(values.dtype).min / 2).logsumexp(1)
