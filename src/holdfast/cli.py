@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.console import Console, figure, listing, table
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, unknown
 from holdfast.version import __version__
 
 DATA_HELP = "glyphs, digits, folder:DIR, csv:FILE, cub:DIR, cars:DIR, sop:DIR, inshop:DIR, omniglot:DIR or mnist:DIR"
 MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME or file.py:function"
-HEADLINES = ("R@1", "R@2", "R@4", "R@8", "mAP@R", "NMI", "pi_ratio", "collapsed")
+HEADLINES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+", "collapsed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,7 +114,7 @@ def _check(options: argparse.Namespace) -> None:
     print(images)
     for problem in problems:
         print(f"- {problem.kind}: {problem.what}\n  {problem.how_to_mend}")
-    print(f"{len(problems)} problems" if problems else "nothing wrong")
+    print(f"{len(problems)} kinds of problem" if problems else "nothing wrong")
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -163,7 +163,8 @@ def _families() -> dict[str, Callable[[], dict[str, str]]]:
 
 def _metrics_table(content: dict[str, Any], every: bool = False) -> str:
     values = content["metrics"]
-    names = list(values) if every else [n for n in HEADLINES if n in values]
+    names = [name for name in HEADLINES if name in values]
+    names += [name for name in values if name not in names] if every else []
     lines = table(["metric", "value"], [(name, figure(values[name])) for name in names])
     reasons = "".join(f"\n{name}: {why}" for name, why in content["undefined"].items() if name in names)
     skipped = f"\n{len(content['skipped'])} unreadable images left out" if content["skipped"] else ""
@@ -180,7 +181,11 @@ def _writable(path: str) -> Path:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Argument errors in one line, with the nearest command."""
+    """Argument errors in one line, with the nearest valid word."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            self.error(unknown(str(action.metavar).lower(), str(value), action.choices))
 
     def error(self, message: str) -> Any:
         print(f"holdfast: {message}; see `{self.prog} --help`", file=sys.stderr)

@@ -18,6 +18,8 @@ from holdfast.models import Embedder, load_model
 from holdfast.versions import versions
 
 SCHEMA = 1
+RECALLS = (1, 2, 4, 8, 10, 100)
+"""The k of R@k that the papers report on one dataset or another."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +124,7 @@ def evaluate(
         arguments = _columns(others.table, "gallery")
         arguments["gallery"] = embed(embedder, others, batch, console)
         skipped += others.skipped
-    found = metrics.evaluate(vectors, **_columns(store.table), **arguments, seed=seed)
+    found = metrics.evaluate(vectors, **_columns(store.table), **arguments, ks=RECALLS, seed=seed)
     return Result(dict(found.values), dict(found.reasons), chosen, len(vectors), skipped)
 
 

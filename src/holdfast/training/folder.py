@@ -33,8 +33,11 @@ class RunFolder:
         self.evaluation = folder / "evaluation.json"
 
     def open(self, recipe: Recipe) -> None:
-        """Start a new run here, or make sure that the one that is here has the same recipe."""
-        if self.recipe_file.is_file():
+        """Start a new run here, or make sure that the one that is here has the same recipe.
+
+        A run that stopped before its first checkpoint has nothing to lose and is replaced.
+        """
+        if self.recipe_file.is_file() and (self.checkpoints.exists() or self.evaluation.exists()):
             there = yaml.safe_load(self.recipe_file.read_text("utf-8"))
             different = differences(there, recipe.plain())
             if different:

@@ -14,7 +14,7 @@ from holdfast import seeds
 from holdfast.console import Console
 from holdfast.data import ClassBatches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
-from holdfast.errors import ModelError, RecipeError, TrainingError
+from holdfast.errors import DataError, ModelError, RecipeError, TrainingError
 from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder, load_model
 from holdfast.regimes import Regime
@@ -104,9 +104,11 @@ def build_session(recipe: Recipe, device: str | None, skip_bad: bool, console: C
     store = ImageStore(table.split("train"), model.canvas, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
     if store.skipped:
-        console.say(f"skipped {len(store.skipped)} unreadable images, the first: {store.skipped[0][0]}")
+        console.say("skipped: " + ", ".join(image for image, _ in store.skipped[:5]))
     labels = torch.tensor(store.table.compacted(reader.labels), device=accelerator.device)
     classes = int(labels.max()) + 1
+    if classes < 2:
+        raise DataError(f"{table.name}: one training class is left beside the test and validation classes; add classes")
     criterion = Criterion(recipe.loss.build(classes=classes, dim=model.dim))
     model.to(accelerator.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     criterion.to(accelerator.device)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from holdfast.cli import main
+
+
+def run(*words: str) -> int:
+    try:
+        return main(list(words))
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Twelve classes of five noisy pictures each."""
+    draw = np.random.default_rng(0)
+    for name in range(12):
+        folder = tmp_path / "photos" / f"class-{name}"
+        folder.mkdir(parents=True)
+        base = draw.integers(0, 255, (40, 50, 3))
+        for picture in range(5):
+            pixels = np.clip(base + draw.integers(-40, 40, base.shape), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / f"{picture}.png")
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def recipe(tiny: dict[str, Any], tmp_path: Path) -> str:
+    tiny |= {"epochs": 1, "batch": {"classes": 3, "per_class": 3}}
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(tiny))
+    return str(file)
+
+
+def test_from_a_folder_of_photos_to_vectors(
+    photos: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    assert run("train", recipe, "--data", f"folder:{photos}", "--out", out) == 0
+    assert "R@1" in capsys.readouterr().out
+    assert run("evaluate", out, "--data", f"folder:{photos}", "--json", "--out", str(tmp_path / "e.json")) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "e.json").read_text())
+    stored = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert printed["metrics"] == stored["metrics"], "evaluating the run again gives what training wrote"
+    assert run("embed", out, "--data", f"folder:{photos}", "--out", str(tmp_path / "v.npz"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 60
+    vectors = np.load(tmp_path / "v.npz", allow_pickle=False)
+    assert vectors["vectors"].shape == (60, 16)
+    np.testing.assert_allclose(np.linalg.norm(vectors["vectors"], axis=1), 1, rtol=1e-5)
+    assert len(set(vectors["ids"].tolist())) == 60
+    assert set(vectors["splits"].tolist()) == {"train", "val", "test"}
+
+
+def test_the_same_command_resumes_or_shows_the_result(recipe: str, tmp_path: Path) -> None:
+    words = ("train", recipe, "--out", str(tmp_path / "run"), "--json")
+    assert run(*words) == 0
+    before = (tmp_path / "run" / "evaluation.json").read_text()
+    assert run(*words) == 0
+    assert (tmp_path / "run" / "evaluation.json").read_text() == before
+
+
+def test_a_corrupt_image_is_named_and_can_be_skipped(
+    photos: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in range(12):
+        (photos / f"class-{name}" / "0.png").write_bytes(b"junk")
+    words = ["train", recipe, "--data", f"folder:{photos}", "--out", str(tmp_path / "run")]
+    assert run(*words) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "0.png" in error
+    assert "--skip-bad" in error
+    assert run(*words, "--skip-bad") == 0
+    printed = capsys.readouterr()
+    assert "unreadable" in printed.err
+    assert "unreadable images left out" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "pockett"], "did you mean 'pocket'"),
+        (["train", "pocket", "--data", "folder:nothing-here"], "does not exist"),
+        (["train", "pocket", "--data", "foldr:x"], "did you mean 'folder'"),
+        (["train", "pocket", "--set", "epocs=1"], "did you mean 'epochs'"),
+        (["train", "pocket", "--set", "optimizer.lr=fast"], "optimizer.lr: expected a number"),
+        (["train", "pocket", "--device", "gpu"], "unknown device 'gpu'"),
+        (["evaluate", "nothing", "--data", "glyphs"], "no model at 'nothing'"),
+        (["list", "losess"], "did you mean 'losses'"),
+        (["evalute"], "did you mean 'evaluate'"),
+        (["train"], "RECIPE"),
+    ],
+)
+def test_mistakes_end_with_one_line_and_code_2(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*words) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert "Traceback" not in error
+    assert error.count("\n") == 0
+
+
+def test_one_class_and_no_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "one" / "cats").mkdir(parents=True)
+    Image.new("RGB", (32, 32)).save(tmp_path / "one" / "cats" / "a.png")
+    for name, message in (("empty", "no images"), ("one", "only one class")):
+        assert run("train", "pocket", "--data", f"folder:{tmp_path / name}", "--out", str(tmp_path / "run")) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("evaluate", "nothing", "--data", "glyphs", "--debug") == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "embed", "check", "list", "demo"])
+def test_every_help_has_an_example_that_parses(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from holdfast.cli import _parser
+
+    assert run(command, "--help") == 0
+    text = capsys.readouterr().out
+    example = text.partition("example:")[2].split()
+    assert example[:2] == ["holdfast", command]
+    assert _parser().parse_args(example[1:]).run is not None
+
+
+@pytest.mark.parametrize("family", ["losses", "miners", "regimes", "datasets", "recipes", "backbones", "optimizers"])
+def test_lists_have_a_line_on_each(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", family, "--json") == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert entries
+    assert all(len(text) > 3 for text in entries.values()), [name for name, text in entries.items() if len(text) <= 3]
+
+
+def test_check_finds_the_broken_picture(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "--data", f"folder:{photos}", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == []
+    (photos / "class-1" / "2.png").write_bytes(b"")
+    assert run("check", "--data", f"folder:{photos}") == 0
+    assert "class-1/2.png" in capsys.readouterr().out
+
+
+def test_import_is_light() -> None:
+    heavy = "timm torchvision pytorch_metric_learning sklearn faiss matplotlib accelerate scipy huggingface_hub".split()
+    code = f"import sys, holdfast; print([m for m in {heavy!r} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
