@@ -81,3 +81,8 @@ def test_an_empty_cluster_restarts_at_the_vector_worst_served() -> None:
 def test_impossible_number_of_clusters(k: int) -> None:
     with pytest.raises(DataError, match="choose between 1 and 3"):
         kmeans(torch.eye(3), k, seed=0)
+
+
+def test_no_iteration_is_refused() -> None:
+    with pytest.raises(DataError, match="1 iteration or more"):
+        kmeans(torch.eye(3), 2, seed=0, iterations=0)

@@ -130,5 +130,5 @@ class Metric(ABC):
         """Measure a set of embeddings."""
 
 
-registry: Registry[Metric] = Registry("metric", Metric, "holdfast.metrics")  # type: ignore[type-abstract]
+registry: Registry[Metric] = Registry("metric", Metric, "holdfast.metrics")
 register = registry.register

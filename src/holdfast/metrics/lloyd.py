@@ -9,16 +9,16 @@ from holdfast.errors import DataError
 from holdfast.metrics.base import blocks
 from holdfast.sphere import precise
 
-_SEEDING_ROUNDS = 128
+_SEEDING_ROUNDS = 64
 
 
 @torch.no_grad()
 def kmeans(embeddings: Tensor, k: int, *, seed: int, iterations: int = 20) -> Tensor:
     """Cluster of each vector, by Lloyd's algorithm from k-means++ starts.
 
-    Starting points are drawn one after another in proportion to the squared distance to the nearest one so far, in
-    at most 128 rounds: beyond 128 clusters a round draws several at once, so that seeding costs about as much as one
-    iteration. A cluster that runs empty restarts at the vector worst served by its centre.
+    Starting points are drawn one after another in proportion to the squared distance to the nearest one so far; from
+    128 clusters on, several at once, so that seeding costs about as much as one iteration. A cluster that runs empty
+    restarts at the vector worst served by its centre.
 
     Args:
         embeddings: vectors of shape (n, dim).
@@ -29,6 +29,8 @@ def kmeans(embeddings: Tensor, k: int, *, seed: int, iterations: int = 20) -> Te
     vectors = precise(embeddings)
     if not 1 <= k <= len(vectors):
         raise DataError(f"cannot make {k} clusters of {len(vectors)} vectors; choose between 1 and {len(vectors)}")
+    if iterations < 1:
+        raise DataError(f"k-means needs 1 iteration or more, got {iterations}")
     squares = vectors.square().sum(1)
     centres = _starts(vectors, squares, k, torch.Generator().manual_seed(seed))
     clusters = torch.full((len(vectors),), -1, device=vectors.device)
