@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -118,3 +119,9 @@ def test_trimmed_drops_the_most_expensive(name: str) -> None:
     if name != "proxy-anchor":
         costs = torch.stack([loss(z[i : i + 1], labels[i : i + 1]) for i in range(len(z))])
         torch.testing.assert_close(trimmed(z, labels), costs.sort().values[: round(0.6 * len(z))].mean())
+
+
+def test_missing_library_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytorch_metric_learning.reducers", None)
+    with pytest.raises(ModelError, match="pip install pytorch-metric-learning"):
+        built("arcface")

@@ -79,8 +79,12 @@ class ClassLoss(TermLoss):
         return self.inner.to(embeddings.device)
 
     def _resize(self, classes: int, dim: int) -> None:
-        from pytorch_metric_learning.reducers import DoNothingReducer
-
+        try:
+            from pytorch_metric_learning.reducers import DoNothingReducer
+        except ImportError as error:
+            raise ModelError(
+                "this loss comes from pytorch-metric-learning; pip install pytorch-metric-learning"
+            ) from error
         self.classes, self.dim = classes, dim
         self.sizes.copy_(torch.tensor([classes, dim]))
         self.inner = self.make(classes, dim, reducer=DoNothingReducer()).to(self.sizes.device)

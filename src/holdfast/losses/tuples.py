@@ -117,8 +117,9 @@ def masks_of(tuples: Tuples, size: int) -> tuple[Mask, Mask]:
     positive = torch.zeros(size, size, dtype=torch.bool, device=tuples.anchor.device)
     negative = torch.zeros_like(positive)
     if isinstance(tuples, Triplets):
-        positive[tuples.anchor, tuples.positive] = True
-        negative[tuples.anchor, tuples.negative] = True
+        chosen = torch.ones_like(tuples.anchor, dtype=torch.bool)  # a plain True would be copied from the host
+        positive[tuples.anchor, tuples.positive] = chosen
+        negative[tuples.anchor, tuples.negative] = chosen
     else:
         positive[tuples.anchor, tuples.other] = tuples.same
         negative[tuples.anchor, tuples.other] = ~tuples.same
