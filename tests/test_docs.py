@@ -1,0 +1,75 @@
+"""Every snippet of README, CONTRIBUTING and docs runs as a reader would run it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from holdfast.cli import main
+from holdfast.losses import base as losses
+from holdfast.training import load_recipe
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+SNIPPET = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the reader's photos in it."""
+    draw = np.random.default_rng(0)
+    for name in range(10):
+        folder = tmp_path / "photos" / f"class-{name}"
+        folder.mkdir(parents=True)
+        base = draw.integers(0, 255, (40, 50, 3))
+        for picture in range(4):
+            pixels = np.clip(base + draw.integers(-30, 30, base.shape), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / f"{picture}.png")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_snippets_run(page: Path, working_folder: Path) -> None:
+    before = {name: losses.registry.get(name) for name in losses.registry.names()}
+    namespace: dict[str, Any] = {"__name__": "snippet"}
+    try:
+        for language, code in SNIPPET.findall(page.read_text("utf-8")):
+            if language == "python":
+                exec(compile(code, page.name, "exec"), namespace)
+            elif language == "sh":
+                for line in code.splitlines():
+                    if line.startswith("holdfast "):
+                        assert main(shlex.split(line, comments=True)[1:]) == 0, line
+            elif language == "yaml":
+                load_recipe(yaml.safe_load(code))
+    finally:
+        losses.registry._members.clear()
+        losses.registry._members.update(before)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    from holdfast import __version__
+
+    assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text("utf-8")
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    mention = re.compile(r"(?:`|^)make ([a-z-]+)", re.MULTILINE)
+    named = {target for page in PAGES for target in mention.findall(page.read_text("utf-8"))}
+    assert named >= {"demo", "test"}
+    assert named <= set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))

@@ -1,0 +1,119 @@
+"""Kill a training command again and again; whatever is left must end like an uninterrupted run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+# Runs the command line, but kills its own process at the nth write that reaches the disk: the moments a random delay
+# almost never hits (half of a checkpoint written, a model renamed but not yet recorded).
+SELF_KILL = """
+import os, signal, sys
+left = int(sys.argv.pop(1))
+real = os.fsync
+def fsync(descriptor):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(descriptor)
+os.fsync = fsync
+from holdfast.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Command:
+    """A training command that can be started, killed and finished."""
+
+    def __init__(self, recipe: dict[str, Any], folder: Path) -> None:
+        folder.mkdir()
+        self.out = folder / "run"
+        file = folder / "recipe.yaml"
+        file.write_text(yaml.safe_dump(recipe))
+        self.words = ["train", str(file), "--out", str(self.out), "--json", "--device", "cpu"]
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def start(self, *python: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, *python, *self.words],
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def finish(self) -> dict[str, torch.Tensor]:
+        """Run to the end and return every weight."""
+        process = self.start("-m", "holdfast.cli")
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors.decode()
+        return {
+            f"{which}/{name}": tensor
+            for which in ("model", "last")
+            for name, tensor in load_file(self.out / which / "model.safetensors").items()
+        }
+
+    def killed_at_write(self, write: int) -> bool:
+        """Let it die at its nth synced write; False if it finished before."""
+        process = self.start("-c", SELF_KILL, str(write))
+        _, errors = process.communicate()
+        assert process.returncode in (0, -signal.SIGKILL), errors.decode()
+        return process.returncode != 0
+
+    def killed_after(self, seconds: float) -> bool:
+        """Kill it after a delay; False if it finished before."""
+        process = self.start("-m", "holdfast.cli")
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.01)
+        finished = process.poll() is not None
+        process.kill()
+        _, errors = process.communicate()
+        assert not finished or process.returncode == 0, errors.decode()
+        return not finished
+
+
+def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    assert a.keys() == b.keys()
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+def test_killed_in_the_middle_of_writing(tiny: dict[str, Any], tmp_path: Path) -> None:
+    whole = Command(tiny, tmp_path / "whole").finish()
+    broken = Command(tiny, tmp_path / "broken")
+    # Each start does a few writes before its first checkpoint; these counts end inside tensors, state and renames.
+    assert all(broken.killed_at_write(write) for write in (8, 5, 6))
+    assert_same(whole, broken.finish())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", range(1, 25))
+def test_killed_at_every_write(tiny: dict[str, Any], write: int, tmp_path: Path) -> None:
+    whole = Command(tiny, tmp_path / "whole").finish()
+    broken = Command(tiny, tmp_path / "broken")
+    assert broken.killed_at_write(write)
+    broken.killed_at_write(write)
+    assert_same(whole, broken.finish())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_moments(tiny: dict[str, Any], seed: int, tmp_path: Path) -> None:
+    recipe = {**tiny, "epochs": 40, "ema": 0.99, "seed": seed}
+    draw = random.Random(seed)
+    whole = Command(recipe, tmp_path / "whole").finish()
+    broken = Command(recipe, tmp_path / "broken")
+    kills = sum(broken.killed_after(draw.uniform(2.5, 7.0)) for _ in range(8))
+    assert kills >= 3
+    assert_same(whole, broken.finish())
