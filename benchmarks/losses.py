@@ -24,7 +24,7 @@ from torch import Tensor
 
 from holdfast import losses, mining
 
-Step = Callable[[Tensor, Tensor], object]
+Step = Callable[[Tensor, Tensor], Any]
 PER_CLASS = 4
 HEADS = ("ours ms", "peer ms", "ratio", "ours MiB", "peer MiB")
 LOSSES = (
@@ -70,12 +70,11 @@ def batch_of(size: int, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def our_loss(name: str) -> Step:
-    base, _, option = name.partition("-nonzero")
     if name == "triplet-nonzero":
         return losses.build("triplet", reduction="nonzero")
     if name == "multi-similarity-mined":
         return losses.build("multi-similarity", miner="multi-similarity")
-    return losses.build(base + option)
+    return losses.build(name)
 
 
 def peer_loss(name: str) -> Step:
@@ -100,7 +99,7 @@ def peer_loss(name: str) -> Step:
         "sup-con": peers.SupConLoss,
     }
     if name != "multi-similarity-mined":
-        return made[name]()  # type: ignore[no-any-return]
+        return made[name]()
     loss, miner = made["multi-similarity"](), miners.MultiSimilarityMiner()
     return lambda z, y: loss(z, y, miner(z, y))
 
@@ -111,7 +110,7 @@ def peer_miner(name: str) -> Step:
 
     if name == "random":
         return lambda z, y: loss_and_miner_utils.get_random_triplet_indices(y, t_per_anchor=1)
-    return {  # type: ignore[no-any-return]
+    return {
         "distance": lambda: miners.DistanceWeightedMiner(nonzero_loss_cutoff=2.0),
         "ephn": lambda: miners.BatchEasyHardMiner("easy", "hard"),
         "multi-similarity": miners.MultiSimilarityMiner,
@@ -127,8 +126,8 @@ def step_of(kind: str, name: str, whose: str) -> Step:
     def step(z: Tensor, y: Tensor) -> Tensor:
         vectors = z.clone().requires_grad_()
         value = loss(vectors, y)
-        value.backward()  # type: ignore[attr-defined]
-        return value.detach()  # type: ignore[attr-defined,no-any-return]
+        value.backward()
+        return value.detach()
 
     return step
 
@@ -169,7 +168,7 @@ def measure(kind: str, name: str, size: int, dim: int, repeats: int, threads: in
     steps = {whose: step_of(kind, name, whose) for whose in (("ours", "peer") if both else ("ours",))}
     if kind == "loss" and both:
         torch.testing.assert_close(steps["ours"](z, y), steps["peer"](z, y), rtol=1e-4, atol=1e-5)
-    seconds = alternate([lambda step=step: step(z, y) for step in steps.values()], repeats)  # type: ignore[misc]
+    seconds = alternate([lambda step=step: step(z, y) for step in steps.values()], repeats)
     # A process per measurement: what one leaves allocated would hide what the next needs.
     memory = []
     for whose in steps:
