@@ -8,8 +8,8 @@
 - faiss-kmeans: `faiss.Kmeans` with as many iterations, on all vectors.
 
 Every measurement has a fresh process to itself: seconds are the best of the repeats after a warm-up on little data,
-MiB how far the process grew at its peak beyond holding the vectors. A set larger than `--queries` is searched by that
-many of its vectors only, by all contenders alike; `--evaluate` adds `holdfast.metrics.evaluate` on the whole of each.
+MiB how far the process grew at its peak beyond holding the vectors. A set of more than 10,000 is searched by
+`--queries` of its vectors only, by all contenders alike; `--evaluate` adds `holdfast.metrics.evaluate` on whole sets.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from torch import Tensor
 
 from holdfast import metrics
 
+SMALL = 10_000
 PER_CLASS = 5
 ITERATIONS = 10
 VECTORS_PER_CLUSTER = 60
@@ -172,11 +173,21 @@ def measure(name: str, task: Task, folder: Path) -> Row:
     return Row(name, task.vectors, task.queries, task.dim, min(seconds), peak() - before, score)
 
 
+def save_sample(task: Task, folder: Path) -> None:
+    for part, values in zip(("vectors", "labels"), sample(task), strict=True):
+        np.save(folder / f"{part}.npy", values.numpy())
+
+
+def fresh_process() -> ProcessPoolExecutor:
+    """A child's peak starts at what its parent holds, so everything large, samples too, is made in children."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
 def compare(names: list[str], task: Task, folder: Path) -> list[Row]:
     rows: dict[str, Row] = {}
     for name in names:
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            row = pool.submit(measure, name, task, folder).result()
+        with fresh_process() as process:
+            row = process.submit(measure, name, task, folder).result()
         if name in PEERS:
             row = Row(**asdict(row) | {"ratio": row.seconds / rows[PEERS[name]].seconds})
         rows[name] = row
@@ -192,7 +203,7 @@ def compare(names: list[str], task: Task, folder: Path) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[5924, 60502], help="vectors per set")
-    parser.add_argument("--queries", type=int, default=2000, help="most queries per set")
+    parser.add_argument("--queries", type=int, default=2000, help="queries of a large set")
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--evaluate", action="store_true", help="also time every metric on the whole sets")
@@ -201,11 +212,11 @@ def main() -> None:
     print(f"{'contender':14} {'vectors':>8} {'queries':>8} {'seconds':>9} {'MiB':>9} {'score':>8} {'× ours':>8}")
     rows: list[Row] = []
     for size in arguments.sizes:
-        task = Task(size, min(size, arguments.queries), arguments.dim, arguments.repeats)
+        task = Task(size, size if size <= SMALL else arguments.queries, arguments.dim, arguments.repeats)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            for part, values in zip(("vectors", "labels"), sample(task), strict=True):
-                np.save(folder / f"{part}.npy", values.numpy())
+            with fresh_process() as process:
+                process.submit(save_sample, task, folder).result()
             rows += compare(["ours", "full-sort", "faiss", "our-kmeans", "faiss-kmeans"], task, folder)
             if arguments.evaluate:
                 rows += compare(["evaluate"], Task(size, size, arguments.dim, 1), folder)

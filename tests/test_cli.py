@@ -155,7 +155,17 @@ def test_check_finds_the_broken_picture(photos: Path, capsys: pytest.CaptureFixt
 
 
 def test_import_is_light() -> None:
-    heavy = "timm torchvision pytorch_metric_learning sklearn faiss matplotlib accelerate scipy huggingface_hub".split()
+    heavy = [
+        "timm",
+        "torchvision",
+        "pytorch_metric_learning",
+        "sklearn",
+        "faiss",
+        "matplotlib",
+        "accelerate",
+        "scipy",
+        "huggingface_hub",
+    ]
     code = f"import sys, holdfast; print([m for m in {heavy!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import losses, metrics, mining
+from holdfast.config import builder
 from holdfast.errors import RecipeError, unknown
 from holdfast.registry import Registry
 
@@ -45,17 +46,17 @@ def test_one_file_is_enough_to_join(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     assert registry.names() == ["square", "unit-circle"]
     assert registry.summary("square") == "Four equal sides."
-    assert registry.name_of(registry.build("unit-circle")) == "unit-circle"
+    assert registry.name_of(builder(registry)("unit-circle")) == "unit-circle"
 
 
 def test_build_takes_arguments_as_a_recipe_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = family(tmp_path, monkeypatch, "shapes_built")
-    assert registry.build("square").side == 1.0  # type: ignore[attr-defined]
-    assert registry.build("square", side="8/255").side == 8 / 255  # type: ignore[attr-defined]
+    assert builder(registry)("square").side == 1.0  # type: ignore[attr-defined]
+    assert builder(registry)("square", side="8/255").side == 8 / 255  # type: ignore[attr-defined]
     with pytest.raises(RecipeError, match="shape: unknown key 'sides'; did you mean 'side'"):
-        registry.build("square", sides=2)
+        builder(registry)("square", sides=2)
     with pytest.raises(RecipeError, match="shape: unknown shape 'sqare'; did you mean 'square'"):
-        registry.build("sqare")
+        builder(registry)("sqare")
 
 
 def test_a_registry_is_found_by_its_base_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,16 @@ def block(kind: type[T], value: str | Mapping[str, Any]) -> Block[T]:
     return Block(kind, resolve(kind, value))
 
 
+def builder(registry: Registry[T]) -> Callable[..., T]:
+    """The `build(name, **arguments)` of a family; arguments may be written as in a recipe (`"8/255"`, blocks)."""
+
+    def build(name: str, /, **arguments: Any) -> T:
+        built: T = instantiate(registry.base, {"name": name, **arguments}, where=registry.kind)
+        return built
+
+    return build
+
+
 def resolve(kind: Any, value: Any, where: str = "") -> Any:
     """Plain data checked against a type, with every default written out."""
     if typing.get_origin(kind) is Block:

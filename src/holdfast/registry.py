@@ -74,13 +74,6 @@ class Registry(Generic[T]):
         """The first line of a member's docstring."""
         return (self.get(name).__doc__ or "").strip().partition("\n")[0]
 
-    def build(self, name: str, /, **arguments: Any) -> T:
-        """Build a member; nested blocks and numbers written as text (`"8/255"`) are accepted as in a recipe."""
-        from holdfast.config import instantiate  # config knows registries; the other direction is only this call
-
-        built: T = instantiate(self.base, {"name": name, **arguments}, where=self.kind)
-        return built
-
     def _discover(self) -> None:
         if self._discovered:
             return

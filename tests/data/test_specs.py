@@ -44,7 +44,7 @@ def test_parse_fills_the_first_field() -> None:
         ({"name": "digits", "validation": 1.0}, "0 to under 1"),
         ({"name": "digits", "validation": -0.1}, "0 to under 1"),
         ({"name": "folder", "root": "x", "test": 2}, "0 to 1"),
-        ({"root": "x"}, "unknown dataset"),
+        ({"root": "x"}, "expected a dataset name"),
     ],
 )
 def test_mistakes_get_one_clear_line(spec: str | dict[str, object], message: str) -> None:

@@ -91,9 +91,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
     assert len(steps) == len(set(steps))
 
 
-def test_a_stop_request_saves_and_leaves(
-    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_request_saves_and_leaves(tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
     import signal
 
@@ -113,9 +111,7 @@ def test_a_stop_request_saves_and_leaves(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_finished_run_is_not_run_again(
-    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_run_is_not_run_again(tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = holdfast.train(tiny, out=tmp_path / "run")
     monkeypatch.setattr(loop, "build_session", None)
     assert holdfast.train(tiny, out=tmp_path / "run").evaluation == first.evaluation

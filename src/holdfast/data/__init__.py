@@ -1,5 +1,6 @@
 """Tables of images with labels and splits, and everything between them and a batch on the device."""
 
+from holdfast.config import builder
 from holdfast.data.augment import Augment, centre_crop
 from holdfast.data.batches import ClassBatches
 from holdfast.data.check import Problem, check
@@ -9,7 +10,7 @@ from holdfast.data.specs import from_csv, from_folder, load, parse
 from holdfast.data.store import ImageStore
 from holdfast.data.table import ImageTable
 
-build, names = registry.build, registry.names
+build, names = builder(registry), registry.names
 
 __all__ = [
     "Augment",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.config import instantiate
 from holdfast.data.reader import Reader, registry
 from holdfast.data.table import ImageTable
 from holdfast.errors import DataError
@@ -36,7 +37,8 @@ def load(spec: str | Mapping[str, Any], **overrides: Any) -> ImageTable:
         overrides: further fields of the reader, such as `validation=0`.
     """
     block = {**parse(spec), **overrides}
-    return registry.build(block.pop("name", ""), **block).table()
+    reader: Reader = instantiate(Reader, block, where="dataset")
+    return reader.table()
 
 
 def from_folder(root: str | Path, **fields: Any) -> ImageTable:

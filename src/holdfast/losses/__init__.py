@@ -1,7 +1,8 @@
 """What a batch of embeddings costs."""
 
+from holdfast.config import builder
 from holdfast.losses.base import Loss, register, registry
 
-build, names = registry.build, registry.names
+build, names = builder(registry), registry.names
 
 __all__ = ["Loss", "build", "names", "register"]

@@ -1,5 +1,6 @@
 """How good an embedding is: retrieval, clustering, geometry, hardness."""
 
+from holdfast.config import builder
 from holdfast.metrics.base import EmbeddedSet, Metric, Value, Values, register, registry
 from holdfast.metrics.clustered import clustering, nmi
 from holdfast.metrics.evaluation import Evaluation, evaluate
@@ -9,7 +10,7 @@ from holdfast.metrics.mined import hardness
 from holdfast.metrics.nearest import neighbours
 from holdfast.metrics.ranked import retrieval
 
-build, names = registry.build, registry.names
+build, names = builder(registry), registry.names
 
 __all__ = [
     "EmbeddedSet",
