@@ -24,15 +24,15 @@ class Registry(Generic[T]):
     Args:
         kind: what one member is called in messages ("loss").
         base: the family's base class; a recipe argument annotated with it is built from this registry.
-        package: the package whose modules, or the module which, registers members.
+        packages: whose modules register members; a plain module will do too.
     """
 
     _by_base: ClassVar[dict[type, Registry[Any]]] = {}
 
-    def __init__(self, kind: str, base: type[T], package: str) -> None:
+    def __init__(self, kind: str, base: type[T], *packages: str) -> None:
         self.kind = kind
         self.base = base
-        self._package = package
+        self._packages = packages
         self._members: dict[str, Callable[..., T]] = {}
         self._discovered = False
         Registry._by_base[base] = self
@@ -78,6 +78,6 @@ class Registry(Generic[T]):
         if self._discovered:
             return
         self._discovered = True
-        package = importlib.import_module(self._package)
-        for module in pkgutil.iter_modules(getattr(package, "__path__", [])):
-            importlib.import_module(f"{self._package}.{module.name}")
+        for package in self._packages:
+            for module in pkgutil.iter_modules(getattr(importlib.import_module(package), "__path__", [])):
+                importlib.import_module(f"{package}.{module.name}")

@@ -64,13 +64,13 @@ def _starts(vectors: Tensor, squares: Tensor, k: int, generator: Generator) -> T
 def _nearest(vectors: Tensor, squares: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
     """Squared distance to the nearest centre and which it is."""
     half_squares = centres.square().sum(1) / 2
-    costs, nearest = [], []
+    # Results have their place before the loop: allocated block by block between large temporaries, they would keep the
+    # memory of those from being used again.
+    costs, nearest = torch.empty_like(squares), torch.empty_like(squares, dtype=torch.int64)
     with torch.autocast(vectors.device.type, enabled=False):
         for rows in blocks(len(vectors), len(centres)):
-            cost, index = torch.addmm(half_squares, vectors[rows], centres.T, alpha=-1).min(1)
-            costs.append(cost)
-            nearest.append(index)
-    return (2 * torch.cat(costs) + squares).clamp_min(0), torch.cat(nearest)
+            costs[rows], nearest[rows] = torch.addmm(half_squares, vectors[rows], centres.T, alpha=-1).min(1)
+    return (2 * costs + squares).clamp_min(0), nearest
 
 
 def _means(vectors: Tensor, clusters: Tensor, squared: Tensor, k: int) -> Tensor:

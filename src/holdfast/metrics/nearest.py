@@ -63,15 +63,15 @@ def neighbours(
     if not 1 <= k <= available:
         raise DataError(f"cannot return {k} neighbours from {available}; choose k between 1 and {available}")
     searched = _Gallery(gallery)
-    found_distances, found = [], []
+    found = torch.empty(len(queries), k, dtype=torch.int64, device=queries.device)
+    found_distances = torch.empty(len(queries), k, dtype=queries.dtype, device=queries.device)
     for block in blocks(len(queries), max(len(gallery), k * gallery.shape[1]), chunk):
         halves = searched.half_squared_distances(queries[block])
         if exclude_self:
             halves[:, block].fill_diagonal_(torch.inf)
-        nearest = searched.keys(halves).topk(k, largest=False).values & _INDEX
-        found.append(nearest)
-        found_distances.append(distance(queries[block][:, None], gallery[nearest]))
-    return torch.cat(found_distances), torch.cat(found)
+        found[block] = searched.keys(halves).topk(k, largest=False).values & _INDEX
+        found_distances[block] = distance(queries[block][:, None], gallery[found[block]])
+    return found_distances, found
 
 
 def match_ranks(data: EmbeddedSet, chunk: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
