@@ -66,10 +66,6 @@ class Registry(Generic[T]):
             raise RecipeError(prefix + unknown(self.kind, name, self._members))
         return self._members[name]
 
-    def name_of(self, member: object) -> str | None:
-        """The registered name of a built object, by its class."""
-        return next((name for name, cls in self._members.items() if cls is type(member)), None)
-
     def summary(self, name: str) -> str:
         """The first line of a member's docstring."""
         return (self.get(name).__doc__ or "").strip().partition("\n")[0]
