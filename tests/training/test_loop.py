@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +94,12 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
 
 
 def test_a_stop_request_saves_and_leaves(tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-    import signal
-
+    handler = signal.getsignal(signal.SIGTERM)
     real, calls = loop.one_step, iter(range(1000))
 
     def interrupts(*arguments: Any) -> Any:
         if next(calls) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
         return real(*arguments)
 
     monkeypatch.setattr(loop, "one_step", interrupts)
@@ -108,7 +108,7 @@ def test_a_stop_request_saves_and_leaves(tiny: dict[str, Any], tmp_path: Path, m
     found = load_checkpoint(tmp_path / "run" / "checkpoint")
     assert found is not None
     assert found.step == 6
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 def test_a_finished_run_is_not_run_again(tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
+                if signal.getsignal(number) is not signal.SIG_IGN:  # a background job that ignores Ctrl-C keeps doing so
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
