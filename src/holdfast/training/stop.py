@@ -17,7 +17,7 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # a background job that ignores Ctrl-C keeps doing so
+                if signal.getsignal(number) is not signal.SIG_IGN:  # a background job that ignores it keeps doing so
                     self._before[number] = signal.signal(number, self._note)
         return self
 
