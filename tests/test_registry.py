@@ -74,9 +74,9 @@ def test_a_name_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_messages_name_the_nearest_or_all_valid_words() -> None:
-    assert (
-        unknown("miner", "semi-hard", ["semihard", "random"]) == "unknown miner 'semi-hard'; did you mean 'semihard'?"
-    )
+    near = "unknown miner 'semi-hard'; did you mean 'semihard'?"
+    assert unknown("miner", "semi-hard", ["semihard", "random"]) == f"{near} (valid: random, semihard)"
+    assert unknown("miner", "semi-hard", ["semihard", *"abcdefgh"]) == near, "a long list would bury the answer"
     assert unknown("miner", "xyz", ["b", "a"]) == "unknown miner 'xyz'; valid: a, b"
     assert unknown("key", "xyz", []) == "unknown key 'xyz'; none are accepted here"
 

@@ -30,12 +30,17 @@ class TrainingError(HoldfastError):
     """Training cannot go on; what was saved before is kept."""
 
 
+FEW = 8
+"""So many valid words still read well in one line."""
+
+
 def unknown(kind: str, word: str, valid: Iterable[str]) -> str:
-    """One line for a misspelt name: the nearest valid spelling if there is one, otherwise all of them."""
+    """One line for a misspelt name: the nearest valid spelling if there is one, and all of them where they are few."""
     options = sorted(valid)
     close = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
     if close:
-        return f"unknown {kind} '{word}'; did you mean '{close[0]}'?"
+        nearest = f"unknown {kind} '{word}'; did you mean '{close[0]}'?"
+        return f"{nearest} (valid: {', '.join(options)})" if len(options) <= FEW else nearest
     if not options:
         return f"unknown {kind} '{word}'; none are accepted here"
     return f"unknown {kind} '{word}'; valid: {', '.join(options)}"
