@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from holdfast import data, losses, metrics, mining, regimes
+    from holdfast import data, gradients, losses, metrics, mining, regimes
     from holdfast.errors import HoldfastError
     from holdfast.evaluation import evaluate
     from holdfast.models import Embedder
@@ -23,7 +23,7 @@ _NAMES = {
     "evaluate": "holdfast.evaluation",
     "train": "holdfast.training",
 }
-_PACKAGES = ("data", "losses", "metrics", "mining", "regimes")
+_PACKAGES = ("data", "gradients", "losses", "metrics", "mining", "regimes")
 
 __all__ = [
     "Embedder",
@@ -31,6 +31,7 @@ __all__ = [
     "__version__",
     "data",
     "evaluate",
+    "gradients",
     "losses",
     "metrics",
     "mining",

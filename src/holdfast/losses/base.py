@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from torch import Generator, Tensor, nn
 
@@ -17,6 +18,9 @@ class Loss(nn.Module):
     Without `tuples` a loss learns on what its own `miner` returns, or on all pairs; with `tuples` on exactly those.
     Losses may own parameters: training optimises, saves and resumes them.
     """
+
+    exact: ClassVar[bool] = True
+    """Whether the gradient is the derivative of the value; not where parts of it are held constant or set directly."""
 
     def __init__(self, miner: Miner | None = None) -> None:
         super().__init__()
@@ -36,5 +40,5 @@ class Loss(nn.Module):
         """
 
 
-registry: Registry[Loss] = Registry("loss", Loss, "holdfast.losses")
+registry: Registry[Loss] = Registry("loss", Loss, "holdfast.losses", "holdfast.gradients")
 register = registry.register

@@ -32,6 +32,8 @@ class Circle(PairLoss):
     Reference: Sun et al., CVPR 2020 (its setting for fine-grained retrieval).
     """
 
+    exact = False
+
     def __init__(
         self, margin: float = 0.4, gamma: float = 80.0, *, miner: Miner | None = None, part: Part = "both"
     ) -> None:

@@ -1,0 +1,147 @@
+"""A direct gradient as a loss: what the embeddings are told is designed, not derived."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.gradients import directions, pair_weights, triplet_weights
+from holdfast.gradients.directions import Direction
+from holdfast.gradients.named import RULES, Components, Rule
+from holdfast.gradients.pair_weights import PairWeight
+from holdfast.gradients.triplet_weights import PositiveMask, TripletWeight
+from holdfast.gradients.triplets import Geometry, geometry, joined, others_of
+from holdfast.losses.base import Loss, register
+from holdfast.mining.base import Miner
+from holdfast.mining.batch import relations
+from holdfast.mining.hardest import EasyPositiveHardNegative
+from holdfast.mining.tuples import Triplets, Tuples
+from holdfast.registry import Registry
+from holdfast.sphere import Mask, precise, similarity
+
+T = TypeVar("T")
+
+BLOCK = 2**22
+"""Numbers per row-wise matrix of one pass; a mined batch is one pass, all triplets of a batch are many."""
+
+
+@register("gradient")
+class DirectGradient(Loss):
+    """A gradient put together from a direction, a pair weight and a triplet weight.
+
+    Averaged over the mined triplets, ∂f_p = T P+ e_p, ∂f_n = T P- e_n, ∂f_a = T (P+ e_ap + P- e_an)
+
+    The gradient is set at the embeddings and passes through the network from there. The value is for logs alone: the
+    mean of T (P+ (1 - s_ap) + P- s_an), whose derivative, were the weights constants, is the `cos` direction; it is
+    zero for ideal triplets.
+
+    Args:
+        rule: the named rule to start from; components that are given replace its own.
+        direction: where vectors are moved: `euc`, `cos`, `euc-orth`, `cos-orth`.
+        pair: weight of each pair: `con`, `euc`, `lin`, `sig`, `sig-ms`, `lin-ms`.
+        triplet: weight of the whole triplet: `con`, `cos`, `cir`.
+        mask: which triplets pull their positive: `sc1`, `sc2`; as the rule has it when left out.
+        miner: chooses the triplets; `ephn` when left out. Pairs stand for every triplet that joins a positive and a
+            negative of one anchor.
+
+    Requirements: unit vectors; two or more images per class and two or more classes in a batch.
+    Relations: `triplet`, `triplet-cosine`, `binomial-deviance` have the same gradient as the rules of their name, up to
+        a constant, on the same triplets; `gradients.dissect` finds the components of any loss.
+    Reference: Xuan and Pless, Dissecting the impact of different loss functions with gradient surgery, 2022 (GS).
+    """
+
+    exact = False
+
+    def __init__(
+        self,
+        rule: Rule = "best",
+        direction: Direction | None = None,
+        pair: PairWeight | None = None,
+        triplet: TripletWeight | None = None,
+        mask: PositiveMask | None = None,
+        *,
+        miner: Miner | None = None,
+    ) -> None:
+        super().__init__(EasyPositiveHardNegative() if miner is None else miner)
+        names = RULES[rule]
+        self.direction = direction or directions.registry.get(names.direction)()
+        self.pair = pair or pair_weights.registry.get(names.pair)()
+        self.triplet = triplet or triplet_weights.weights.get(names.triplet)()
+        self.mask = mask or (triplet_weights.masks.get(names.mask)() if names.mask else None)
+
+    @property
+    def components(self) -> Components:
+        """Names of the parts; the class name of one that is not registered."""
+        return Components(
+            _name(directions.registry, self.direction),
+            _name(pair_weights.registry, self.pair),
+            _name(triplet_weights.weights, self.triplet),
+            None if self.mask is None else _name(triplet_weights.masks, self.mask),
+        )
+
+    def extra_repr(self) -> str:
+        """The parts, for printing."""
+        return str(self.components)
+
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> Tensor:
+        """The value for logs, with the direct gradient behind it."""
+        positive, negative = relations(embeddings, labels)
+        with torch.no_grad():
+            if tuples is None:
+                assert self.miner is not None
+                tuples = self.miner(embeddings, labels, generator)
+            triplets = tuples if isinstance(tuples, Triplets) else joined(tuples, len(embeddings))
+            value, gradient = self._direct(precise(embeddings.detach()), positive, negative, triplets)
+        direct: Tensor = _Direct.apply(embeddings, value, gradient)  # type: ignore[no-untyped-call]
+        return direct
+
+    def weigh(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+        """How hard each triplet pulls its positive, T P+, and pushes its negative, T P-."""
+        whole = self.triplet(triplets.near, triplets.far)
+        pull, push = self.pair(triplets)
+        if self.mask is not None:
+            pull = torch.where(self.mask(triplets.near, triplets.far), pull, 0)
+        return whole * pull, whole * push
+
+    def _direct(self, z: Tensor, positive: Mask, negative: Mask, triplets: Triplets) -> tuple[Tensor, Tensor]:
+        """Value and gradient, both averaged over the triplets."""
+        count = len(triplets.anchor)
+        matrix = similarity(z) if self.pair.compares else None
+        value, gradient = z.new_zeros(()), torch.zeros_like(z)
+        size = max(1, BLOCK // max(z.shape))
+        for start in range(0, count, size):
+            rows = Triplets(*(index[start : start + size] for index in triplets))
+            anchor, near, far = (z[index] for index in rows)
+            others = None if matrix is None else others_of(rows, matrix, positive, negative)
+            seen = geometry(anchor, near, far, others)
+            pull, push = self.weigh(seen)
+            value = value + (pull * (1 - seen.near) + push * seen.far).sum()
+            moves = self.direction(anchor, near, far)
+            pull, push = pull[:, None], push[:, None]
+            gradient.index_add_(0, rows.positive, pull * moves.positive)
+            gradient.index_add_(0, rows.negative, push * moves.negative)
+            gradient.index_add_(0, rows.anchor, pull * moves.anchor_near + push * moves.anchor_far)
+        return value / max(1, count), gradient / max(1, count)
+
+
+class _Direct(torch.autograd.Function):
+    """A given value forwards, a given gradient backwards; loss scaling multiplies it as it would any other."""
+
+    @staticmethod
+    def forward(ctx: Any, embeddings: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        ctx.dtype = embeddings.dtype
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return (upstream[0] * gradient).to(ctx.dtype), None, None
+
+
+def _name(registry: Registry[T], component: T) -> str:
+    return next((name for name in registry.names() if registry.get(name) is type(component)), type(component).__name__)
