@@ -1,0 +1,116 @@
+"""The set of images an attack may return: a ball around each image, inside [0, 1]."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.attacks import random
+from holdfast.attacks.budget import Norm
+from holdfast.errors import DataError, ModelError
+
+
+class Ball:
+    """All images within ε of the given ones that are still images.
+
+    The bounds hold exactly, not up to rounding: pixel bounds are rounded towards the image, and `finish` shortens a
+    euclidean perturbation that rounding made too long.
+
+    Args:
+        images: the centres, in [0, 1].
+        eps: radius in pixel units.
+        norm: `linf` or `l2` over all pixels of an image.
+    """
+
+    def __init__(self, images: Tensor, eps: float, norm: Norm) -> None:
+        self.images = images
+        self.eps = eps
+        self.norm = norm
+        if norm == "linf":
+            self.low, self.high = self._bound(-eps).clamp_min(0), self._bound(eps).clamp_max(1)
+
+    def start(self, radius: float, generator: Generator | None) -> Tensor:
+        """A point drawn uniformly within a radius of each image; the image itself for radius 0."""
+        if radius == 0:
+            return self.images.clone()
+        if self.norm == "linf":
+            noise = (2 * random.uniform(self.images.shape, self.images.device, generator) - 1) * radius
+        else:
+            noise = along(random.normal(self.images.shape, self.images.device, generator), "l2")
+            drawn = random.uniform((len(noise),), noise.device, generator)
+            noise = noise * _per_image(drawn ** (1 / noise[0].numel()) * radius, noise)
+        return self.project(self.images + noise)
+
+    def project(self, points: Tensor) -> Tensor:
+        """The nearest allowed image, up to rounding."""
+        if self.norm == "linf":
+            return torch.maximum(torch.minimum(points, self.high), self.low)
+        change = points - self.images
+        factor = (self.eps / _lengths(change).clamp_min(1e-30)).clamp_max(1)
+        return (self.images + change * _per_image(factor, change)).clamp(0, 1)
+
+    def finish(self, points: Tensor) -> Tensor:
+        """The points, inside the ball to the last digit; refuses what no attack should have produced."""
+        if self.norm == "l2":
+            points = self._shortened(points)
+        if not bool(self.contains(points).all()):
+            raise ModelError("the attack left the ball: the model's gradients are not numbers; check its outputs")
+        return points
+
+    def contains(self, points: Tensor) -> Tensor:
+        """Whether each point is an image within ε of its centre, judged in double precision."""
+        change = points.double() - self.images.double()
+        size = change.flatten(1).abs().amax(1) if self.norm == "linf" else _lengths(change)
+        # In float64 the bound itself is only known to a rounding.
+        slack = 1e-15 if points.dtype == torch.float64 else 0.0
+        low, high = points.flatten(1).aminmax(dim=1)
+        return (size <= self.eps + slack) & (low >= 0) & (high <= 1)
+
+    def _shortened(self, points: Tensor) -> Tensor:
+        for _ in range(8):
+            lengths = _lengths(points.double() - self.images.double())
+            over = lengths > self.eps
+            factor = torch.where(over, self.eps / lengths.clamp_min(1e-300) * (1 - 1e-6), 1.0)
+            scaled = self.images + (points - self.images) * _per_image(factor, points).to(points.dtype)
+            points = torch.where(_per_image(over, points), scaled.clamp(0, 1), points)
+        # A radius below the resolution of the pixels leaves no room for any change.
+        over = _lengths(points.double() - self.images.double()) > self.eps
+        return torch.where(_per_image(over, points), self.images, points)
+
+    def _bound(self, eps: float) -> Tensor:
+        bound = (self.images.double() + eps).to(self.images.dtype)
+        outside = (bound.double() - self.images.double()).abs() > abs(eps)
+        return torch.where(outside, torch.nextafter(bound, self.images), bound)
+
+
+def along(gradient: Tensor, norm: Norm) -> Tensor:
+    """The direction of unit size in a norm: signs, or the gradient of each image at length one (zero stays zero)."""
+    if norm == "linf":
+        return gradient.sign()
+    return gradient / _per_image(_lengths(gradient).clamp_min(1e-30), gradient)
+
+
+def pixels(images: Tensor) -> Tensor:
+    """Images as attacks need them: floats in [0, 1], in single precision or better."""
+    if images.ndim < 2 or len(images) == 0:
+        raise DataError(f"an attack needs a batch of images, got a tensor of shape {tuple(images.shape)}")
+    if not images.is_floating_point():
+        raise DataError(f"an attack needs images as floats in [0, 1], got {images.dtype}; divide by 255 first")
+    images = images.detach() if images.dtype in (torch.float32, torch.float64) else images.detach().float()
+    low, high = images.aminmax()
+    if not (low >= 0 and high <= 1):
+        raise DataError(
+            f"an attack needs images in [0, 1], got {float(low):.3g} to {float(high):.3g}; "
+            "pixel normalisation belongs inside the model"
+        )
+    return images
+
+
+def _lengths(change: Tensor) -> Tensor:
+    length: Tensor = torch.linalg.vector_norm(change.flatten(1), dim=1)
+    return length
+
+
+def _per_image(values: Tensor, images: Tensor) -> Tensor:
+    """One value per image, shaped to multiply images."""
+    return values.view(-1, *[1] * (images.ndim - 1))

@@ -1,0 +1,1 @@
+"""What attackers want: one small file per goal or family of goals."""

@@ -1,0 +1,194 @@
+"""Moving one image up or down a ranking of the whole gallery (CA, QA, GTT)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.attacks import random
+from holdfast.attacks.base import BoundGoal, Goal, register
+from holdfast.attacks.gallery import gallery_sum
+from holdfast.attacks.references import References
+from holdfast.sphere import distance, distances
+
+
+class _BoundRanking(BoundGoal):
+    """Compare one distance with the distances of every gallery item.
+
+    Args:
+        references: the gallery.
+        target: the gallery item that is the query (CA) or the candidate (QA) of each image.
+        raise_rank: whether the candidate is to come nearer than the rest, or to fall behind.
+    """
+
+    floor = 0.0
+    per_group: ClassVar[tuple[str, ...]] = ("target",)
+
+    def __init__(self, references: References, target: Tensor, raise_rank: bool) -> None:
+        self.references = references
+        self.target = target
+        self.raise_rank = raise_rank
+
+    @abstractmethod
+    def rest(self, z: Tensor, block: slice) -> Tensor:
+        """Distances of a block of the gallery, seen from whoever is the query."""
+
+    def loss(self, z: Tensor) -> Tensor:
+        """The mean hinge over the gallery."""
+        aim = self.references.vectors[self.target]
+        sign = 1 if self.raise_rank else -1
+
+        def hinges(moved: Tensor, block: slice) -> Tensor:
+            gaps = sign * (distance(moved, aim)[:, None] - self.rest(moved, block))
+            return torch.relu(gaps).masked_fill(self.candidate(block), 0).sum(1)
+
+        return gallery_sum(z, len(self.references), hinges) / len(self.references)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """`rank`: percentage of the gallery that is nearer to the query than the candidate is."""
+        return {"rank": 100 * self.nearer(z) / len(self.references)}
+
+    @torch.no_grad()
+    def nearer(self, z: Tensor) -> Tensor:
+        """How many gallery items are nearer to the query than the candidate."""
+        aim = distance(z, self.references.vectors[self.target])
+
+        def closer(moved: Tensor, block: slice) -> Tensor:
+            return ((self.rest(moved, block) < aim[:, None]) & ~self.candidate(block)).sum(1).to(aim.dtype)
+
+        return gallery_sum(z.detach(), len(self.references), closer)
+
+    def candidate(self, block: slice) -> Tensor:
+        """Which items of a block are the candidate: compared with itself it would count by a rounding error."""
+        items = torch.arange(len(self.references), device=self.target.device)[block]
+        return self.target[:, None] == items[None, :]
+
+
+class _BoundCandidate(_BoundRanking):
+    """The attacked image is the candidate; the query, and its distances to everything else, stay where they are."""
+
+    def rest(self, z: Tensor, block: slice) -> Tensor:
+        """Distances from the fixed query."""
+        return distances(self.references.vectors[self.target].to(z.dtype), self.references.vectors[block].to(z.dtype))
+
+    def candidate(self, block: slice) -> Tensor:
+        """None: the moved candidate is not in the gallery."""
+        return torch.zeros((), dtype=torch.bool, device=self.target.device)
+
+
+class _BoundQuery(_BoundRanking):
+    """The attacked image is the query: every distance moves with it."""
+
+    def rest(self, z: Tensor, block: slice) -> Tensor:
+        """Distances from the moved query."""
+        return distances(z, self.references.vectors[block].to(z.dtype))
+
+
+def _draw_near(references: References, rows: Tensor, generator: Generator | None) -> Tensor:
+    """One of the nearest 1 % of each clean image.
+
+    These are the first `max(2, floor(n / 100))` neighbours; the own copy is one of them and is skipped.
+    """
+    count = max(2, len(references) // 100) - int(references.queries is None)
+    near = references.nearest(references.clean(rows), rows, count)
+    chosen = random.below(near.shape[1], (len(rows), 1), near.device, generator)
+    return near.gather(1, chosen).squeeze(1)
+
+
+@register("ca+")
+class CandidateUp(Goal):
+    """Bring an image to the top of another image's ranking (CA+).
+
+    L = mean_x relu(d(c', q) - d(x, q)), q uniform in the gallery
+
+    Relations: `qa+` moves the query instead; `tma` only the one distance.
+    Reference: Zhou et al., ECCV 2020; HM, Section 4.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw a query for each image."""
+        rows = references.rows(rows)
+        return _BoundCandidate(references, references.draw_any(len(rows), generator), raise_rank=True)
+
+
+@register("ca-")
+class CandidateDown(Goal):
+    """Push an image down the ranking of one of its neighbours (CA-).
+
+    L = mean_x relu(d(x, q) - d(c', q)), q uniform in the nearest 1 % of c
+
+    Relations: `ca+` is the other direction.
+    Reference: Zhou et al., ECCV 2020; HM, Section 4.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw a near query for each image."""
+        rows = references.rows(rows)
+        return _BoundCandidate(references, _draw_near(references, rows, generator), raise_rank=False)
+
+
+@register("qa+")
+class QueryUp(Goal):
+    """Change a query so that a chosen image comes out on top (QA+).
+
+    L = mean_x relu(d(q', c) - d(q', x)), c uniform in the gallery
+
+    Relations: `ca+` changes the candidate instead.
+    Reference: Zhou et al., ECCV 2020; HM, Section 4.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw a candidate for each image."""
+        rows = references.rows(rows)
+        return _BoundQuery(references, references.draw_any(len(rows), generator), raise_rank=True)
+
+
+@register("qa-")
+class QueryDown(Goal):
+    """Change a query so that one of its neighbours falls behind (QA-).
+
+    L = mean_x relu(d(q', x) - d(q', c)), c uniform in the nearest 1 % of q
+
+    Relations: `gtt` aims at the nearest neighbour and asks only for the top four.
+    Reference: Zhou et al., ECCV 2020; HM, Section 4.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw a near candidate for each image."""
+        rows = references.rows(rows)
+        return _BoundQuery(references, _draw_near(references, rows, generator), raise_rank=False)
+
+
+class _BoundTopFour(_BoundQuery):
+    """Adds whether the candidate is still among the first four."""
+
+    per_group: ClassVar[tuple[str, ...]] = ("target", "rows")
+
+    def __init__(self, references: References, target: Tensor, rows: Tensor) -> None:
+        super().__init__(references, target, raise_rank=False)
+        self.rows = rows
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """`top4`: 1 where the clean nearest neighbour is still in the top four, own copy aside."""
+        first = self.references.nearest(z, self.rows, 4)
+        return {"top4": (first == self.target[:, None]).any(1).to(z.dtype)}
+
+
+@register("gtt")
+class GreedyTopOne(Goal):
+    """Move a query's nearest neighbour out of its first four (GTT).
+
+    L = mean_x relu(d(q', x) - d(q', m)), m the clean nearest neighbour
+
+    Relations: `qa-` with a fixed candidate.
+    Reference: HM, Section 4.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Find the nearest neighbour of each clean image."""
+        rows = references.rows(rows)
+        nearest = references.nearest(references.clean(rows), rows, 1).squeeze(1)
+        return _BoundTopFour(references, nearest, rows)

@@ -1,0 +1,80 @@
+"""Moving an embedding away from where it was (EST, ES)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Generator, Tensor
+
+from holdfast.attacks.base import BoundGoal, Goal, register
+from holdfast.attacks.references import References
+from holdfast.sphere import distance
+
+NUDGE = 1e-7
+"""How far the origin is moved in every coordinate for the first step."""
+
+
+class _BoundShift(BoundGoal):
+    """Distance from an origin, at which it has no direction: the first step looks at a nudged origin."""
+
+    stationary = True
+    per_group: ClassVar[tuple[str, ...]] = ("origin",)
+
+    def __init__(self, origin: Tensor) -> None:
+        self.origin = origin
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Minus the shift."""
+        return -distance(z, self.origin)
+
+    def first(self, z: Tensor) -> Tensor:
+        """Minus the shift from the nudged origin."""
+        return -distance(z, self.origin + NUDGE)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """`shift`: the distance."""
+        return {"shift": distance(z, self.origin)}
+
+
+@register("shift")
+class Shift(Goal):
+    """Move an embedding as far as possible from where it was, in any direction.
+
+    L = -d(x', x); at the first step x is nudged by 1e-7 in every coordinate, or the gradient would be zero
+
+    Relations: what EST trains on; `es` is the same attack with its audit measures.
+    Reference: Zhou et al., ECCV 2020.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Remember where each image was."""
+        return _BoundShift(references.clean(references.rows(rows)))
+
+
+class _BoundShiftedQuery(_BoundShift):
+    per_group: ClassVar[tuple[str, ...]] = ("origin", "rows")
+
+    def __init__(self, references: References, rows: Tensor) -> None:
+        super().__init__(references.clean(rows))
+        self.references = references
+        self.rows = rows
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """`shift`: the distance (ES:D); `hit`: 1 where the nearest item still shares the label (ES:R)."""
+        return {**super().measure(z), "hit": self.references.hits(z, self.rows)}
+
+
+@register("es")
+class EmbeddingShift(Goal):
+    """Move a query as far as possible from where it was (ES), and see what it finds from there.
+
+    L = -d(q', q)
+
+    Requirements: labels.
+    Relations: `shift` is the same attack without labels. The published ES:D is `-Attacked.previous`, one update early.
+    Reference: HM, Section 4.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Remember where each image was."""
+        return _BoundShiftedQuery(references, references.rows(rows))

@@ -1,0 +1,168 @@
+"""Pulling an embedding onto drawn targets (TMA; MDProp's single-target, multi-target and unadversarial data)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.attacks import random
+from holdfast.attacks.base import BoundGoal, Goal, register
+from holdfast.attacks.references import References
+from holdfast.errors import DataError, RecipeError
+from holdfast.sphere import Mask, distance, precise
+
+
+class _BoundMismatchedPair(BoundGoal):
+    per_group = ("target",)
+
+    def __init__(self, target: Tensor) -> None:
+        self.target = target
+
+    def loss(self, z: Tensor) -> Tensor:
+        """One minus the cosine."""
+        return 1 - self._cosine(z)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """`cosine`: with the target."""
+        return {"cosine": self._cosine(z)}
+
+    def _cosine(self, z: Tensor) -> Tensor:
+        return torch.nn.functional.cosine_similarity(precise(z), self.target, dim=1)
+
+
+@register("tma")
+class TargetedMismatch(Goal):
+    """Make a query look like an arbitrary image (TMA).
+
+    L = 1 - cos(q', t), t uniform in the gallery
+
+    Relations: `single-target` uses the distance and only targets of another class.
+    Reference: Tolias et al., ICCV 2019; HM, Section 4.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw a target for each image."""
+        drawn = references.draw_any(len(references.rows(rows)), generator)
+        return _BoundMismatchedPair(references.vectors[drawn])
+
+
+class _BoundTargets(BoundGoal):
+    """Mean distance to some targets.
+
+    Args:
+        references: the gallery.
+        targets: gallery items, shape (images, T).
+        real: which of them count; an image without any has nothing to move to.
+    """
+
+    per_group = ("targets", "real")
+
+    def __init__(self, references: References, targets: Tensor, real: Mask) -> None:
+        self.references = references
+        self.targets = targets
+        self.real = real
+
+    def loss(self, z: Tensor) -> Tensor:
+        """The mean distance."""
+        lengths = distance(z[:, None], self.references.vectors[self.targets])
+        return torch.where(self.real, lengths, 0).sum(1) / self.real.sum(1).clamp_min(1)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """`distance`: the mean distance to the targets."""
+        return {"distance": self.loss(z)}
+
+
+@register("single-target")
+class SingleTarget(Goal):
+    """Make an image look like one image of another class (MDProp's STAX).
+
+    L = ||f(x') - f(t)||, t uniform among the references of other classes
+
+    Requirements: labels of two or more classes.
+    Relations: `multi-target` aims between several classes; `gtm` at the nearest wrong image.
+    Reference: MDProp, Section 3.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw a target of another class for each image."""
+        target = references.draw(references.rows(rows), same=False, generator=generator)[:, None]
+        if bool((target < 0).any()):
+            raise DataError("an attacked image has no reference of another label; give references of two classes")
+        return _BoundTargets(references, target, target >= 0)
+
+
+@register("multi-target")
+class MultiTarget(Goal):
+    """Make an image look like several other classes at once (MDProp's MTAX).
+
+    L = (1/T) Σ_t ||f(x') - f(t)||, one target from each of T other classes
+
+    Args:
+        targets: T.
+
+    Requirements: labels of more than T classes. With a relevance matrix, T different irrelevant images.
+    Relations: `single-target` for T = 1, but for the draw, which here gives every class the same chance.
+    Reference: MDProp, Section 3; Amada et al., 2021.
+    """
+
+    def __init__(self, targets: int = 5) -> None:
+        if targets < 1:
+            raise RecipeError(f"goal.targets must be 1 or more, got {targets}")
+        self.targets = targets
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw targets of different other classes for each image."""
+        rows = references.rows(rows)
+        by_class, start, count = _by_class(references.labels)
+        drawn = []
+        for part in references.parts(rows):
+            keys = random.uniform((len(rows[part]), len(start)), references.device, generator)
+            keys = keys.masked_fill(~references.negatives(rows[part])[:, by_class[start]], -1)
+            key, chosen = keys.topk(min(self.targets, len(start)), dim=1)
+            if chosen.shape[1] < self.targets or bool((key < 0).any()):
+                raise DataError(f"multi-target needs {self.targets} other classes per image; ask for fewer targets")
+            within = random.uniform(chosen.shape, references.device, generator) * count[chosen]
+            drawn.append(by_class[start[chosen] + torch.minimum(within.long(), count[chosen] - 1)])
+        targets = torch.cat(drawn)
+        return _BoundTargets(references, targets, torch.ones_like(targets, dtype=torch.bool))
+
+
+def _by_class(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Items sorted by class, and where each class starts and how many it has; irrelevant images are classes of one."""
+    if labels.dtype == torch.bool:
+        items = torch.arange(labels.shape[1], device=labels.device)
+        return items, items, torch.ones_like(items)
+    _, index, count = labels.unique(return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
+    return index.argsort(stable=True), count.cumsum(0) - count, count
+
+
+@register("unadversarial")
+class Unadversarial(Goal):
+    """Make an image look more like its own class (MDProp's UX).
+
+    L = mean over T targets of ||f(x') - f(t)||, t other images of the same class
+
+    Args:
+        targets: T, drawn without repeats; all there are where a class has fewer.
+
+    Requirements: labels. An image that is alone in its class stays as it is.
+    Relations: `single-target` in the other direction; `alignment` pushes the other way.
+    Reference: MDProp, Section 3.
+    """
+
+    def __init__(self, targets: int = 1) -> None:
+        if targets < 1:
+            raise RecipeError(f"goal.targets must be 1 or more, got {targets}")
+        self.targets = targets
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw targets of the own class for each image."""
+        rows = references.rows(rows)
+        targets, real = [], []
+        for part in references.parts(rows):
+            allowed = references.positives(rows[part])
+            keys = random.uniform(allowed.shape, references.device, generator).masked_fill(~allowed, -1)
+            key, chosen = keys.topk(min(self.targets, len(references)), dim=1)
+            targets.append(chosen)
+            real.append(key >= 0)
+        return _BoundTargets(references, torch.cat(targets), torch.cat(real))

@@ -1,0 +1,95 @@
+"""Passes through a model that is under attack."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from holdfast.attacks.base import BoundGoal
+from holdfast.errors import DataError, ModelError
+from holdfast.sphere import precise
+
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """A model with the way attacks call it.
+
+    Args:
+        module: images to vectors.
+        normalize: scale what it returns to unit length.
+        precision: `bfloat16` runs the network under autocast; perturbation and loss stay in float32.
+    """
+
+    module: Callable[[Tensor], Tensor]
+    normalize: bool = True
+    precision: Precision = "float32"
+
+    def embed(self, images: Tensor, exact: bool = False) -> Tensor:
+        """Embeddings; `exact` keeps this pass out of autocast."""
+        half = self.precision == "bfloat16" and not exact
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=half):
+            z = self.module(images)
+        if not isinstance(z, Tensor) or z.shape[:1] != images.shape[:1] or z.ndim != 2:
+            shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
+            raise ModelError(f"a model under attack must return one vector per image, (B, dim); it returned {shape}")
+        return F.normalize(precise(z), dim=1) if self.normalize else precise(z)
+
+    def gradient(self, images: Tensor, goal: BoundGoal, first: bool) -> tuple[Tensor, Tensor]:
+        """Loss per group and its gradient with respect to the pixels, and to nothing else."""
+        with torch.enable_grad():
+            x = images.detach().requires_grad_()
+            z = self.embed(x, exact=first and goal.stationary)
+            loss = goal.first(z) if first else goal.loss(z)
+            if not loss.requires_grad:
+                raise ModelError("this model passes no gradient to its pixels; use the gradient-free attack, square")
+            (gradient,) = torch.autograd.grad(loss.sum(), x)
+        return loss.detach(), gradient
+
+    @torch.no_grad()
+    def loss(self, images: Tensor, goal: BoundGoal) -> Tensor:
+        """Loss per group."""
+        return goal.loss(self.embed(images))
+
+
+def group_size(images: Tensor, goal: BoundGoal) -> int:
+    """Images per group of a goal, on these images."""
+    size = len(images) if goal.group is None else goal.group
+    if len(images) % size:
+        raise DataError(f"this goal moves groups of {size} images, but {len(images)} came; lay them out group by group")
+    return size
+
+
+def chunks(images: Tensor, goal: BoundGoal, chunk: int | None) -> Iterator[tuple[slice, BoundGoal]]:
+    """Rows of the images and the goal's part for `chunk` groups at a time."""
+    size = group_size(images, goal)
+    groups = len(images) // size
+    if chunk is None or chunk >= groups:
+        yield slice(0, len(images)), goal
+        return
+    if chunk < 1:
+        raise DataError(f"chunk must be 1 or more groups, got {chunk}; leave it out for all at once")
+    for start in range(0, groups, chunk):
+        stop = min(start + chunk, groups)
+        yield slice(start * size, stop * size), goal.take(slice(start, stop))
+
+
+@torch.no_grad()
+def judge(
+    passes: Passes, images: Tensor, goal: BoundGoal, chunk: int | None
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Embeddings, loss and measures of finished images."""
+    vectors, losses, measures = [], [], []
+    for rows, part in chunks(images, goal, chunk):
+        z = passes.embed(images[rows])
+        vectors.append(z)
+        losses.append(part.loss(z))
+        measures.append(part.measure(z))
+    merged = {name: torch.cat([m[name] for m in measures]) for name in measures[0]}
+    return torch.cat(vectors), torch.cat(losses), merged

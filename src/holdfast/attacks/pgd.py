@@ -1,0 +1,147 @@
+"""The optimiser loop: any model, any goal, any budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+import torch
+from torch import Generator, Tensor, nn
+
+from holdfast.attacks.ball import Ball, pixels
+from holdfast.attacks.base import BoundGoal
+from holdfast.attacks.budget import Budget
+from holdfast.attacks.frozen import Statistics, frozen
+from holdfast.attacks.movers import MOVERS
+from holdfast.attacks.passes import Passes, Precision, chunks, group_size, judge
+from holdfast.attacks.result import Attacked, Crafted, worst
+from holdfast.errors import RecipeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+CHECK_EVERY = 4
+"""Steps between looks at whether every group is done: each look makes the device wait."""
+
+
+class Options(TypedDict, total=False):
+    """What `craft`, `pgd` and `sweep` share; `craft` explains."""
+
+    generator: Generator | None
+    chunk: int | None
+    statistics: Statistics
+    precision: Precision
+    normalize: bool
+
+
+def craft(
+    module: nn.Module,
+    images: Tensor,
+    goal: BoundGoal,
+    budget: Budget,
+    *,
+    generator: Generator | None = None,
+    chunk: int | None = None,
+    statistics: Statistics = "eval",
+    precision: Precision = "float32",
+    normalize: bool = True,
+) -> Crafted:
+    """Perturb images towards a goal, in `budget.steps` passes forward and back and not one more (`apgd`: one forward).
+
+    Weights are frozen meanwhile, gradients are taken with respect to pixels alone, and the model is given back in the
+    modes, gradient flags and statistics it had, also after an exception.
+
+    Args:
+        module: maps images in [0, 1] to vectors; pixel normalisation belongs inside.
+        images: floats in [0, 1], group by group: with groups of three, images 0-2 are the first triplet.
+        goal: bound to these images.
+        budget: in pixel units.
+        generator: draws the random start; torch's global one when left out. The draw does not depend on `chunk`.
+        chunk: groups per pass, to bound memory; all at once when left out.
+        statistics: `eval` puts every submodule in eval mode. `keep` leaves modes alone, for regimes that craft under
+            batch statistics; groups then see each other through BatchNorm.
+        precision: `bfloat16` runs the network under autocast; perturbations and losses stay in float32.
+        normalize: scale the model's vectors to unit length, as `References` does.
+    """
+    with frozen(module, statistics):
+        return _craft(Passes(module, normalize, precision), pixels(images), goal, budget, generator, chunk)
+
+
+def pgd(
+    module: nn.Module,
+    images: Tensor,
+    goal: BoundGoal,
+    budget: Budget,
+    *,
+    generator: Generator | None = None,
+    chunk: int | None = None,
+    statistics: Statistics = "eval",
+    precision: Precision = "float32",
+    normalize: bool = True,
+) -> Attacked:
+    """Perturb images towards a goal and say what that achieved; arguments as for `craft`.
+
+    Costs one pass forward more than `craft`. The final pass is in float32 whatever the precision of crafting.
+    """
+    images = pixels(images)
+    with frozen(module, statistics):
+        crafted = _craft(Passes(module, normalize, precision), images, goal, budget, generator, chunk)
+        vectors, loss, measures = judge(Passes(module, normalize), crafted.images, goal, chunk)
+    return Attacked(crafted.images, vectors, loss, measures, crafted.previous)
+
+
+def sweep(
+    module: nn.Module,
+    images: Tensor,
+    goal: BoundGoal,
+    budget: Budget,
+    eps: Sequence[float],
+    **options: Unpack[Options],
+) -> list[Attacked]:
+    """The same attack at several ε, one result each, in the order given.
+
+    Steps and start keep their proportion to ε. With a method that keeps the best iterate (`apgd`), a larger ε also
+    keeps what a smaller one found, so that the loss never grows with ε.
+    """
+    found: dict[int, Attacked] = {}
+    before: Attacked | None = None
+    for index in sorted(range(len(eps)), key=lambda i: eps[i]):
+        result = pgd(module, images, goal, budget.with_eps(eps[index]), **options)
+        if budget.method == "apgd" and before is not None:
+            result = worst([result, before])
+        found[index] = before = result
+    return [found[index] for index in range(len(eps))]
+
+
+def require_pixels(budget: Budget) -> None:
+    """Refuse a budget whose numbers would mean something else."""
+    if budget.units != "pixel":
+        raise RecipeError("this budget is in normalized units; convert it with budget.in_pixels(model.std)")
+
+
+def _craft(
+    passes: Passes, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None, chunk: int | None
+) -> Crafted:
+    require_pixels(budget)
+    ball = Ball(images, budget.eps, budget.norm)
+    start = ball.start(budget.radius, generator)
+    made, previous = [], []
+    for rows, part in chunks(images, goal, chunk):
+        x, loss = _descend(passes, Ball(images[rows], budget.eps, budget.norm), start[rows], part, budget)
+        made.append(x)
+        previous.append(loss)
+    return Crafted(ball.finish(torch.cat(made)), torch.cat(previous))
+
+
+def _descend(passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget) -> tuple[Tensor, Tensor]:
+    """Follow the gradient of one chunk; returns the images and the loss one update before."""
+    mover = MOVERS[budget.method](ball, budget, group_size(x, goal))
+    bounded = goal.floor > -torch.inf
+    for step in range(budget.steps):
+        loss, gradient = passes.gradient(x, goal, first=step == 0)
+        if bounded and step % CHECK_EVERY == 0 and bool((loss <= goal.floor).all()):
+            break
+        moved = mover.move(x, gradient, loss)
+        # A group at its floor has nothing to gain: it must not drift on what its mover remembers.
+        x = torch.where(mover.images(loss > goal.floor), moved, x) if bounded else moved
+    return mover.choose(x, lambda points: passes.loss(points, goal)), loss

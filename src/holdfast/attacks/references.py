@@ -1,0 +1,163 @@
+"""What goals look at: clean embeddings with their labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from holdfast.attacks import random
+from holdfast.errors import DataError
+from holdfast.metrics.base import blocks
+from holdfast.metrics.nearest import neighbours
+from holdfast.mining import draw
+from holdfast.sphere import Mask, precise, squared_distances
+
+
+class References:
+    """The clean gallery that attacked images are compared with.
+
+    Attacked images are named by `rows`. Without `queries` these are rows of the gallery, and each attacked image has
+    its own clean copy there; with `queries` (In-shop) they are rows of the queries, and there is no copy.
+
+    Args:
+        vectors: clean embeddings of the gallery, shape (n, dim); they stay on their device.
+        labels: their classes as integers, or a boolean matrix (attacked image × gallery) that says what is relevant;
+            may be left out for goals that need none.
+        queries: clean embeddings of images that are not in the gallery but may be attacked.
+        query_labels: their classes.
+        normalize: scale to unit length, as attacks do with what the model returns.
+    """
+
+    def __init__(
+        self,
+        vectors: Tensor,
+        labels: Tensor | None = None,
+        *,
+        queries: Tensor | None = None,
+        query_labels: Tensor | None = None,
+        normalize: bool = True,
+    ) -> None:
+        self.vectors = _prepared(vectors, normalize)
+        self.queries = None if queries is None else _prepared(queries, normalize).to(self.vectors)
+        self._labels = None if labels is None else labels.to(self.vectors.device)
+        self._query_labels = None if query_labels is None else query_labels.to(self.vectors.device)
+        self._check()
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def device(self) -> torch.device:
+        """Where everything lives."""
+        return self.vectors.device
+
+    @property
+    def labels(self) -> Tensor:
+        """The gallery's classes, or the relevance matrix."""
+        if self._labels is None:
+            raise DataError("this goal compares labels; give References(vectors, labels)")
+        return self._labels
+
+    def rows(self, rows: Tensor) -> Tensor:
+        """Rows on this device, checked."""
+        count = len(self.vectors if self.queries is None else self.queries)
+        if rows.ndim != 1 or rows.is_floating_point() or rows.dtype == torch.bool:
+            raise DataError(f"rows must be a list of integers, got {rows.dtype} of shape {tuple(rows.shape)}")
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < count:
+            raise DataError(f"rows must lie between 0 and {count - 1}, got {int(rows.min())} to {int(rows.max())}")
+        return rows.to(self.device, torch.int64)
+
+    def clean(self, rows: Tensor) -> Tensor:
+        """Clean embeddings of the attacked images."""
+        return (self.vectors if self.queries is None else self.queries)[rows]
+
+    def same(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
+        """Which gallery items share the label of the attacked images, own copies included."""
+        labels = self.labels
+        if labels.dtype == torch.bool:
+            return labels[rows][:, items]
+        own = labels if self.queries is None else self._query_labels
+        if own is None:
+            raise DataError("this goal compares labels; give References(..., query_labels=...) beside queries")
+        return own[rows][:, None] == labels[items][None, :]
+
+    def itself(self, rows: Tensor, items: slice = slice(None)) -> Mask:
+        """Which gallery items are the attacked images' own clean copies."""
+        columns = torch.arange(len(self), device=self.device)[items]
+        if self.queries is not None:
+            return torch.zeros(len(rows), len(columns), dtype=torch.bool, device=self.device)
+        return rows[:, None] == columns[None, :]
+
+    def positives(self, rows: Tensor, items: slice = slice(None)) -> Mask:
+        """Items of the same label, own copies left out."""
+        return self.same(rows, items) & ~self.itself(rows, items)
+
+    def negatives(self, rows: Tensor, items: slice = slice(None)) -> Mask:
+        """Items of other labels."""
+        return ~self.same(rows, items) & ~self.itself(rows, items)
+
+    def nearest(self, z: Tensor, rows: Tensor, k: int) -> Tensor:
+        """The k nearest gallery items of each embedding, own clean copies skipped; fewer where there are fewer."""
+        owned = self.queries is None
+        available = len(self) - int(owned)
+        if available < 1:
+            raise DataError("a gallery of one image has nothing but the attacked image itself; give more references")
+        k = min(k, available)
+        _, found = neighbours(z, self.vectors.to(precise(z).dtype), k + int(owned))
+        if not owned:
+            return found
+        last = (found == rows[:, None]).to(torch.int8).argsort(dim=1, stable=True)
+        return found.gather(1, last)[:, :k]
+
+    def hits(self, z: Tensor, rows: Tensor) -> Tensor:
+        """1 where the nearest gallery item, own copy aside, shares the label; else 0. Its mean is R@1."""
+        found = self.nearest(z, rows, 1)
+        relevant = [self.same(rows[part]).gather(1, found[part]) for part in self.parts(rows)]
+        return torch.cat(relevant).squeeze(1).to(self.vectors.dtype)
+
+    def alike(self, items: Tensor) -> Mask:
+        """Which gallery items share the label of some gallery items."""
+        labels = self.labels
+        if labels.dtype != torch.bool:
+            return labels[items][:, None] == labels[None, :]
+        if self.queries is not None:
+            raise DataError("a relevance matrix of queries says nothing of gallery items; give integer labels")
+        return labels[items]
+
+    def closest(self, rows: Tensor, allowed: Mask) -> Tensor:
+        """The allowed gallery item nearest to each clean embedding."""
+        return draw.nearest(squared_distances(self.clean(rows), self.vectors), allowed)
+
+    def draw(self, rows: Tensor, *, same: bool, generator: Generator | None) -> Tensor:
+        """One item of the same label (own copy aside) or of another, uniformly; -1 where there is none."""
+        found = []
+        for part in self.parts(rows):
+            allowed = self.positives(rows[part]) if same else self.negatives(rows[part])
+            found.append(torch.where(allowed.any(1), draw.uniform(allowed, generator), -1))
+        return torch.cat(found)
+
+    def draw_any(self, count: int, generator: Generator | None) -> Tensor:
+        """Items of the whole gallery, uniformly."""
+        return random.below(len(self), (count,), self.device, generator)
+
+    def parts(self, rows: Tensor) -> list[slice]:
+        """Blocks of rows small enough for a mask over the whole gallery."""
+        return blocks(len(rows), len(self)) or [slice(0, 0)]
+
+    def _check(self) -> None:
+        count = len(self.vectors if self.queries is None else self.queries)
+        labels, asked = self._labels, self._query_labels
+        if asked is not None and (self.queries is None or asked.shape != (count,)):
+            raise DataError("query_labels are one integer per row of queries; give both or neither")
+        if labels is not None:
+            wanted = (count, len(self)) if labels.dtype == torch.bool else (len(self),)
+            if tuple(labels.shape) != wanted or labels.is_floating_point():
+                raise DataError(f"labels must have shape {wanted}, got {labels.dtype} of shape {tuple(labels.shape)}")
+
+
+def _prepared(vectors: Tensor, normalize: bool) -> Tensor:
+    vectors = precise(vectors.detach())
+    if vectors.ndim != 2 or len(vectors) == 0:
+        raise DataError(f"references must have shape (n, dim) with n of 1 or more, got {tuple(vectors.shape)}")
+    return F.normalize(vectors, dim=1) if normalize else vectors

@@ -1,0 +1,116 @@
+"""A gradient-free attack: random search with squares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.attacks import random
+from holdfast.attacks.ball import Ball, pixels
+from holdfast.attacks.base import BoundGoal
+from holdfast.attacks.budget import Budget
+from holdfast.attacks.frozen import frozen
+from holdfast.attacks.passes import Passes, chunks, group_size, judge
+from holdfast.attacks.pgd import CHECK_EVERY, require_pixels
+from holdfast.attacks.result import Attacked
+from holdfast.errors import RecipeError
+
+HALVINGS = (0.001, 0.005, 0.02, 0.1, 0.2, 0.4, 0.6, 0.8)
+"""Fractions of the queries after which a square covers half of what it did."""
+
+
+@torch.no_grad()
+def square(
+    module: Callable[[Tensor], Tensor],
+    images: Tensor,
+    goal: BoundGoal,
+    budget: Budget,
+    *,
+    queries: int = 500,
+    area: float = 0.8,
+    generator: Generator | None = None,
+    chunk: int | None = None,
+    normalize: bool = True,
+) -> Attacked:
+    """Random search: repaint a square at ±ε in each channel and keep it where the goal's loss falls.
+
+    It needs no gradient, so it also attacks exported models and sees through masked gradients. The first query paints
+    vertical stripes; squares shrink as queries are spent. The best images seen are returned, the clean ones included.
+
+    Args:
+        module: any function from images in [0, 1] to vectors; modules are frozen and given back as by `pgd`.
+        images: floats in [0, 1] of shape (B, C, H, W), group by group.
+        goal: bound to these images.
+        budget: its ε in pixel units; the norm must be `linf`. Steps and start mean nothing here.
+        queries: passes forward per image.
+        area: fraction of the picture that the first squares cover.
+        generator: source of every random draw; torch's global one when left out.
+        chunk: groups per pass; all at once when left out.
+        normalize: scale the model's vectors to unit length.
+
+    Reference: Andriushchenko et al., ECCV 2020.
+    """
+    require_pixels(budget)
+    if budget.norm != "linf":
+        raise RecipeError(f"the square attack works in the norm linf, not {budget.norm}; use pgd for the other")
+    images = pixels(images)
+    if images.ndim != 4 or queries < 1:
+        raise RecipeError("the square attack needs images of shape (B, C, H, W) and 1 or more queries")
+    ball = Ball(images, budget.eps, "linf")
+    size = group_size(images, goal)
+    passes = Passes(module, normalize)
+
+    def losses(points: Tensor) -> Tensor:
+        return torch.cat([passes.loss(points[rows], part) for rows, part in chunks(points, goal, chunk)])
+
+    with frozen(module):
+        best = images.clone()
+        best_loss = previous = losses(best)
+        for query in range(queries):
+            if query % CHECK_EVERY == 0 and goal.floor > -math.inf and bool((best_loss <= goal.floor).all()):
+                break
+            side = _side(images, area, query, queries)
+            tried = _painted(ball, best, side, generator) if query else _stripes(ball, generator)
+            loss = losses(tried)
+            better = loss < best_loss
+            best = torch.where(better.repeat_interleave(size).view(-1, 1, 1, 1), tried, best)
+            previous, best_loss = best_loss, torch.where(better, loss, best_loss)
+        best = ball.finish(best)
+        vectors, loss, measures = judge(passes, best, goal, chunk)
+    return Attacked(best, vectors, loss, measures, previous)
+
+
+def _side(images: Tensor, area: float, query: int, queries: int) -> int:
+    """Side of the square at a query."""
+    height, width = images.shape[-2:]
+    covered = area / 2 ** sum(query > fraction * queries for fraction in HALVINGS)
+    return min(max(round(math.sqrt(covered * height * width)), 1), height, width)
+
+
+def _stripes(ball: Ball, generator: Generator | None) -> Tensor:
+    """Every column of each image and channel at +ε or -ε."""
+    count, channels, _, width = ball.images.shape
+    return ball.project(ball.images + ball.eps * _signs((count, channels, 1, width), ball.images, generator))
+
+
+def _painted(ball: Ball, best: Tensor, side: int, generator: Generator | None) -> Tensor:
+    """The best images with a square of each repainted."""
+    count, channels, height, width = best.shape
+    down = _inside(random.below(height - side + 1, (count,), best.device, generator), side, height)
+    across = _inside(random.below(width - side + 1, (count,), best.device, generator), side, width)
+    where = down[:, None, :, None] & across[:, None, None, :]
+    paint = ball.project(ball.images + ball.eps * _signs((count, channels, 1, 1), best, generator))
+    return torch.where(where, paint, best)
+
+
+def _inside(corner: Tensor, side: int, length: int) -> Tensor:
+    """Which of `length` positions lie within a side of each corner."""
+    offset = torch.arange(length, device=corner.device)[None, :] - corner[:, None]
+    return (offset >= 0) & (offset < side)
+
+
+def _signs(shape: tuple[int, ...], like: Tensor, generator: Generator | None) -> Tensor:
+    return random.below(2, shape, like.device, generator).to(like.dtype) * 2 - 1
