@@ -217,7 +217,7 @@ def test_mistakes_get_one_line(arguments: dict[str, Any], message: str) -> None:
 def test_blocks_stay_small_when_a_class_is_huge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "BLOCK", 5_000)
     data = EmbeddedSet.of(torch.randn(500, 4, generator=torch.Generator().manual_seed(0)), torch.arange(500) % 2)
-    shapes = [ranks.shape for ranks, _ in match_ranks(data)]
+    shapes = [ranks.shape for _, ranks, _ in match_ranks(data)]
     assert sum(rows for rows, _ in shapes) == 500
     assert max(rows for rows, _ in shapes) * 500 <= 5_000
     assert max(width for _, width in shapes) == 250

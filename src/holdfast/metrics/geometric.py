@@ -68,8 +68,7 @@ class Geometry(Metric):
     def __call__(self, data: EmbeddedSet) -> Values:
         """Measure the set."""
         vectors, labels = data.everything()
-        values = Values()
-        _pi(values, vectors, labels)
+        values = class_spread(vectors, labels)
         self._means_over_pairs(values, vectors, labels)
         rank = _effective_rank(vectors)
         values["effective_rank"] = rank
@@ -101,8 +100,10 @@ class Geometry(Metric):
         values.put("gaussian_energy", every.gaussian_energy if unit else None, why)
 
 
-def _pi(values: Values, vectors: Tensor, labels: Tensor) -> None:
+@torch.no_grad()
+def class_spread(vectors: Tensor, labels: Tensor) -> Values:
     """π metrics from class sums: the dot products within a class add up to the squared length of its sum."""
+    values = Values()
     classes, index, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
     sums = torch.zeros(len(classes), vectors.shape[1], dtype=torch.float64, device=vectors.device)
     squares = torch.zeros(len(classes), dtype=torch.float64, device=vectors.device)
@@ -124,6 +125,7 @@ def _pi(values: Values, vectors: Tensor, labels: Tensor) -> None:
     else:
         ratio = intra / inter if intra is not None and inter is not None else None
         values.put("pi_ratio", ratio, _NO_POSITIVE if intra is None else _ONE_CLASS)
+    return values
 
 
 def _effective_rank(vectors: Tensor) -> float:

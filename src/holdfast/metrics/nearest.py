@@ -74,13 +74,14 @@ def neighbours(
     return found_distances, found
 
 
-def match_ranks(data: EmbeddedSet, chunk: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+def match_ranks(data: EmbeddedSet, chunk: int | None = None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Ranks of each query's matches in its ordering of the gallery, for one block of queries after another.
 
     Only the ranks of the matches matter to R@k and mAP. A row of keys is sorted without its indices, and the few keys
     of the matches are looked up in it. Blocks hold queries with similar numbers of matches, not in their given order.
 
     Yields:
+        queries: which queries the block holds.
         ranks: shape (block, width), ascending from 1 in each row, padded at the end with m + 1.
         counts: how many matches each row has.
     """
@@ -109,7 +110,7 @@ def match_ranks(data: EmbeddedSet, chunk: int | None = None) -> Iterator[tuple[T
         halves[ignored.nonzero()[:, 0], items[ignored]] = torch.inf
         keys = gallery.keys(halves)
         own = _sort_rows(torch.where(match, keys.gather(1, items), _LAST))
-        yield torch.searchsorted(_sort_rows(keys), own) + 1, match.sum(1)
+        yield block, torch.searchsorted(_sort_rows(keys), own) + 1, match.sum(1)
 
 
 def _sort_rows(keys: Tensor) -> Tensor:

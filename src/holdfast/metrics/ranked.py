@@ -73,18 +73,22 @@ class Retrieval(Metric):
     @torch.no_grad()
     def __call__(self, data: EmbeddedSet) -> Values:
         """Measure the ranking of every query."""
-        keys = [*(f"R@{k}" for k in self.ks), "mAP", "mAP@R", "mAP@C"]
-        total = torch.zeros(len(keys), dtype=torch.float64, device=data.embeddings.device)
-        queries = 0
-        for ranks, counts in match_ranks(data, self.chunk):
-            answerable = counts > 0
-            scores = self._scores(ranks[answerable], counts[answerable, None])
-            total += scores.sum(0)
-            queries += len(scores)
         values = Values()
-        for key, value in zip(keys, total.tolist(), strict=True):
-            values.put(key, 100 * value / queries if queries else None, "no query has an image of its class to find")
+        for key, scores in self.per_query(data).items():
+            answered = scores[~scores.isnan()]
+            mean = 100 * float(answered.mean()) if len(answered) else None
+            values.put(key, mean, "no query has an image of its class to find")
         return values
+
+    @torch.no_grad()
+    def per_query(self, data: EmbeddedSet) -> dict[str, Tensor]:
+        """Each query's share of each value, between 0 and 1; NaN for a query that has no match to find."""
+        keys = [*(f"R@{k}" for k in self.ks), "mAP", "mAP@R", "mAP@C"]
+        scores = torch.full((len(data.labels), len(keys)), torch.nan, dtype=torch.float64, device=data.labels.device)
+        for queries, ranks, counts in match_ranks(data, self.chunk):
+            answerable = counts > 0
+            scores[queries[answerable]] = self._scores(ranks[answerable], counts[answerable, None])
+        return dict(zip(keys, scores.unbind(1), strict=True))
 
     def _scores(self, ranks: Tensor, counts: Tensor) -> Tensor:
         """One row per query, one column per key."""

@@ -1,0 +1,106 @@
+"""ADML's evaluation: triplet, alignment and uniformity attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast import attacks
+from holdfast.attacks import Budget
+from holdfast.audit.base import BLOCK, PUBLISHED_BATCH, Part, Protocol, register
+from holdfast.audit.clean import clean_figures, replaced_set, retrieval_figures, stacked
+from holdfast.audit.figures import Figures
+from holdfast.audit.subject import Subject
+from holdfast.errors import RecipeError
+
+GOALS = ("triplet", "alignment", "uniformity")
+KEYS = ("R@1", "mAP@C")
+
+
+@register("adml")
+class Adml(Protocol):
+    """Triplet, alignment and uniformity attacks: R@1, NMI and mAP@C before and after.
+
+    7 steps of 0.007 in a ball of 0.0314. `fixed` attacks each query against the clean gallery; `replaced` moves
+    batches of 112 together and replaces the whole set, which can make an attack look like a gain.
+
+    Args:
+        mode: `fixed` or `replaced`.
+        eps: radius in pixel units; the step keeps its proportion.
+
+    Requirements: labels, two or more images per class.
+    Relations: `ers` aims at ranks instead of classes.
+    Reference: ADML, Tables 1 and 4; methods.md §5.1.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("fixed", "replaced")
+
+    def budget(self, subject: Subject) -> Budget:
+        """0.0314, or as asked."""
+        return Budget(eps=0.0314, step=0.007, steps=7).with_eps(self.eps or 0.0314)
+
+    def parts(self, subject: Subject) -> list[Part]:
+        """One part per objective."""
+        if self.mode == "fixed":
+            return [Part(name, fixed_attack(subject, name, self.budget(subject)), BLOCK) for name in GOALS]
+        refuse_queries(subject)
+        if not subject.differentiable:
+            raise RecipeError("moving a batch together needs gradients, which this model does not give; use mode fixed")
+        return [Part(name, self._joint(subject, name), PUBLISHED_BATCH) for name in GOALS]
+
+    def _joint(self, subject: Subject, name: str) -> Callable[[slice], dict[str, Tensor]]:
+        budget = self.budget(subject)
+        goal = attacks.build(name, reference="joint")
+
+        def attack(block: slice) -> dict[str, Tensor]:
+            rows = subject.rows[block]
+            bound = goal.bind(subject.references, rows, subject.generator("targets", name, block.start))
+            return {"vectors": subject.attack(subject.images(rows), bound, budget).vectors}
+
+        return attack
+
+    def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
+        """Clean figures, and those of each attack under its name."""
+        figures = Figures(subject.seed)
+        clean = clean_figures(figures, subject, KEYS)
+        labels = subject.labels[subject.rows]
+        figures.clustering("NMI", clean, labels)
+        for name in GOALS:
+            vectors = stacked(measured[name], subject)
+            attacked_figures(figures, subject, vectors, self.mode, KEYS, f"{name}/")
+            figures.clustering(f"{name}/NMI", vectors, labels)
+        return figures
+
+
+def fixed_attack(
+    subject: Subject, name: str, budget: Budget, **arguments: object
+) -> Callable[[slice], dict[str, Tensor]]:
+    """Attack each image by itself against the whole clean gallery."""
+    goal = attacks.build(name, **arguments)
+    bound = goal.bind(subject.references, subject.rows, subject.generator("targets", name))
+
+    def attack(block: slice) -> dict[str, Tensor]:
+        images = subject.images(subject.rows[block])
+        generator = subject.generator("start", name, block.start)
+        return {"vectors": subject.attack(images, bound.take(block), budget, generator).vectors}
+
+    return attack
+
+
+def attacked_figures(
+    figures: Figures, subject: Subject, vectors: Tensor, mode: str, keys: tuple[str, ...], prefix: str
+) -> None:
+    """Retrieval of attacked images: in the clean gallery, or among each other when the whole set is replaced."""
+    fixed = mode == "fixed"
+    data = subject.against_gallery(vectors, subject.rows) if fixed else replaced_set(subject, vectors)
+    retrieval_figures(figures, keys, data, prefix)
+
+
+def refuse_queries(subject: Subject) -> None:
+    """Replacing the whole set needs one set."""
+    if subject.references.queries is not None:
+        raise RecipeError("mode replaced needs one set of images; this dataset has queries and a gallery: use mode fixed")
+    assert torch.equal(subject.rows.sort().values, subject.rows)

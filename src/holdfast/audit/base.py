@@ -1,0 +1,70 @@
+"""The contract of an audit protocol and the registry of the family."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from torch import Tensor
+
+from holdfast.attacks import Budget
+from holdfast.audit.figures import Figures
+from holdfast.audit.subject import Subject
+from holdfast.errors import RecipeError, unknown
+from holdfast.registry import Registry
+
+BLOCK = 128
+"""Images attacked in one go; also how much work an interrupted audit can lose."""
+PUBLISHED_BATCH = 112
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One attack of a protocol, done block by block.
+
+    Args:
+        name: under which its measurements are kept.
+        attack: measurements of the attacked images at some positions of `subject.rows`, one row each.
+        block: images per block.
+    """
+
+    name: str
+    attack: Callable[[slice], dict[str, Tensor]]
+    block: int = BLOCK
+
+
+class Protocol(ABC):
+    """A fixed way of attacking a model and of adding up what happened.
+
+    Args:
+        mode: one of `modes`; figures of different modes are never comparable.
+        eps: radius in place of the protocol's own, in its units.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("fixed",)
+
+    def __init__(self, mode: str = "fixed", eps: float | None = None) -> None:
+        if mode not in self.modes:
+            raise RecipeError(unknown("mode", mode, self.modes))
+        if eps is not None and eps <= 0:
+            raise RecipeError(f"eps must be above zero, got {eps}")
+        self.mode = mode
+        self.eps = eps
+
+    @abstractmethod
+    def budget(self, subject: Subject) -> Budget:
+        """The main attack's budget, in pixel units."""
+
+    @abstractmethod
+    def parts(self, subject: Subject) -> list[Part]:
+        """The attacks, in the order they run."""
+
+    @abstractmethod
+    def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
+        """What the measurements add up to; R@1 on the same, clean images is always among it."""
+
+
+registry: Registry[Protocol] = Registry("protocol", Protocol, "holdfast.audit")
+register = registry.register

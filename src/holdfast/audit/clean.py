@@ -1,0 +1,36 @@
+"""Figures of the attacked images before the attack."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holdfast.audit.figures import Figures
+from holdfast.audit.subject import Subject
+from holdfast.metrics import EmbeddedSet
+from holdfast.metrics.ranked import Retrieval
+
+
+def retrieval_figures(figures: Figures, keys: tuple[str, ...], data: EmbeddedSet, prefix: str = "") -> None:
+    """R@k and mAP figures of some queries."""
+    ks = tuple(int(key.removeprefix("R@")) for key in keys if key.startswith("R@"))
+    scores = Retrieval(ks).per_query(data)
+    for key in keys:
+        figures.mean(prefix + key, scores[key].cpu(), scale=100)
+
+
+def clean_figures(figures: Figures, subject: Subject, keys: tuple[str, ...] = ("R@1",)) -> Tensor:
+    """R@1 and others of the clean images, searched in the clean gallery; returns their vectors."""
+    vectors = subject.references.clean(subject.rows)
+    retrieval_figures(figures, keys, subject.against_gallery(vectors, subject.rows))
+    return vectors
+
+
+def replaced_set(subject: Subject, vectors: Tensor) -> EmbeddedSet:
+    """Queries that search each other: the whole set replaced."""
+    return EmbeddedSet.of(vectors, subject.labels[subject.rows])
+
+
+def stacked(measured: dict[str, Tensor], subject: Subject) -> Tensor:
+    """The attacked vectors of a part, on the audit's device."""
+    return torch.as_tensor(measured["vectors"]).to(subject.references.device)

@@ -1,0 +1,66 @@
+"""Figures with confidence intervals, from measurements of single images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.audit.sampling import mean_interval, statistic_interval
+from holdfast.metrics import kmeans, nmi
+from holdfast.metrics.geometric import class_spread
+
+
+class Figures:
+    """What an audit reports: value and interval by key, None with a reason where undefined, curves in `extra`.
+
+    Args:
+        seed: of the bootstrap.
+        batch: average batch means of this many images instead of images, as published scores do.
+    """
+
+    def __init__(self, seed: int, batch: int | None = None) -> None:
+        self.values: dict[str, float | bool | None] = {}
+        self.intervals: dict[str, tuple[float, float]] = {}
+        self.reasons: dict[str, str] = {}
+        self.extra: dict[str, Any] = {}
+        self._seed = seed
+        self._batch = batch
+
+    def mean(self, key: str, per_image: Tensor, scale: float = 1.0) -> None:
+        """A mean over images; NaN marks images that do not count."""
+        values = scale * per_image[~per_image.isnan()].double()
+        if not len(values):
+            self.values[key] = None
+            self.reasons[key] = "no attacked image has another of its class to find"
+            return
+        parts = [part.mean() for part in torch.split(values, self._batch or len(values))]
+        self.values[key] = float(torch.stack(parts).mean())
+        self.intervals[key] = mean_interval(values, self._seed)
+
+    def statistic(self, key: str, statistic: Callable[[Tensor], float], count: int) -> None:
+        """Any statistic of the set of images."""
+        self.values[key] = statistic(torch.arange(count))
+        self.intervals[key] = statistic_interval(statistic, count, self._seed)
+
+    def clustering(self, key: str, vectors: Tensor, labels: Tensor) -> None:
+        """NMI in percent; the interval resamples images of one fixed clustering."""
+        vectors, labels = vectors.cpu(), labels.cpu()
+        clusters = kmeans(vectors, len(torch.unique(labels)), seed=self._seed)
+        self.statistic(key, lambda rows: 100 * nmi(labels[rows], clusters[rows]), len(labels))
+
+    def spread_ratio(self, key: str, vectors: Tensor, labels: Tensor) -> None:
+        """π_ratio: distance within classes over distance between them."""
+        vectors, labels = vectors.cpu(), labels.cpu()
+        found = class_spread(vectors, labels)
+        if found["pi_ratio"] is None:
+            self.values[key], self.reasons[key] = None, found.reasons["pi_ratio"]
+            return
+
+        def ratio(rows: Tensor) -> float:
+            value = class_spread(vectors[rows], labels[rows])["pi_ratio"]
+            return float("nan") if value is None else float(value)
+
+        self.statistic(key, ratio, len(labels))

@@ -1,0 +1,67 @@
+"""Which images are attacked, and how sure a figure is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from holdfast import seeds
+
+RESAMPLES = 1000
+FEW_RESAMPLES = 100
+"""For statistics that must be computed anew on every resample."""
+CONFIDENCE = 0.95
+
+
+def balanced_rows(labels: Tensor, limit: int | None, seed: int) -> Tensor:
+    """All rows, or a seeded subset in which no class has more than one image more than another, in ascending order.
+
+    Args:
+        labels: class of each row.
+        limit: how many rows at most; None for all.
+        seed: of the draw.
+    """
+    count = len(labels)
+    if limit is None or limit >= count:
+        return torch.arange(count)
+    shuffled = torch.randperm(count, generator=seeds.generator(seed, "limit"))
+    own = labels.cpu()[shuffled]
+    by_class = own.argsort(stable=True)
+    ordered = own[by_class]
+    # Position of each image within its class, in shuffled order: all first ones come before any second one.
+    turn = torch.arange(count) - torch.searchsorted(ordered, ordered)
+    mixed = torch.randperm(count, generator=seeds.generator(seed, "ties"))
+    queue = mixed[turn[mixed].argsort(stable=True)]
+    return shuffled[by_class[queue[:limit]]].sort().values
+
+
+def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
+    """Bootstrap confidence interval of a mean over images."""
+    count = len(values)
+    generator = seeds.generator(seed, "bootstrap")
+    values = values.double().cpu()
+    means = torch.stack(
+        [values[torch.randint(count, (count,), generator=generator)].mean() for _ in range(RESAMPLES)]
+    )
+    return _ends(means)
+
+
+def statistic_interval(statistic: Callable[[Tensor], float], count: int, seed: int) -> tuple[float, float]:
+    """Bootstrap confidence interval of any statistic of a set of images.
+
+    Args:
+        statistic: its value on the images at given positions, repeats included.
+        count: how many images there are.
+        seed: of the resamples.
+    """
+    generator = seeds.generator(seed, "bootstrap")
+    found = [statistic(torch.randint(count, (count,), generator=generator)) for _ in range(FEW_RESAMPLES)]
+    return _ends(torch.tensor(found, dtype=torch.float64))
+
+
+def _ends(values: Tensor) -> tuple[float, float]:
+    tail = (1 - CONFIDENCE) / 2
+    low, high = values.nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    return low, high

@@ -1,0 +1,77 @@
+"""What an interrupted audit has already measured."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from holdfast.files import write_atomic, write_json
+
+
+class AuditState:
+    """Measurements block by block, one file each, so that a killed audit goes on where it stopped.
+
+    Args:
+        folder: where they are kept.
+        identity: everything the figures depend on; measurements of another audit are thrown away.
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
+        self._folder = folder
+        self.resumed = False
+        file = folder / "identity.json"
+        if file.is_file() and _read_json(file) == identity:
+            self.resumed = True
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        write_json(file, identity)
+
+    def get(self, part: str, block: int) -> dict[str, Tensor] | None:
+        """A block's measurements, or None if it has not been attacked (or its file is damaged)."""
+        file = self._file(part, block)
+        try:
+            return load(file.read_bytes()) if file.is_file() else None
+        except SafetensorError:
+            return None
+
+    def put(self, part: str, block: int, measured: dict[str, Tensor]) -> None:
+        """Keep a block's measurements."""
+        write_atomic(self._file(part, block), save({k: v.detach().cpu().contiguous() for k, v in measured.items()}))
+
+    def finish(self, file: Path, measured: dict[str, dict[str, Tensor]]) -> None:
+        """Join everything into one file and forget the blocks."""
+        tensors = {f"{part}:{name}": t.cpu().contiguous() for part, arrays in measured.items() for name, t in arrays.items()}
+        write_atomic(file, save(tensors))
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _file(self, part: str, block: int) -> Path:
+        return self._folder / f"{part.replace('/', '_')}-{block:06d}.safetensors"
+
+
+def read_measurements(file: Path) -> dict[str, dict[str, Tensor]]:
+    """What `AuditState.finish` wrote: part → name → one row per attacked image."""
+    measured: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in load(file.read_bytes()).items():
+        part, _, name = key.rpartition(":")
+        measured.setdefault(part, {})[name] = tensor
+    return measured
+
+
+def joined(blocks: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Blocks of measurements as one."""
+    return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _read_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None

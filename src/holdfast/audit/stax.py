@@ -1,0 +1,69 @@
+"""MDProp's evaluation: single-target and multi-target inputs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from holdfast.attacks import Budget
+from holdfast.audit.adml import attacked_figures, fixed_attack, refuse_queries
+from holdfast.audit.base import Part, Protocol, register
+from holdfast.audit.clean import clean_figures, stacked
+from holdfast.audit.figures import Figures
+from holdfast.audit.subject import Subject
+
+KEYS = ("R@1", "R@4")
+INPUTS = {"stax": "single-target", "mtax": "multi-target"}
+LARGER = 10
+"""The paper's second radius, 0.1, is ten times its first."""
+
+
+@register("stax")
+class Stax(Protocol):
+    """Images made to look like one or several other classes: R@1, R@4, NMI and π_ratio before and after.
+
+    20 steps of ε/20 with ε 0.01 in normalised units, and again with ten times that. `fixed` searches the clean gallery;
+    `replaced` replaces every image.
+
+    Args:
+        mode: `fixed` or `replaced`.
+        eps: radius in normalised units.
+
+    Requirements: labels of six or more classes.
+    Relations: `ers` has the same aim in TMA, without looking at classes.
+    Reference: MDProp, Table 1; methods.md §5.3.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("fixed", "replaced")
+
+    def budget(self, subject: Subject) -> Budget:
+        """0.01 in normalised units, or as asked, from a start of up to a twentieth of it."""
+        eps = self.eps or 0.01
+        budget = Budget(eps=eps, step=eps / 20, steps=20, start="uniform", start_radius=eps / 20, units="normalized")
+        return budget.in_pixels(subject.std)
+
+    def parts(self, subject: Subject) -> list[Part]:
+        """Both kinds of input at both radii."""
+        if self.mode == "replaced":
+            refuse_queries(subject)
+        small = self.budget(subject)
+        radii = {"": small, "-large": small.scaled(LARGER)}
+        return [
+            Part(kind + suffix, fixed_attack(subject, goal, budget))
+            for suffix, budget in radii.items()
+            for kind, goal in INPUTS.items()
+        ]
+
+    def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
+        """Clean figures, and those of each kind of input under its name."""
+        figures = Figures(subject.seed)
+        labels = subject.labels[subject.rows]
+        sets = {"": clean_figures(figures, subject, KEYS)}
+        sets |= {f"{name}/": stacked(arrays, subject) for name, arrays in measured.items()}
+        for prefix, vectors in sets.items():
+            if prefix:
+                attacked_figures(figures, subject, vectors, self.mode, KEYS, prefix)
+            figures.clustering(f"{prefix}NMI", vectors, labels)
+            figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
+        return figures

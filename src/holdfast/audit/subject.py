@@ -1,0 +1,101 @@
+"""What is audited: a model, the images it is asked about, and the gallery it searches."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from holdfast import seeds
+from holdfast.attacks import Attacked, BoundGoal, Budget, References, pgd, square
+from holdfast.data import ImageStore, centre_crop
+from holdfast.metrics import EmbeddedSet
+from holdfast.sphere import precise
+
+SQUARE_QUERIES = 500
+
+
+class Expectation(nn.Module):
+    """The mean of several passes through a randomised model: what an attacker who can average would attack.
+
+    Args:
+        model: maps images to vectors, differently each time.
+        passes: how many to average.
+    """
+
+    def __init__(self, model: nn.Module, passes: int = 8) -> None:
+        super().__init__()
+        self.model = model
+        self.passes = passes
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The mean direction."""
+        vectors = [F.normalize(precise(self.model(images)), dim=1) for _ in range(self.passes)]
+        return F.normalize(torch.stack(vectors).mean(0), dim=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A model under audit.
+
+    Args:
+        model: maps images in [0, 1] to vectors.
+        store: the images that may be attacked.
+        size: input size of the model.
+        std: pixel deviation the model divides by, for budgets in normalised units.
+        labels: class of each image of the store.
+        references: clean embeddings of the gallery and, where they are not in it, of the queries.
+        rows: which images of the store are attacked.
+        seed: of everything random.
+        differentiable: False for models that give no gradients; they are attacked by random search.
+        groups: such as the camera of each image of the store.
+        gallery_groups: and of each gallery item.
+    """
+
+    model: nn.Module
+    store: ImageStore
+    size: int
+    std: Tensor
+    labels: Tensor
+    references: References
+    rows: Tensor
+    seed: int
+    differentiable: bool = True
+    groups: Tensor | None = None
+    gallery_groups: Tensor | None = None
+
+    def images(self, rows: Tensor) -> Tensor:
+        """Images of some rows, as the model takes them."""
+        return centre_crop(self.store.get(rows.cpu()), self.size)
+
+    def generator(self, *purpose: str | int) -> Generator:
+        """A generator for one purpose of the audit; on the CPU, so that targets do not depend on the device."""
+        return seeds.generator(self.seed, *purpose)
+
+    @torch.no_grad()
+    def encode(self, images: Tensor) -> Tensor:
+        """Unit vectors of images."""
+        return F.normalize(precise(self.model(images)), dim=1)
+
+    def attack(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
+        """Attack by gradient where the model gives one, by random search where it does not."""
+        if self.differentiable:
+            return pgd(self.model, images, goal, budget, generator=generator)
+        return square(self.model, images, goal, budget, queries=SQUARE_QUERIES, generator=generator)
+
+    def against_gallery(self, vectors: Tensor, rows: Tensor) -> EmbeddedSet:
+        """Some queries against the clean gallery, with their own clean copies (and their own cameras) set aside."""
+        gallery = self.references.vectors
+        groups, gallery_groups = self.groups, self.gallery_groups
+        if groups is None and self.references.queries is None:
+            groups = gallery_groups = torch.arange(len(gallery), device=gallery.device)
+        return EmbeddedSet.of(
+            vectors,
+            self.labels[rows],
+            gallery,
+            self.references.labels,
+            None if groups is None else groups[rows],
+            gallery_groups,
+        )

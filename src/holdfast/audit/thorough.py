@@ -1,0 +1,166 @@
+"""The worst case of each query: many attacks, several radii."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast import attacks
+from holdfast.attacks import Attacked, BoundGoal, Budget, pgd, square
+from holdfast.audit.base import Part, Protocol, register
+from holdfast.audit.clean import clean_figures
+from holdfast.audit.figures import Figures
+from holdfast.audit.subject import SQUARE_QUERIES, Subject
+from holdfast.metrics.ranked import Retrieval
+
+EPS = (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255)
+GOALS = ("misrank", "alignment", "es")
+TARGETS = 3
+STEPS = 30
+RESTARTS = 2
+HALVINGS = 8
+"""Bisections of the line from the image to its adversary; the smallest breaking ε is known to a 256th of the radius."""
+
+
+@register("thorough")
+class Thorough(Protocol):
+    """The worst of many attacks on each query: R@1 and mAP@R against ε, and the smallest ε that breaks a query.
+
+    APGD on three goals, from the image and from a random start; APGD towards the nearest image of each of the three
+    nearest other classes; random search without gradients. A query counts as broken as soon as one of them breaks it, at
+    this ε or at a smaller one. Without gradients only the random search runs.
+
+    Args:
+        mode: `fixed`.
+        eps: largest radius in pixel units; the others are a half, a quarter, an eighth and a sixteenth of it.
+
+    Requirements: labels, two or more images per class. Costs about thirty times one ERS attack: use a limit.
+    Relations: `ers` asks how far each aim is reached on average; this asks whether anything works.
+    Reference: after Croce and Hein, ICML 2020.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("fixed",)
+
+    def radii(self) -> tuple[float, ...]:
+        """All radii, smallest first."""
+        factor = 1.0 if self.eps is None else self.eps / EPS[-1]
+        return tuple(factor * eps for eps in EPS)
+
+    def budget(self, subject: Subject) -> Budget:
+        """APGD at the largest radius."""
+        return Budget(eps=self.radii()[-1], steps=STEPS, method="apgd")
+
+    def parts(self, subject: Subject) -> list[Part]:
+        """One part per radius."""
+        suite = self._suite(subject)
+        return [Part(label(eps), self._attack(subject, suite, eps), 64) for eps in self.radii()]
+
+    def _suite(self, subject: Subject) -> list[tuple[str, BoundGoal]]:
+        """The gradient attacks by name, bound to all attacked images."""
+        goals = [(name, attacks.build(name)) for name in GOALS]
+        classes = len(torch.unique(subject.references.labels))
+        targets = min(TARGETS, classes - 1)
+        goals += [(f"target-{rank}", attacks.build("nearest-wrong", rank=rank)) for rank in range(1, targets + 1)]
+        return [
+            (name, goal.bind(subject.references, subject.rows, subject.generator("targets", name)))
+            for name, goal in goals
+        ]
+
+    def _attack(
+        self, subject: Subject, suite: Sequence[tuple[str, BoundGoal]], eps: float
+    ) -> Callable[[slice], dict[str, Tensor]]:
+        starts = [Budget(eps=eps, steps=STEPS, method="apgd")]
+        starts += [Budget(eps=eps, steps=STEPS, method="apgd", start="uniform")] * (RESTARTS - 1)
+        margin = suite[0][1]
+
+        def attack(block: slice) -> dict[str, Tensor]:
+            rows = subject.rows[block]
+            images = subject.images(rows)
+            tried: list[Attacked] = []
+            if subject.differentiable:
+                for name, goal in suite:
+                    for number, budget in enumerate(starts if not name.startswith("target") else starts[:1]):
+                        generator = subject.generator("start", name, number, block.start)
+                        tried.append(pgd(subject.model, images, goal.take(block), budget, generator=generator))
+            generator = subject.generator("square", block.start)
+            found = square(
+                subject.model, images, margin.take(block), starts[0], queries=SQUARE_QUERIES, generator=generator
+            )
+            tried.append(found)
+            scores = [Retrieval((1,)).per_query(subject.against_gallery(r.vectors, rows)) for r in tried]
+            hits = torch.stack([score["R@1"] for score in scores])
+            precision = torch.stack([score["mAP@R"] for score in scores])
+            worst = (hits + precision).argmin(0)
+            chosen = torch.stack([result.images for result in tried])[worst, torch.arange(len(rows))]
+            radius = smallest_radius(subject, images, chosen, rows)
+            return {
+                "hit": hits.amin(0),
+                "precision": precision.amin(0),
+                "hit_by_gradient": hits[:-1].amin(0) if len(tried) > 1 else torch.full_like(hits[0], torch.nan),
+                "hit_by_search": hits[-1],
+                "radius": radius,
+            }
+
+        return attack
+
+    def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
+        """R@1 and mAP@R at every radius, and the median of the smallest radius that breaks a query."""
+        figures = Figures(subject.seed)
+        clean_figures(figures, subject, ("R@1", "mAP@R"))
+        curve = [{"eps": 0.0, "R@1": figures.values["R@1"], "mAP@R": figures.values["mAP@R"]}]
+        hit = precision = radius = None
+        for eps in self.radii():
+            arrays = measured[label(eps)]
+            # What breaks a query within a small ball also breaks it within a larger one.
+            hit = arrays["hit"] if hit is None else torch.fmin(hit, arrays["hit"])
+            precision = arrays["precision"] if precision is None else torch.fmin(precision, arrays["precision"])
+            radius = arrays["radius"] if radius is None else torch.fmin(radius, arrays["radius"])
+            figures.mean(f"{label(eps)} R@1", hit, scale=100)
+            figures.mean(f"{label(eps)} mAP@R", precision, scale=100)
+            keys = {key: figures.values[f"{label(eps)} {key}"] for key in ("R@1", "mAP@R")}
+            curve.append({"eps": eps, **keys})
+        assert radius is not None
+        figures.extra["curve"] = curve
+        self._median(figures, radius)
+        return figures
+
+    def _median(self, figures: Figures, radius: Tensor) -> None:
+        median = float(radius.nanmedian())
+        if median == float("inf"):
+            figures.values["breaking_eps"] = None
+            figures.reasons["breaking_eps"] = "more than half of the queries hold at the largest radius"
+            return
+        figures.statistic("breaking_eps", lambda rows: float(radius[rows].nanmedian()), len(radius))
+
+
+def label(eps: float) -> str:
+    """How a radius is written in keys."""
+    return f"eps={255 * eps:g}/255"
+
+
+@torch.no_grad()
+def smallest_radius(subject: Subject, images: Tensor, adversaries: Tensor, rows: Tensor) -> Tensor:
+    """For each query, the shortest part of its perturbation that still breaks it; infinite where the whole does not.
+
+    Zero for queries that are wrong without any perturbation, NaN for those that have nothing to find.
+    """
+    change = adversaries - images
+    low, high = torch.zeros(len(images)), torch.ones(len(images))
+
+    def holds(share: Tensor) -> Tensor:
+        moved = images + share.to(images).view(-1, 1, 1, 1) * change
+        data = subject.against_gallery(subject.encode(moved), rows)
+        return Retrieval((1,)).per_query(data)["R@1"].cpu()
+
+    clean, whole = holds(low), holds(high)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        fine = holds(middle) > 0
+        low, high = torch.where(fine, middle, low), torch.where(fine, high, middle)
+    length = change.flatten(1).abs().amax(1).cpu()
+    radius = torch.where(whole > 0, torch.inf, high * length).double()
+    radius = torch.where(clean == 0, 0.0, radius)
+    return torch.where(clean.isnan(), torch.nan, radius)
