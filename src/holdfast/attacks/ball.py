@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from holdfast.attacks import random
 from holdfast.attacks.budget import Norm
-from holdfast.errors import DataError, ModelError
+from holdfast.errors import DataError
 
 
 class Ball:
@@ -50,11 +50,11 @@ class Ball:
         return (self.images + change * _per_image(factor, change)).clamp(0, 1)
 
     def finish(self, points: Tensor) -> Tensor:
-        """The points, inside the ball to the last digit; refuses what no attack should have produced."""
+        """The points, inside the ball to the last digit, and checked to be."""
         if self.norm == "l2":
             points = self._shortened(points)
         if not bool(self.contains(points).all()):
-            raise ModelError("the attack left the ball: the model's gradients are not numbers; check its outputs")
+            raise RuntimeError("an attack left its ball: a defect of holdfast, please report it")
         return points
 
     def contains(self, points: Tensor) -> Tensor:

@@ -47,10 +47,10 @@ class Passes:
             x = images.detach().requires_grad_()
             z = self.embed(x, exact=first and goal.stationary)
             loss = goal.first(z) if first else goal.loss(z)
-            if not loss.requires_grad:
-                raise ModelError("this model passes no gradient to its pixels; use the gradient-free attack, square")
-            (gradient,) = torch.autograd.grad(loss.sum(), x)
-        return loss.detach(), gradient
+            found = torch.autograd.grad(loss.sum(), x, allow_unused=True)[0] if loss.requires_grad else None
+        if found is None:
+            raise ModelError("this model passes no gradient to its pixels; use the gradient-free attack, square")
+        return loss.detach(), found
 
     @torch.no_grad()
     def loss(self, images: Tensor, goal: BoundGoal) -> Tensor:
@@ -91,5 +91,7 @@ def judge(
         vectors.append(z)
         losses.append(part.loss(z))
         measures.append(part.measure(z))
+    if not all(bool(z.isfinite().all()) for z in vectors):
+        raise ModelError("this model's vectors are not numbers, so nothing can be said of it; check its weights")
     merged = {name: torch.cat([m[name] for m in measures]) for name in measures[0]}
     return torch.cat(vectors), torch.cat(losses), merged

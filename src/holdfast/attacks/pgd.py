@@ -15,7 +15,7 @@ from holdfast.attacks.frozen import Statistics, frozen
 from holdfast.attacks.movers import MOVERS
 from holdfast.attacks.passes import Passes, Precision, chunks, group_size, judge
 from holdfast.attacks.result import Attacked, Crafted, worst
-from holdfast.errors import RecipeError
+from holdfast.errors import ModelError, RecipeError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -125,23 +125,29 @@ def _craft(
     require_pixels(budget)
     ball = Ball(images, budget.eps, budget.norm)
     start = ball.start(budget.radius, generator)
-    made, previous = [], []
+    made, previous, slopes = [], [], []
     for rows, part in chunks(images, goal, chunk):
-        x, loss = _descend(passes, Ball(images[rows], budget.eps, budget.norm), start[rows], part, budget)
+        x, loss, slope = _descend(passes, Ball(images[rows], budget.eps, budget.norm), start[rows], part, budget)
         made.append(x)
         previous.append(loss)
+        slopes.append(slope)
+    # A sign of NaN is no step at all: a broken model would pass for a robust one.
+    if not bool(torch.stack(slopes).isfinite().all()):
+        raise ModelError("this model's vectors or gradients are not numbers, so no attack can run; check its weights")
     return Crafted(ball.finish(torch.cat(made)), torch.cat(previous))
 
 
-def _descend(passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget) -> tuple[Tensor, Tensor]:
-    """Follow the gradient of one chunk; returns the images and the loss one update before."""
+def _descend(passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget) -> tuple[Tensor, Tensor, Tensor]:
+    """Follow the gradient of one chunk; returns images, the loss one update before, and the sum of all gradients."""
     mover = MOVERS[budget.method](ball, budget, group_size(x, goal))
     bounded = goal.floor > -torch.inf
+    slope = x.new_zeros(())
     for step in range(budget.steps):
         loss, gradient = passes.gradient(x, goal, first=step == 0)
+        slope = slope + gradient.sum() + loss.sum()
         if bounded and step % CHECK_EVERY == 0 and bool((loss <= goal.floor).all()):
             break
         moved = mover.move(x, gradient, loss)
         # A group at its floor has nothing to gain: it must not drift on what its mover remembers.
         x = torch.where(mover.images(loss > goal.floor), moved, x) if bounded else moved
-    return mover.choose(x, lambda points: passes.loss(points, goal)), loss
+    return mover.choose(x, lambda points: passes.loss(points, goal)), loss, slope

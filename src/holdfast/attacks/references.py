@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
@@ -59,6 +61,11 @@ class References:
             raise DataError("this goal compares labels; give References(vectors, labels)")
         return self._labels
 
+    def require_labels(self) -> None:
+        """Refuse, before any work is done, what a goal would only miss when it measures."""
+        if self.labels.dtype != torch.bool and self.queries is not None and self._query_labels is None:
+            raise DataError("this goal compares labels; give References(..., query_labels=...) beside queries")
+
     def rows(self, rows: Tensor) -> Tensor:
         """Rows on this device, checked."""
         count = len(self.vectors if self.queries is None else self.queries)
@@ -77,9 +84,8 @@ class References:
         labels = self.labels
         if labels.dtype == torch.bool:
             return labels[rows][:, items]
-        own = labels if self.queries is None else self._query_labels
-        if own is None:
-            raise DataError("this goal compares labels; give References(..., query_labels=...) beside queries")
+        self.require_labels()
+        own = labels if self._query_labels is None else self._query_labels
         return own[rows][:, None] == labels[items][None, :]
 
     def itself(self, rows: Tensor, items: slice = slice(None)) -> Mask:
@@ -116,18 +122,37 @@ class References:
         relevant = [self.same(rows[part]).gather(1, found[part]) for part in self.parts(rows)]
         return torch.cat(relevant).squeeze(1).to(self.vectors.dtype)
 
-    def alike(self, items: Tensor) -> Mask:
+    def alike(self, items: Tensor, block: slice = slice(None)) -> Mask:
         """Which gallery items share the label of some gallery items."""
         labels = self.labels
         if labels.dtype != torch.bool:
-            return labels[items][:, None] == labels[None, :]
+            return labels[items][:, None] == labels[block][None, :]
         if self.queries is not None:
             raise DataError("a relevance matrix of queries says nothing of gallery items; give integer labels")
-        return labels[items]
+        return labels[items][:, block]
 
     def closest(self, rows: Tensor, allowed: Mask) -> Tensor:
         """The allowed gallery item nearest to each clean embedding."""
         return draw.nearest(squared_distances(self.clean(rows), self.vectors), allowed)
+
+    @torch.no_grad()
+    def extreme(self, z: Tensor, counts: Callable[[slice], Mask], *, farthest: bool = False) -> tuple[Tensor, Mask]:
+        """The nearest (or farthest) gallery item of each embedding among those that count, and whether any does.
+
+        Args:
+            z: embeddings.
+            counts: a block of the gallery → which of its items count for each embedding.
+            farthest: look for the farthest instead.
+        """
+        sign = -1.0 if farthest else 1.0
+        found = torch.zeros(len(z), dtype=torch.int64, device=self.device)
+        best = z.new_full((len(z),), torch.inf)
+        for block in blocks(len(self), len(z)):
+            squared = sign * squared_distances(z, self.vectors[block].to(z.dtype))
+            value, index = squared.masked_fill(~counts(block), torch.inf).min(1)
+            found = torch.where(value < best, index + block.start, found)
+            best = torch.minimum(best, value)
+        return found, best.isfinite()
 
     def draw(self, rows: Tensor, *, same: bool, generator: Generator | None) -> Tensor:
         """One item of the same label (own copy aside) or of another, uniformly; -1 where there is none."""

@@ -8,8 +8,7 @@ from torch import Generator, Tensor
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
 from holdfast.errors import DataError
-from holdfast.metrics.base import blocks
-from holdfast.sphere import Mask, distance, precise, squared_distances
+from holdfast.sphere import distance, precise
 
 
 class _BoundMismatch(BoundGoal):
@@ -26,31 +25,16 @@ class _BoundMismatch(BoundGoal):
     def loss(self, z: Tensor) -> Tensor:
         """The hinge; zero for an image without items of both kinds, which has no match to lose."""
         z = precise(z)
-        far, near, both = self._extremes(z)
-        gallery = self.references.vectors
+        references, gallery = self.references, self.references.vectors
+        own = references.same if self.keep_own else references.positives
+        far, others = references.extreme(z, lambda block: references.negatives(self.rows, block), farthest=True)
+        near, matches = references.extreme(z, lambda block: own(self.rows, block))
         hinge = torch.relu(distance(z, gallery[far]) - distance(z, gallery[near]))
-        return torch.where(both, hinge, 0)
+        return torch.where(others & matches, hinge, 0)
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`hit`: 1 where the nearest item shares the label."""
         return {"hit": self.references.hits(z, self.rows)}
-
-    @torch.no_grad()
-    def _extremes(self, z: Tensor) -> tuple[Tensor, Tensor, Mask]:
-        """Farthest item of another label, nearest of the own, and whether both exist; in blocks of the gallery."""
-        far, near = self.rows.new_zeros(len(z)), self.rows.new_zeros(len(z))
-        highest, lowest = z.new_full((len(z),), -torch.inf), z.new_full((len(z),), torch.inf)
-        for block in blocks(len(self.references), len(z)):
-            squared = squared_distances(z, self.references.vectors[block].to(z.dtype))
-            own = self.references.same if self.keep_own else self.references.positives
-            others = self.references.negatives(self.rows, block)
-            value, index = squared.masked_fill(~others, -torch.inf).max(1)
-            far = torch.where(value > highest, index + block.start, far)
-            highest = torch.maximum(highest, value)
-            value, index = squared.masked_fill(~own(self.rows, block), torch.inf).min(1)
-            near = torch.where(value < lowest, index + block.start, near)
-            lowest = torch.minimum(lowest, value)
-        return far, near, highest.isfinite() & lowest.isfinite()
 
 
 @register("ltm")
@@ -72,10 +56,11 @@ class LearningToMisrank(Goal):
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Remember whose class is meant."""
+        references.require_labels()
         return _BoundMismatch(references, references.rows(rows), self.published)
 
 
-class _BoundApproach(BoundGoal):
+class BoundApproach(BoundGoal):
     """Distance to one gallery item."""
 
     per_group = ("target", "rows")
@@ -116,7 +101,7 @@ class GreedyTopOneMisranking(Goal):
         """Find the item to approach."""
         rows = references.rows(rows)
         target = torch.cat([self._targets(references, rows[part]) for part in references.parts(rows)])
-        return _BoundApproach(references, target, rows)
+        return BoundApproach(references, target, rows)
 
     def _targets(self, references: References, rows: Tensor) -> Tensor:
         if self.published:

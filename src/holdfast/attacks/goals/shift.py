@@ -77,4 +77,5 @@ class EmbeddingShift(Goal):
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Remember where each image was."""
+        references.require_labels()
         return _BoundShiftedQuery(references, references.rows(rows))
