@@ -11,24 +11,28 @@ from typing import TYPE_CHECKING, Any
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from holdfast import data, gradients, losses, metrics, mining, regimes
+    from holdfast import attacks, data, gradients, losses, metrics, mining, regimes
+    from holdfast.attacks import Budget
     from holdfast.errors import HoldfastError
     from holdfast.evaluation import evaluate
     from holdfast.models import Embedder
     from holdfast.training import train
 
 _NAMES = {
+    "Budget": "holdfast.attacks",
     "Embedder": "holdfast.models",
     "HoldfastError": "holdfast.errors",
     "evaluate": "holdfast.evaluation",
     "train": "holdfast.training",
 }
-_PACKAGES = ("data", "gradients", "losses", "metrics", "mining", "regimes")
+_PACKAGES = ("attacks", "data", "gradients", "losses", "metrics", "mining", "regimes")
 
 __all__ = [
+    "Budget",
     "Embedder",
     "HoldfastError",
     "__version__",
+    "attacks",
     "data",
     "evaluate",
     "gradients",
