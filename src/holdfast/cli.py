@@ -151,6 +151,7 @@ def _families() -> dict[str, Callable[[], dict[str, str]]]:
     return {
         "losses": registered("holdfast.losses.base"),
         "miners": registered("holdfast.mining.base"),
+        "goals": registered("holdfast.attacks.base"),
         "regimes": registered("holdfast.regimes.base"),
         "datasets": registered("holdfast.data"),
         "augmentations": registered("holdfast.data.augment"),
