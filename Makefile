@@ -46,6 +46,7 @@ format: $(READY) ## format the code
 
 bench: $(READY) ## measure speed as ratios, ours against the usual way
 	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/gradients.py
 	$(BIN)/python benchmarks/metrics.py
 
 docs: $(READY) ## check that every snippet of README and docs runs

@@ -127,7 +127,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "embed", "check", "list", "demo"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "embed", "check", "explain", "list", "demo"])
 def test_every_help_has_an_example_that_parses(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     from holdfast.cli import _parser
 
@@ -138,7 +138,9 @@ def test_every_help_has_an_example_that_parses(command: str, capsys: pytest.Capt
     assert _parser().parse_args(example[1:]).run is not None
 
 
-@pytest.mark.parametrize("family", ["losses", "miners", "regimes", "datasets", "recipes", "backbones", "optimizers"])
+@pytest.mark.parametrize(
+    "family", ["losses", "miners", "gradients", "regimes", "datasets", "recipes", "backbones", "optimizers"]
+)
 def test_lists_have_a_line_on_each(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", family, "--json") == 0
     entries = json.loads(capsys.readouterr().out)

@@ -117,6 +117,27 @@ def _check(options: argparse.Namespace) -> None:
     print(f"{len(problems)} kinds of problem" if problems else "nothing wrong")
 
 
+def _explain(options: argparse.Namespace) -> None:
+    import torch
+
+    from holdfast.data import load
+    from holdfast.evaluation import embed_splits
+    from holdfast.gradients import explain
+    from holdfast.gradients.building import parse
+    from holdfast.models import load_model
+
+    if (options.model is None) != (options.data is None):
+        raise HoldfastError("--run and --data belong together: a trained model, and the images to show it on")
+    rule, embedded = parse(options.rule), {}
+    if options.model is not None:
+        model, images = load_model(options.model), load(options.data)
+        embedded = embed_splits(model, images, torch.device("cpu"), Console(options.json))
+    explanation = explain(rule, embedded)
+    out = _writable(options.out or f"{explanation.name.replace(' × ', '-')}.png")
+    explanation.save(out)
+    print(json.dumps({"file": str(out), **explanation.plain()}) if options.json else f"{explanation.name}: {out}")
+
+
 def _list(options: argparse.Namespace) -> None:
     entries = _families()[options.what]()
     print(json.dumps(entries, ensure_ascii=False) if options.json else listing(entries))
@@ -143,6 +164,11 @@ def _families() -> dict[str, Callable[[], dict[str, str]]]:
 
         return {name: recipe.summary(name) for name in recipe.shipped()}
 
+    def direct_gradients() -> dict[str, str]:
+        from holdfast.gradients.listing import entries
+
+        return entries()
+
     def backbones() -> dict[str, str]:
         from holdfast.models.backbones import SUMMARIES
 
@@ -150,6 +176,7 @@ def _families() -> dict[str, Callable[[], dict[str, str]]]:
 
     return {
         "losses": registered("holdfast.losses.base"),
+        "gradients": direct_gradients,
         "miners": registered("holdfast.mining.base"),
         "goals": registered("holdfast.attacks.base"),
         "regimes": registered("holdfast.regimes.base"),
@@ -248,6 +275,14 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = command("check", _check, "look for what is wrong with a dataset", "holdfast check --data folder:photos")
     sub.add_argument("--data", required=True, metavar="DATA", help=DATA_HELP)
+
+    sub = command(
+        "explain", _explain, "draw what a direct gradient does", "holdfast explain best --run runs/gs --data glyphs"
+    )
+    sub.add_argument("rule", metavar="RULE", help="see `holdfast list gradients`; or '{pair: sig, mask: sc1}'")
+    sub.add_argument("--run", dest="model", metavar="RUN", help="also show where this model's triplets lie")
+    sub.add_argument("--data", metavar="DATA", help=DATA_HELP)
+    sub.add_argument("--out", help="png, svg or pdf file (default: RULE.png)")
 
     sub = command("list", _list, "list what recipes can name", "holdfast list losses")
     sub.add_argument("what", choices=sorted(_families()), metavar="FAMILY", help=", ".join(sorted(_families())))

@@ -74,6 +74,17 @@ def embed(
     return vectors
 
 
+def embed_splits(
+    model: Embedder, table: ImageTable, device: torch.device, console: Console | None = None
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Vectors and labels of the images trained on and of those that a paper would report on, by split."""
+    embedded = {}
+    for split in dict.fromkeys([*(["train"] if table.has("train") else []), choose_split(table, None)]):
+        store = ImageStore(table if split == "all" else table.split(split), model.canvas, device)
+        embedded[split] = embed(model, store, console=console), torch.tensor(store.table.labels)
+    return embedded
+
+
 def choose_split(table: ImageTable, split: str | None) -> str:
     """The split to evaluate: as asked, else query/gallery, else test, else validation, else everything there is."""
     if split is not None:

@@ -1,0 +1,227 @@
+"""Where any tuple loss stands among the rules, measured from its gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from holdfast.console import table
+from holdfast.errors import DataError
+from holdfast.gradients.directions import Moves
+from holdfast.gradients.directions import registry as directions
+from holdfast.gradients.measurement import AnyLoss, Context, Gradients, along_sphere, is_tangential, measure, tuples_of
+from holdfast.gradients.named import RULES, Components
+from holdfast.gradients.pair_weights import registry as pair_weights
+from holdfast.gradients.rule import DirectGradient
+from holdfast.gradients.triplet_weights import masks, weights
+from holdfast.gradients.triplets import Geometry, geometry, others_of
+from holdfast.losses.base import Loss
+from holdfast.mining.batch import relations
+from holdfast.mining.hardest import EasyPositiveHardNegative
+from holdfast.mining.tuples import Triplets
+from holdfast.sphere import Mask, precise, similarity
+
+K = TypeVar("K")
+
+TIE = 1e-5
+"""Residuals closer than this differ by rounding only."""
+
+
+class Match(NamedTuple):
+    """How well something explains a gradient.
+
+    Args:
+        scale: the loss's gradient is this many times the other's.
+        residual: share of the gradient's length that is left unexplained, 0 to 1.
+    """
+
+    scale: float
+    residual: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Dissection:
+    """A loss taken apart on the triplets of a batch; arrays have one entry per triplet.
+
+    Args:
+        triplets: what was measured.
+        near: s_ap.
+        far: s_an.
+        pull: T P+, how hard the positive is pulled along the nearest direction.
+        push: T P-, how hard the negative is pushed.
+        positive: P+ implied by the nearest triplet weight, in units of the nearest components.
+        negative: P-, likewise.
+        triplet: T implied by the nearest pair weight.
+        active: whether the triplet has a gradient at all.
+        directions: how well each direction explains the gradients.
+        components: the combination that explains direction and weights best.
+        match: how well it does.
+        rules: how well each named rule does.
+        tangential: the loss normalises by itself, so that only the part along the sphere could be compared. There
+            `euc` and `cos` point the same way and only their weights tell them apart.
+        elsewhere: share of the gradient that falls on images outside the triplet.
+    """
+
+    triplets: Triplets
+    near: Tensor
+    far: Tensor
+    pull: Tensor
+    push: Tensor
+    positive: Tensor
+    negative: Tensor
+    triplet: Tensor
+    active: Mask
+    directions: dict[str, float]
+    components: Components
+    match: Match
+    rules: dict[str, Match]
+    tangential: bool
+    elsewhere: float
+
+    @property
+    def rule(self) -> str:
+        """The nearest named rule."""
+        return _least({name: found.residual for name, found in self.rules.items()})
+
+    def __str__(self) -> str:
+        share = 100 * float(self.active.double().mean())
+        found = [(name, f"{m.scale:.3g}", f"{100 * m.residual:.1f} %") for name, m in self.rules.items()]
+        lines = [
+            f"{len(self.near)} triplets, {share:.0f} % with a gradient"
+            + (", compared along the sphere" if self.tangential else ""),
+            f"nearest components: {self.components}, unexplained {100 * self.match.residual:.1f} %",
+            f"nearest named rule: {self.rule}",
+            "",
+            table(["named rule", "times", "unexplained"], sorted(found, key=lambda row: self.rules[row[0]].residual)),
+        ]
+        if self.elsewhere > 1e-6:
+            lines.insert(1, f"{100 * self.elsewhere:.0f} % of the gradient falls on images outside the triplet")
+        return "\n".join(lines)
+
+
+def dissect(
+    loss: AnyLoss,
+    embeddings: Tensor,
+    labels: Tensor,
+    triplets: Triplets | None = None,
+    *,
+    context: Context = "triplet",
+) -> Dissection:
+    """Measure the direction, pair weight and triplet weight that a loss implies.
+
+    The loss is asked for the gradient of one triplet after another, so that what an image gets as an anchor is not
+    mixed with what it gets as somebody's positive: one backward pass per triplet, a tool for looking, not for training.
+
+    Args:
+        loss: called as `loss(embeddings, labels, tuples)`: a loss of holdfast or of pytorch-metric-learning.
+        embeddings: unit vectors of shape (n, dim).
+        labels: integers of shape (n,), or a boolean n × n relevance matrix.
+        triplets: where to look; those of the miner `ephn` when left out.
+        context: `triplet` lets the loss learn on the triplet alone; `anchor` on all pairs of its anchor, for losses
+            that weigh a pair against the others (the holdfast loss `multi-similarity`).
+
+    Requirements: unit vectors; a loss that takes tuples.
+    """
+    z = precise(embeddings.detach())
+    positive, negative = relations(z, labels)
+    if triplets is None:
+        mined = EasyPositiveHardNegative()(z, labels)
+        assert isinstance(mined, Triplets)
+        triplets = mined
+    if len(triplets.anchor) == 0:
+        raise DataError("there is no triplet to look at; give a batch with two images of a class and another class")
+    if context == "anchor" and not isinstance(loss, Loss):
+        raise DataError("context 'anchor' gives pairs to the loss, which only losses of holdfast take; use 'triplet'")
+    tuples = tuples_of(triplets, positive, negative, context)
+    measured, elsewhere = measure(loss, z, labels, triplets, tuples, alone=context == "triplet")
+    if not bool(measured.active.any()):
+        raise DataError("the loss has no gradient on these triplets, so there is nothing to take apart; give others")
+    vectors = z[triplets.anchor], z[triplets.positive], z[triplets.negative]
+    tangential = is_tangential(measured, vectors)
+    scene = geometry(*vectors, others_of(triplets, similarity(z), positive, negative))
+    moves = {name: directions.get(name)()(*vectors) for name in directions.names()}
+    if tangential:
+        moves = {name: along_sphere(move, vectors) for name, move in moves.items()}
+    return _compare(triplets, scene, measured, moves, tangential, elsewhere)
+
+
+def _compare(
+    triplets: Triplets,
+    scene: Geometry,
+    measured: Gradients,
+    moves: dict[str, Moves],
+    tangential: bool,
+    elsewhere: float,
+) -> Dissection:
+    along = {
+        name: (_along(measured.positive, move.positive), _along(measured.negative, move.negative))
+        for name, move in moves.items()
+    }
+    unexplained = {
+        name: _fit(measured.like(moves[name], *along[name]), measured.flat(), 1.0).residual for name in moves
+    }
+    fitting = [name for name in moves if unexplained[name] <= min(unexplained.values()) + TIE]
+    candidates = itertools.product(fitting, pair_weights.names(), weights.names(), (None, *masks.names()))
+    matches = {parts: _match(parts, scene, measured, moves) for parts in itertools.starmap(Components, candidates)}
+    nearest = _least({parts: found.residual for parts, found in matches.items()})
+    pull, push = along[nearest.direction]
+    rule = _rule(nearest)
+    scale = matches[nearest].scale
+    whole = rule.triplet(scene.near, scene.far)
+    pair_pull, pair_push = (weight / whole for weight in rule.weigh(scene))
+    return Dissection(
+        triplets=triplets,
+        near=scene.near,
+        far=scene.far,
+        pull=pull,
+        push=push,
+        positive=_quotient(pull, scale * whole),
+        negative=_quotient(push, scale * whole),
+        triplet=_quotient(pull * pair_pull + push * pair_push, pair_pull**2 + pair_push**2) / scale,
+        active=measured.active,
+        directions=unexplained,
+        components=nearest,
+        match=matches[nearest],
+        rules={name: _match(parts, scene, measured, moves) for name, parts in RULES.items()},
+        tangential=tangential,
+        elsewhere=elsewhere,
+    )
+
+
+def _match(parts: Components, scene: Geometry, measured: Gradients, moves: dict[str, Moves]) -> Match:
+    return _fit(measured.like(moves[parts.direction], *_rule(parts).weigh(scene)), measured.flat())
+
+
+def _rule(parts: Components) -> DirectGradient:
+    return DirectGradient(
+        direction=directions.get(parts.direction)(),
+        pair=pair_weights.get(parts.pair)(),
+        triplet=weights.get(parts.triplet)(),
+        mask=masks.get(parts.mask)() if parts.mask else None,
+    )
+
+
+def _along(gradient: Tensor, move: Tensor) -> Tensor:
+    return _quotient((gradient * move).sum(1), move.square().sum(1))
+
+
+def _quotient(top: Tensor, bottom: Tensor) -> Tensor:
+    return torch.where(bottom > 0, top / bottom.clamp_min(torch.finfo(bottom.dtype).tiny), 0)
+
+
+def _fit(candidate: Tensor, measured: Tensor, scale: float | None = None) -> Match:
+    """The best multiple of a candidate, and what it leaves of what was measured."""
+    if scale is None:
+        scale = float(_quotient(candidate @ measured, candidate @ candidate))
+    length = float(measured.norm())
+    return Match(scale, float((measured - scale * candidate).norm()) / length if length else 1.0)
+
+
+def _least(residuals: dict[K, float]) -> K:
+    """The key of the smallest value; of those that tie, the first."""
+    lowest = min(residuals.values())
+    return next(key for key, value in residuals.items() if value <= lowest + TIE)
