@@ -48,6 +48,7 @@ def test_value_and_gradient_equal_one_matrix(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count peak memory in other units")
 def test_largest_gallery_fits() -> None:
     """One matrix of 100 × 60,502 is 23 MB, and a graph keeps about ten; blocks of 2²² numbers are 16 MB."""
     done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
