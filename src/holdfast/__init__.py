@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from holdfast import attacks, data, gradients, losses, metrics, mining, regimes
+    from holdfast import attacks, audit, data, gradients, losses, metrics, mining, regimes
     from holdfast.attacks import Budget
     from holdfast.errors import HoldfastError
     from holdfast.evaluation import evaluate
@@ -25,7 +25,7 @@ _NAMES = {
     "evaluate": "holdfast.evaluation",
     "train": "holdfast.training",
 }
-_PACKAGES = ("attacks", "data", "gradients", "losses", "metrics", "mining", "regimes")
+_PACKAGES = ("attacks", "audit", "data", "gradients", "losses", "metrics", "mining", "regimes")
 
 __all__ = [
     "Budget",
@@ -33,6 +33,7 @@ __all__ = [
     "HoldfastError",
     "__version__",
     "attacks",
+    "audit",
     "data",
     "evaluate",
     "gradients",

@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, unknown
 from holdfast.version import __version__
 
 DATA_HELP = "glyphs, digits, folder:DIR, csv:FILE, cub:DIR, cars:DIR, sop:DIR, inshop:DIR, omniglot:DIR or mnist:DIR"
-MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME or file.py:function"
+MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME, file.py:function or onnx:FILE"
 HEADLINES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+", "collapsed")
 
 
@@ -138,6 +138,39 @@ def _explain(options: argparse.Namespace) -> None:
     print(json.dumps({"file": str(out), **explanation.plain()}) if options.json else f"{explanation.name}: {out}")
 
 
+def _audit(options: argparse.Namespace) -> None:
+    from holdfast.audit import run
+    from holdfast.audit.table import audit_table
+
+    folder = options.out or default_audit_folder(options.model, options.data)
+    audit = run(
+        options.model,
+        options.data,
+        protocol=options.protocol,
+        mode=options.mode,
+        eps=options.eps,
+        limit=options.limit,
+        split=options.split,
+        size=options.size,
+        seed=options.seed or 0,
+        device=options.device,
+        out=folder,
+        examples=options.save_examples,
+        skip_bad=options.skip_bad,
+        trust_code=options.trust_code,
+        console=Console(options.json),
+    )
+    print(json.dumps(audit.document) if options.json else f"{audit_table(audit.document)}\nwritten to {audit.file}")
+
+
+def default_audit_folder(model: str, data: str) -> str:
+    """The run itself where a run is audited, otherwise a folder named after model and data."""
+    if (Path(model) / "recipe.yaml").is_file():
+        return model
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{Path(model).name or model}-{data}")
+    return str(Path("audits") / name.strip("-."))
+
+
 def _list(options: argparse.Namespace) -> None:
     entries = _families()[options.what]()
     print(json.dumps(entries, ensure_ascii=False) if options.json else listing(entries))
@@ -180,6 +213,7 @@ def _families() -> dict[str, Callable[[], dict[str, str]]]:
         "miners": registered("holdfast.mining.base"),
         "goals": registered("holdfast.attacks.base"),
         "regimes": registered("holdfast.regimes.base"),
+        "protocols": registered("holdfast.audit"),
         "datasets": registered("holdfast.data"),
         "augmentations": registered("holdfast.data.augment"),
         "optimizers": registered("holdfast.training.optimizers"),
@@ -272,6 +306,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     model_and_data(sub)
     common(sub, "npz file (default: embeddings.npz)")
+
+    sub = command(
+        "audit", _audit, "measure how easily a model is fooled", "holdfast audit runs/demo --data glyphs --limit 500"
+    )
+    model_and_data(sub)
+    sub.add_argument("--protocol", default="ers", help="ers (default), adml, stax or thorough")
+    sub.add_argument("--mode", default="fixed", help="fixed (default), published (ers) or replaced (adml, stax)")
+    sub.add_argument("--eps", help="radius in place of the protocol's own, e.g. 4/255")
+    sub.add_argument("--limit", type=int, metavar="N", help="attack a class-balanced subset of N images")
+    sub.add_argument("--save-examples", type=int, default=0, metavar="N", help="store N attacked pictures")
+    common(sub, "folder for audit.json and what belongs to it (default: the run, or audits/MODEL-DATA)")
 
     sub = command("check", _check, "look for what is wrong with a dataset", "holdfast check --data folder:photos")
     sub.add_argument("--data", required=True, metavar="DATA", help=DATA_HELP)

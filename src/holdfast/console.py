@@ -52,14 +52,17 @@ def figure(value: Any) -> str:
     return str(value)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Aligned columns; the first to the left, the others to the right."""
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = ()) -> str:
+    """Aligned columns; the first (and those in `left`) to the left, the others to the right."""
     cells = [list(columns), *[[figure(value) for value in row] for row in rows]]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    lines = [
-        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
-        for line in cells
-    ]
+    lines = []
+    for line in cells:
+        padded = [
+            cell.ljust(width) if i == 0 or i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip())
     rule = "  ".join("─" * w for w in widths)
     return "\n".join([lines[0], rule, *lines[1:]])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -41,9 +41,24 @@ class Result:
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
 
 
+class ImageModel(Protocol):
+    """What embedding needs of a model; `Embedder` has it."""
+
+    size: int
+    dim: int
+    mean: Tensor
+    training: bool
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Images in [0, 1] to vectors."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Training or eval mode."""
+
+
 @torch.no_grad()
 def embed(
-    model: Embedder, store: ImageStore, batch: int = 256, console: Console | None = None, precision: str = "float32"
+    model: ImageModel, store: ImageStore, batch: int = 256, console: Console | None = None, precision: str = "float32"
 ) -> Tensor:
     """Embeddings of every image of a store, in table order, on the CPU; the model's mode is put back afterwards.
 
@@ -55,11 +70,11 @@ def embed(
         precision: `bfloat16` runs the network under autocast.
     """
     console = console or Console(quiet=True)
-    device = next(model.parameters()).device
+    device = model.mean.device
     total = len(store.table)
     vectors = torch.empty(total, model.dim)
     was_training = model.training
-    model.eval()
+    model.train(False)
     try:
         with console.bar(total, unit="image", what="embedding") as bar:
             for start in range(0, total, batch):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, load_model
@@ -39,6 +40,22 @@ def test_a_function_in_a_file(tmp_path: Path) -> None:
 def test_missing_models_say_what_a_model_can_be(spec: str) -> None:
     with pytest.raises(ModelError, match=r"file\.py:function"):
         load_model(spec)
+
+
+def test_an_onnx_graph(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    module = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 7)).eval()
+    torch.onnx.export(module, (torch.rand(2, 3, 24, 24),), tmp_path / "m.onnx", dynamic_shapes=({0: "batch"},))
+    model = load_model(f"onnx:{tmp_path / 'm.onnx'}")
+    images = torch.rand(5, 3, 24, 24)
+    assert (model.size, model.dim, model.differentiable) == (24, 7, False)
+    torch.testing.assert_close(model(images), nn.functional.normalize(module(images), dim=1).detach())
+    (tmp_path / "bad.onnx").write_bytes(b"no graph")
+    with pytest.raises(ModelError, match="cannot read"):
+        load_model(f"onnx:{tmp_path / 'bad.onnx'}")
+    with pytest.raises(ModelError, match="no ONNX file"):
+        load_model("onnx:absent.onnx")
 
 
 def test_damaged_packages(package: Path) -> None:

@@ -102,5 +102,7 @@ def attacked_figures(
 def refuse_queries(subject: Subject) -> None:
     """Replacing the whole set needs one set."""
     if subject.references.queries is not None:
-        raise RecipeError("mode replaced needs one set of images; this dataset has queries and a gallery: use mode fixed")
+        raise RecipeError(
+            "mode replaced needs one set of images; this dataset has queries and a gallery: use mode fixed"
+        )
     assert torch.equal(subject.rows.sort().values, subject.rows)

@@ -42,9 +42,7 @@ def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
     count = len(values)
     generator = seeds.generator(seed, "bootstrap")
     values = values.double().cpu()
-    means = torch.stack(
-        [values[torch.randint(count, (count,), generator=generator)].mean() for _ in range(RESAMPLES)]
-    )
+    means = torch.stack([values[torch.randint(count, (count,), generator=generator)].mean() for _ in range(RESAMPLES)])
     return _ends(means)
 
 

@@ -48,7 +48,9 @@ class AuditState:
 
     def finish(self, file: Path, measured: dict[str, dict[str, Tensor]]) -> None:
         """Join everything into one file and forget the blocks."""
-        tensors = {f"{part}:{name}": t.cpu().contiguous() for part, arrays in measured.items() for name, t in arrays.items()}
+        tensors = {
+            f"{part}:{name}": t.cpu().contiguous() for part, arrays in measured.items() for name, t in arrays.items()
+        }
         write_atomic(file, save(tensors))
         shutil.rmtree(self._folder, ignore_errors=True)
 

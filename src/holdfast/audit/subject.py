@@ -12,6 +12,7 @@ from holdfast import seeds
 from holdfast.attacks import Attacked, BoundGoal, Budget, References, pgd, square
 from holdfast.data import ImageStore, centre_crop
 from holdfast.metrics import EmbeddedSet
+from holdfast.models import Embedder
 from holdfast.sphere import precise
 
 SQUARE_QUERIES = 500
@@ -25,10 +26,11 @@ class Expectation(nn.Module):
         passes: how many to average.
     """
 
-    def __init__(self, model: nn.Module, passes: int = 8) -> None:
+    def __init__(self, model: Embedder, passes: int = 8) -> None:
         super().__init__()
         self.model = model
         self.passes = passes
+        self.size, self.dim, self.mean = model.size, model.dim, model.mean
 
     def forward(self, images: Tensor) -> Tensor:
         """The mean direction."""

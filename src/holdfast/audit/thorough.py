@@ -30,8 +30,8 @@ class Thorough(Protocol):
     """The worst of many attacks on each query: R@1 and mAP@R against ε, and the smallest ε that breaks a query.
 
     APGD on three goals, from the image and from a random start; APGD towards the nearest image of each of the three
-    nearest other classes; random search without gradients. A query counts as broken as soon as one of them breaks it, at
-    this ε or at a smaller one. Without gradients only the random search runs.
+    nearest other classes; random search without gradients. A query counts as broken as soon as one of them breaks it,
+    at this ε or at a smaller one. Without gradients only the random search runs.
 
     Args:
         mode: `fixed`.

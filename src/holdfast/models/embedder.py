@@ -87,6 +87,11 @@ class Embedder(
     mean: Tensor
     std: Tensor
 
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients flow back to the pixels; not so for a wrapped ONNX graph."""
+        return bool(getattr(self.backbone, "differentiable", True))
+
     def features(self, images: Tensor) -> Tensor:
         """Pooled backbone features of images in [0, 1]."""
         pooled: Tensor = self.backbone((images - self.mean) / self.std)

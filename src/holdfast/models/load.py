@@ -12,23 +12,27 @@ from torch import nn
 from holdfast.errors import ModelError
 from holdfast.models.backbones import checked_module
 from holdfast.models.embedder import WEIGHTS_FILE, Embedder
+from holdfast.models.onnx_file import OnnxModule
 from holdfast.models.weights import load_backbone_weights
 
-MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME or file.py:function"
+MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME, file.py:function or onnx:FILE"
 
 
 def load_model(spec: str, size: int | None = None, trust_code: bool = False) -> Embedder:
     """The model behind a command-line MODEL, in eval mode.
 
     Args:
-        spec: a run folder, a packaged model, a hub id (`owner/name`), `timm:NAME`, `torchvision:NAME` or
-            `file.py:function`.
+        spec: a run folder, a packaged model, a hub id (`owner/name`), `timm:NAME`, `torchvision:NAME`,
+            `file.py:function` or `onnx:FILE` (embeds, but gives no gradients).
         size: input size for models that do not know their own.
         trust_code: allow a package whose backbone is a user's own module to import it.
     """
     head, colon, tail = spec.rpartition(":")
     if colon and head.endswith(".py"):
         return Embedder.wrap(_call_in_file(Path(head), tail), size or 224).eval()
+    if spec.startswith("onnx:"):
+        graph = OnnxModule(Path(spec.removeprefix("onnx:")))
+        return Embedder.wrap(graph, size or graph.size or 224).eval()
     if spec.startswith(("timm:", "torchvision:")):
         name = spec.removeprefix("timm:")
         model = Embedder(name, dim=None, size=size)

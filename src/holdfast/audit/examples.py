@@ -1,0 +1,79 @@
+"""Pictures of attacks that a person can look at, and that still work as files."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast import attacks
+from holdfast.attacks import Budget
+from holdfast.audit.sampling import balanced_rows
+from holdfast.audit.subject import Subject
+from holdfast.files import write_json
+
+
+def save_examples(subject: Subject, budget: Budget, folder: Path, count: int) -> Path:
+    """Attack a few queries, store clean, attacked and amplified-change PNGs, and say whether the files still fool.
+
+    Rounding to 8 bits changes an attack; each stored image is therefore embedded again as a reader of the file would.
+
+    Args:
+        subject: the model and its images.
+        budget: in pixel units.
+        folder: where the pictures go, with `examples.json` beside them.
+        count: how many queries.
+    """
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = balanced_rows(subject.labels[subject.rows].cpu(), count, subject.seed).to(subject.rows.device)
+    rows = subject.rows[chosen]
+    images = subject.images(rows)
+    goal = attacks.build("misrank").bind(subject.references, rows)
+    found = subject.attack(images, goal, budget, subject.generator("examples"))
+    stored = rounded(images, found.images, budget.eps)
+    hits = {
+        "clean": goal.measure(subject.references.clean(rows))["hit"],
+        "attacked": found.measures["hit"],
+        "stored": goal.measure(subject.encode(stored))["hit"],
+    }
+    entries: list[dict[str, Any]] = []
+    for position, row in enumerate(rows.tolist()):
+        files = {
+            "clean": images[position],
+            "attacked": stored[position],
+            "change": _amplified(stored[position] - images[position]),
+        }
+        for kind, picture in files.items():
+            Image.fromarray(_bytes(picture).permute(1, 2, 0).cpu().numpy()).save(folder / f"{position:03d}-{kind}.png")
+        entries.append(
+            {
+                "image": subject.store.table.ids[row],
+                "files": {kind: f"{position:03d}-{kind}.png" for kind in files},
+                "finds_its_class": {kind: bool(values[position] > 0) for kind, values in hits.items()},
+            }
+        )
+    file = folder / "examples.json"
+    write_json(file, {"schema": 1, "eps_pixel": budget.eps, "examples": entries})
+    return file
+
+
+def rounded(images: Tensor, attacked: Tensor, eps: float) -> Tensor:
+    """Attacked images as 8-bit files hold them, rounded without leaving the ball."""
+    levels = math.floor(eps * 255 + 1e-6)
+    clean = (images * 255).round()
+    change = ((attacked * 255).round() - clean).clamp(-levels, levels)
+    return ((clean + change) / 255).clamp(0, 1)
+
+
+def _amplified(change: Tensor) -> Tensor:
+    """The change around mid-grey, stretched to full contrast."""
+    return 0.5 + 0.5 * change / change.abs().max().clamp_min(1e-8)
+
+
+def _bytes(picture: Tensor) -> Tensor:
+    return (picture * 255).round().clamp(0, 255).to(torch.uint8)

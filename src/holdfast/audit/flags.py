@@ -1,0 +1,174 @@
+"""When a score cannot be trusted: signs, explanations and what to do.
+
+Each check looks for one fault. A sound model raises none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast.metrics import geometry, retrieval
+from holdfast.models import Embedder
+from holdfast.models.backbones import IMAGENET_MEAN, IMAGENET_STD
+from holdfast.sphere import precise
+
+Level = Literal["note", "warning", "error"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """A reason to doubt.
+
+    Args:
+        name: short and stable.
+        level: `note` for something to know, `warning` for a score to doubt, `error` for one to discard.
+        why: what was seen.
+        advice: what to do about it.
+    """
+
+    name: str
+    level: Level
+    why: str
+    advice: str
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return dataclasses.asdict(self)
+
+
+def training_mode(model: nn.Module) -> list[Flag]:
+    """A model handed over in training mode, with layers that behave differently there."""
+    moody = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+    layers = [m for m in model.modules() if isinstance(m, moody) and m.training]
+    if not layers:
+        return []
+    what = type(layers[0]).__name__
+    return [
+        Flag(
+            "training-mode",
+            "warning",
+            f"the model came in training mode ({len(layers)} layers such as {what}); it was audited in eval mode",
+            "call model.eval() where the model is used, or the audited model is not the one in use",
+        )
+    ]
+
+
+@torch.no_grad()
+def randomised(model: nn.Module, images: Tensor) -> list[Flag]:
+    """Two passes over the same images that differ."""
+    change = float((_unit(model, images) - _unit(model, images)).norm(dim=1).max())
+    if change < 1e-5:
+        return []
+    return [
+        Flag(
+            "randomised",
+            "warning",
+            f"the same image gets different vectors (up to {change:.2g} apart); attacks averaged 8 passes",
+            "random defences often only hide the gradient; trust the averaged figures, not single passes",
+        )
+    ]
+
+
+@torch.no_grad()
+def batch_dependent(model: nn.Module, images: Tensor) -> list[Flag]:
+    """An image whose vector depends on the images beside it, although the model is in eval mode."""
+    together = _unit(model, images)
+    alone = torch.cat([_unit(model, image[None]) for image in images])
+    change = float((together - alone).norm(dim=1).max())
+    if change < 1e-2:
+        return []
+    return [
+        Flag(
+            "batch-dependent",
+            "error",
+            f"an image's vector changes with the other images of its batch (by up to {change:.2g})",
+            "a layer uses batch statistics in eval mode: track running statistics, or call eval() on it",
+        )
+    ]
+
+
+@torch.no_grad()
+def non_unit(model: nn.Module, images: Tensor) -> list[Flag]:
+    """A wrapped model whose own vectors are not of unit length."""
+    if not isinstance(model, Embedder) or not isinstance(model.head, nn.Identity):
+        return []
+    lengths = model.features(images).norm(dim=1)
+    low, high = float(lengths.min()), float(lengths.max())
+    if low > 0.99 and high < 1.01:
+        return []
+    return [
+        Flag(
+            "non-unit-outputs",
+            "note",
+            f"the model's vectors have lengths from {low:.3g} to {high:.3g}; the audit scaled them to 1",
+            "figures hold for search by angle; normalise the vectors in use too, or search by angle",
+        )
+    ]
+
+
+def inputs(model: nn.Module, images: Tensor, labels: Tensor) -> list[Flag]:
+    """A model that retrieves much better when its input is scaled otherwise: it expects other pixels than [0, 1]."""
+    mean, std = (torch.tensor(v, device=images.device).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+    readings = {
+        "pixels from 0 to 255": images * 255,
+        "pixels already normalised by mean and deviation": (images - mean) / std,
+        "pixels in [0, 1] that it does not normalise a second time": images * std + mean,
+    }
+    plain = _recall(model, images, labels)
+    if plain is None:
+        return []
+    scores = {name: _recall(model, other, labels) or 0.0 for name, other in readings.items()}
+    best = max(scores, key=lambda name: scores[name])
+    if scores[best] < plain + 15 or scores[best] < 1.5 * plain:
+        return []
+    return [
+        Flag(
+            "input-range",
+            "error",
+            f"R@1 on {len(images)} images rises from {plain:.0f} to {scores[best]:.0f} with {best}",
+            "wrap the model so that it takes images in [0, 1] and normalises them once, inside",
+        )
+    ]
+
+
+def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], dict[str, Any]]:
+    """An embedding in which everything is near everything; ERS rewards it. Also returns the geometry behind it."""
+    found = geometry(vectors, labels, seed=seed)
+    shown = {key: found[key] for key in ("distance_all", "effective_rank", "collapsed")}
+    if not found["collapsed"]:
+        return [], shown
+    flag = Flag(
+        "collapse",
+        "error",
+        f"random images are {found['distance_all']:.3g} apart and {found['effective_rank']:.1f} dimensions are in use",
+        "the embedding has collapsed: a high ERS means nothing here, look at R@1; train again with a softer regime",
+    )
+    return [flag], shown
+
+
+def no_gradients() -> Flag:
+    """What to know about a model that can only be searched."""
+    return Flag(
+        "no-gradients",
+        "warning",
+        "the model gives no gradients, so only random search attacked it",
+        "read every figure as an upper bound of robustness; audit the original model where you can",
+    )
+
+
+def _unit(model: nn.Module, images: Tensor) -> Tensor:
+    return F.normalize(precise(model(images)), dim=1)
+
+
+@torch.no_grad()
+def _recall(model: nn.Module, images: Tensor, labels: Tensor) -> float | None:
+    vectors = _unit(model, images)
+    if not bool(vectors.isfinite().all()):
+        return None
+    value = retrieval(vectors, labels, ks=(1,))["R@1"]
+    return None if value is None else float(value)

@@ -1,0 +1,212 @@
+"""One audit from start to finish."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast import seeds
+from holdfast.attacks import Budget
+from holdfast.audit import flags as checks
+from holdfast.audit.base import Part, Protocol, registry
+from holdfast.audit.examples import save_examples
+from holdfast.audit.flags import Flag
+from holdfast.audit.masking import masking_flags
+from holdfast.audit.preparation import borrow_model, make_subject
+from holdfast.audit.state import AuditState, joined
+from holdfast.audit.subject import Subject
+from holdfast.config import builder
+from holdfast.console import Console
+from holdfast.data import ImageTable, load, parse
+from holdfast.evaluation import choose_split
+from holdfast.files import write_json
+from holdfast.models import Embedder
+from holdfast.versions import versions
+
+SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """A finished audit.
+
+    Args:
+        document: the content of the JSON file.
+        file: where it is, if it was written.
+    """
+
+    document: dict[str, Any]
+    file: Path | None
+
+
+def run(
+    model: str | nn.Module,
+    data: str | dict[str, Any] | ImageTable,
+    *,
+    protocol: str = "ers",
+    mode: str = "fixed",
+    eps: float | str | None = None,
+    limit: int | None = None,
+    split: str | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    out: str | Path | None = None,
+    examples: int = 0,
+    skip_bad: bool = False,
+    trust_code: bool = False,
+    console: Console | None = None,
+) -> Audit:
+    """Attack a model's embedding of labelled images and say how much of its retrieval is left.
+
+    Args:
+        model: an embedder, any module from images in [0, 1] to vectors, or what `holdfast.models.load_model` takes.
+        data: a table, or a data specification such as `glyphs` or `folder:DIR`.
+        protocol: `ers`, `adml`, `stax` or `thorough`.
+        mode: `fixed`, or the protocol's `published` or `replaced` reading; never comparable with each other.
+        eps: radius in place of the protocol's own, in its units; `8/255` is a number.
+        limit: attack a seeded, class-balanced subset of this many images; the gallery stays whole.
+        split: test, query (against gallery), val, train or all; by default what a paper would report.
+        size: input size, for modules that do not know their own.
+        seed: of targets, starts, subset and intervals.
+        device: where to run; a GPU when there is one.
+        out: folder for the JSON file and the measurements, so that an interrupted audit can go on; nothing is written
+            when left out.
+        examples: store this many attacked pictures under `out`.
+        skip_bad: leave unreadable images out, and report them, instead of stopping.
+        trust_code: let a packaged model import its own module.
+        console: shows progress if given.
+    """
+    console = console or Console(quiet=True)
+    settings = {} if eps is None else {"eps": eps}
+    chosen: Protocol = builder(registry)(protocol, mode=mode, **settings)
+    table = data if isinstance(data, ImageTable) else load(data)
+    place = torch.device(device) if device else torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    embedder, raised = borrow_model(model, size, trust_code, place)
+    part = choose_split(table, split)
+    subject, skipped, more = make_subject(embedder, table, part, limit, seed, skip_bad, console)
+    raised += more
+    budget = chosen.budget(subject)
+    title = f"{protocol}-{mode}"
+    console.say(f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}")
+    folder = Path(out) if out else None
+    state = None
+    if folder is not None:
+        identity = _identity(embedder, subject, chosen, budget, title)
+        state = AuditState(folder / "artifacts" / f"audit-{title}.partial", identity)
+        if state.resumed:
+            console.say(f"resuming the audit in {folder}")
+    measured, seconds = _attack(chosen.parts(subject), subject, state, console)
+    figures = chosen.figures(subject, measured)
+    if subject.differentiable:
+        raised += masking_flags(subject, budget.eps)
+    document = {
+        "schema": SCHEMA,
+        "protocol": protocol,
+        "mode": mode,
+        "data": data.name if isinstance(data, ImageTable) else parse(data),
+        "split": part,
+        "model": model if isinstance(model, str) else type(model).__name__,
+        "images": len(subject.rows),
+        "gallery": len(subject.references),
+        "limit": limit,
+        "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
+        "budget": _budget(budget, subject),
+        "metrics": {**figures.values, **_collapse(subject, raised)},
+        "undefined": figures.reasons,
+        "intervals": {key: list(ends) for key, ends in figures.intervals.items()},
+        **figures.extra,
+        "flags": [flag.plain() for flag in raised],
+        "seconds": {name: round(value, 2) for name, value in seconds.items()},
+        "seed": seed,
+        "versions": versions(),
+    }
+    file = None
+    if folder is not None and state is not None:
+        artifacts = folder / "artifacts"
+        state.finish(artifacts / f"audit-{title}.safetensors", measured)
+        document["artifacts"] = [f"artifacts/audit-{title}.safetensors"]
+        if examples:
+            stored = save_examples(subject, budget, artifacts / f"examples-{title}", examples)
+            document["artifacts"].append(str(stored.relative_to(folder)))
+        file = folder / audit_file(protocol, mode)
+        write_json(file, document)
+    return Audit(document, file)
+
+
+def audit_file(protocol: str, mode: str) -> str:
+    """`audit.json` for the default protocol, with protocol and mode in the name for the others."""
+    return "audit.json" if (protocol, mode) == ("ers", "fixed") else f"audit-{protocol}-{mode}.json"
+
+
+def _attack(
+    parts: list[Part], subject: Subject, state: AuditState | None, console: Console
+) -> tuple[dict[str, dict[str, Tensor]], dict[str, float]]:
+    """Every block of every part, from the state where it is known."""
+    total = len(parts) * len(subject.rows)
+    measured: dict[str, dict[str, Tensor]] = {}
+    seconds: dict[str, float] = {}
+    with console.bar(total, unit="image", what="attacking") as bar:
+        for part in parts:
+            bar.set_description(f"attacking: {part.name}")
+            start = time.perf_counter()
+            blocks = []
+            for number, first in enumerate(range(0, len(subject.rows), part.block)):
+                block = slice(first, min(first + part.block, len(subject.rows)))
+                found = state.get(part.name, number) if state else None
+                if found is None:
+                    # A randomised model draws from torch's global generator; a resumed block must draw the same.
+                    torch.manual_seed(seeds.derive(subject.seed, part.name, number))
+                    found = {name: values.detach().cpu() for name, values in part.attack(block).items()}
+                    if state:
+                        state.put(part.name, number, found)
+                blocks.append(found)
+                bar.update(block.stop - block.start)
+            measured[part.name] = joined(blocks)
+            seconds[part.name] = time.perf_counter() - start
+    return measured, seconds
+
+
+def _budget(budget: Budget, subject: Subject) -> dict[str, Any]:
+    pixel, normalized = budget.eps_in_both(subject.std)
+    return {
+        "eps_pixel": pixel,
+        "eps_normalized": normalized,
+        "step": budget.step_size,
+        "steps": budget.steps,
+        "norm": budget.norm,
+        "start": budget.start,
+        "method": budget.method if subject.differentiable else "square",
+    }
+
+
+def _collapse(subject: Subject, raised: list[Flag]) -> dict[str, Any]:
+    labels = subject.references.labels
+    found, shown = checks.collapse(subject.references.vectors, labels, subject.seed)
+    raised += found
+    return shown
+
+
+def _identity(embedder: Embedder, subject: Subject, protocol: Protocol, budget: Budget, title: str) -> dict[str, Any]:
+    """What the measurements depend on."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted({**embedder.state_dict(), "std": subject.std}.items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    ids = hashlib.sha256("\n".join(subject.store.table.ids).encode()).hexdigest()
+    return {
+        "title": title,
+        "model": digest.hexdigest(),
+        "images": ids,
+        "rows": hashlib.sha256(subject.rows.cpu().numpy().tobytes()).hexdigest(),
+        "budget": dataclasses.asdict(budget),
+        "eps": protocol.eps,
+        "seed": subject.seed,
+        "versions": versions(),
+    }

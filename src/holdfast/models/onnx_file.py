@@ -1,0 +1,48 @@
+"""Models that only exist as an ONNX file: they embed, but give no gradients."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ModelError
+
+
+class OnnxModule(nn.Module):
+    """An ONNX graph from images in [0, 1] to vectors, run on the CPU.
+
+    Args:
+        file: the graph; one input of shape (B, 3, H, W), one output of shape (B, D).
+    """
+
+    differentiable = False
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ModelError("onnx:FILE needs onnxruntime; install holdfast[onnx]") from error
+        if not file.is_file():
+            raise ModelError(f"no ONNX file at {file}")
+        try:
+            self._session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has a dozen exception types; each means the file is no usable graph
+            raise ModelError(f"cannot read {file}: {' '.join(str(error).split())[:160]}") from error
+        inputs = self._session.get_inputs()
+        if len(inputs) != 1 or len(inputs[0].shape) != 4:
+            raise ModelError(f"{file} must take one input of shape (B, 3, H, W)")
+        self._input = inputs[0].name
+        side = inputs[0].shape[-1]
+        self.size: int | None = side if isinstance(side, int) else None
+        # What the graph computes is not in any tensor; audits identify a model by its tensors.
+        digest = hashlib.sha256(file.read_bytes()).digest()
+        self.register_buffer("digest", torch.frombuffer(bytearray(digest), dtype=torch.uint8).clone())
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Vectors of images, without a graph."""
+        found = self._session.run(None, {self._input: images.detach().cpu().float().contiguous().numpy()})[0]
+        return torch.from_numpy(found).to(images.device)
