@@ -76,6 +76,13 @@ def test_every_rule_finds_itself(name: str) -> None:
     assert found.match == pytest.approx((1, 0), abs=1e-9)
 
 
+def test_single_precision_does_not_blur_the_answer() -> None:
+    z, labels = overlapping(1)
+    found = gradients.dissect(losses.build("triplet", squared=True, margin=9), z.float(), labels)
+    assert found.rules["triplet-euclidean"] == pytest.approx((4, 0), abs=1e-6)
+    assert found.components == RULES["triplet-euclidean"]
+
+
 def test_what_is_measured_is_the_gradient_itself() -> None:
     z, labels = overlapping(2)
     triplets = mining.build("random")(z, labels, torch.Generator().manual_seed(3))

@@ -23,7 +23,7 @@ from holdfast.losses.base import Loss
 from holdfast.mining.batch import relations
 from holdfast.mining.hardest import EasyPositiveHardNegative
 from holdfast.mining.tuples import Triplets
-from holdfast.sphere import Mask, precise, similarity
+from holdfast.sphere import Mask, similarity
 
 K = TypeVar("K")
 
@@ -57,7 +57,7 @@ class Dissection:
         negative: P-, likewise.
         triplet: T implied by the nearest pair weight.
         active: whether the triplet has a gradient at all.
-        directions: how well each direction explains the gradients.
+        directions: share of the gradients that each direction leaves unexplained, whatever the weights.
         components: the combination that explains direction and weights best.
         match: how well it does.
         rules: how well each named rule does.
@@ -126,7 +126,7 @@ def dissect(
 
     Requirements: unit vectors; a loss that takes tuples.
     """
-    z = precise(embeddings.detach())
+    z = embeddings.detach().double()  # so that what is left unexplained is not rounding
     positive, negative = relations(z, labels)
     if triplets is None:
         mined = EasyPositiveHardNegative()(z, labels)
