@@ -83,15 +83,14 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _embed(options: argparse.Namespace) -> None:
-    import torch
-
     from holdfast.data import ImageStore, load
+    from holdfast.devices import choose_device
     from holdfast.evaluation import choose_split, embed, save_vectors
     from holdfast.models import load_model
 
     images = load(options.data)
     split = choose_split(images, options.split or "all")
-    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = choose_device(options.device)
     model = load_model(options.model, options.size, options.trust_code).to(device)
     chosen = images if split == "all" else images.split(split)
     store = ImageStore(chosen, model.canvas, device, skip_bad=options.skip_bad)

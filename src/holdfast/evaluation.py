@@ -13,6 +13,7 @@ from torch import Tensor
 from holdfast import metrics
 from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable, centre_crop
+from holdfast.devices import choose_device
 from holdfast.errors import DataError
 from holdfast.models import Embedder, load_model
 from holdfast.versions import versions
@@ -137,7 +138,7 @@ def evaluate(
 
     table = data if isinstance(data, ImageTable) else load(data)
     embedder = model if isinstance(model, Embedder) else load_model(model)
-    place = torch.device(device) if device else torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    place = choose_device(device)
     embedder = embedder.to(place)
     chosen = choose_split(table, split)
     query = table if chosen == "all" else table.split(chosen)

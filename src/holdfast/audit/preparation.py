@@ -9,7 +9,7 @@ from holdfast import seeds
 from holdfast.attacks import References
 from holdfast.audit import flags as checks
 from holdfast.audit.flags import Flag
-from holdfast.audit.sampling import balanced_rows
+from holdfast.audit.sampling import balanced_rows, few_classes
 from holdfast.audit.subject import Expectation, Subject
 from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable, centre_crop
@@ -17,23 +17,23 @@ from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, load_model
 
-PROBED = 96
-"""Images that the first checks look at."""
-ALONE = 16
-"""Of these, how many are also embedded one by one."""
+PROBED = (24, 4)
+"""Classes, and images of each, that the first checks look at."""
+APART = 16
+"""Of these, how many are also embedded two by two."""
 
 
 def borrow_model(
     model: str | nn.Module, size: int | None, trust_code: bool, device: torch.device
 ) -> tuple[Embedder, list[Flag]]:
-    """A model as an embedder on its device in eval mode, and what was odd about the way it came."""
+    """A model as an embedder on its device, and what was odd about the way it came."""
     if isinstance(model, str):
         model = load_model(model, size, trust_code)
     raised = checks.training_mode(model)
     embedder = model if isinstance(model, Embedder) else Embedder.wrap(model, size or 224)
     if not embedder.differentiable:
         raised.append(checks.no_gradients())
-    return embedder.to(device).eval(), raised
+    return embedder.to(device), raised
 
 
 def make_subject(
@@ -48,7 +48,7 @@ def make_subject(
     """The subject of an audit, unreadable images that were left out, and flags of the first checks.
 
     Args:
-        embedder: in eval mode, on its device.
+        embedder: in eval mode (`frozen`), on its device.
         table: the images.
         split: which of them; `query` is searched in `gallery`, anything else in itself.
         limit: how many images to attack at most.
@@ -95,7 +95,7 @@ def _first_checks(
     embedder: Embedder, store: ImageStore, labels: torch.Tensor, seed: int
 ) -> tuple[Embedder | Expectation, list[Flag]]:
     """The model to attack (averaged, if it turns out to be random) and its flags."""
-    probe = balanced_rows(labels, PROBED, seed)
+    probe = few_classes(labels, *PROBED, seed)
     images = centre_crop(store.get(probe), embedder.size)
     torch.manual_seed(seeds.derive(seed, "checks"))
     random = checks.randomised(embedder, images)
@@ -106,5 +106,5 @@ def _first_checks(
         *checks.inputs(model, images, labels[probe.to(labels.device)]),
     ]
     if not random:
-        raised += checks.batch_dependent(embedder, images[:ALONE])
+        raised += checks.batch_dependent(embedder, images[:APART])
     return model, raised

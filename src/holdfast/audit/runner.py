@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from holdfast import seeds
 from holdfast.attacks import Budget
+from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
 from holdfast.audit.base import Part, Protocol, registry
 from holdfast.audit.examples import save_examples
-from holdfast.audit.flags import Flag
 from holdfast.audit.masking import masking_flags
 from holdfast.audit.preparation import borrow_model, make_subject
 from holdfast.audit.state import AuditState, joined
@@ -24,6 +24,7 @@ from holdfast.audit.subject import Subject
 from holdfast.config import builder
 from holdfast.console import Console
 from holdfast.data import ImageTable, load, parse
+from holdfast.devices import choose_device
 from holdfast.evaluation import choose_split
 from holdfast.files import write_json
 from holdfast.models import Embedder
@@ -87,56 +88,56 @@ def run(
     settings = {} if eps is None else {"eps": eps}
     chosen: Protocol = builder(registry)(protocol, mode=mode, **settings)
     table = data if isinstance(data, ImageTable) else load(data)
-    place = torch.device(device) if device else torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    embedder, raised = borrow_model(model, size, trust_code, place)
+    embedder, raised = borrow_model(model, size, trust_code, choose_device(device))
     part = choose_split(table, split)
-    subject, skipped, more = make_subject(embedder, table, part, limit, seed, skip_bad, console)
-    raised += more
-    budget = chosen.budget(subject)
-    title = f"{protocol}-{mode}"
-    console.say(f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}")
-    folder = Path(out) if out else None
-    state = None
-    if folder is not None:
-        identity = _identity(embedder, subject, chosen, budget, title)
-        state = AuditState(folder / "artifacts" / f"audit-{title}.partial", identity)
-        if state.resumed:
-            console.say(f"resuming the audit in {folder}")
-    measured, seconds = _attack(chosen.parts(subject), subject, state, console)
-    figures = chosen.figures(subject, measured)
-    if subject.differentiable:
-        raised += masking_flags(subject, budget.eps)
-    document = {
-        "schema": SCHEMA,
-        "protocol": protocol,
-        "mode": mode,
-        "data": data.name if isinstance(data, ImageTable) else parse(data),
-        "split": part,
-        "model": model if isinstance(model, str) else type(model).__name__,
-        "images": len(subject.rows),
-        "gallery": len(subject.references),
-        "limit": limit,
-        "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
-        "budget": _budget(budget, subject),
-        "metrics": {**figures.values, **_collapse(subject, raised)},
-        "undefined": figures.reasons,
-        "intervals": {key: list(ends) for key, ends in figures.intervals.items()},
-        **figures.extra,
-        "flags": [flag.plain() for flag in raised],
-        "seconds": {name: round(value, 2) for name, value in seconds.items()},
-        "seed": seed,
-        "versions": versions(),
-    }
-    file = None
-    if folder is not None and state is not None:
-        artifacts = folder / "artifacts"
-        state.finish(artifacts / f"audit-{title}.safetensors", measured)
-        document["artifacts"] = [f"artifacts/audit-{title}.safetensors"]
+    with frozen(embedder):
+        subject, skipped, more = make_subject(embedder, table, part, limit, seed, skip_bad, console)
+        budget = chosen.budget(subject)
+        title = f"{protocol}-{mode}"
+        console.say(
+            f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}"
+        )
+        folder = Path(out) if out else None
+        state = None
+        if folder is not None:
+            identity = _identity(embedder, subject, chosen, budget, title)
+            state = AuditState(folder / "artifacts" / f"audit-{title}.partial", identity)
+            if state.resumed:
+                console.say(f"resuming the audit in {folder}")
+        measured, seconds = _attack(chosen.parts(subject), subject, state, console)
+        figures = chosen.figures(subject, measured)
+        collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
+        masked = masking_flags(subject, budget.eps) if subject.differentiable else []
+        document = {
+            "schema": SCHEMA,
+            "protocol": protocol,
+            "mode": mode,
+            "data": data.name if isinstance(data, ImageTable) else parse(data),
+            "split": part,
+            "model": model if isinstance(model, str) else type(model).__name__,
+            "images": len(subject.rows),
+            "gallery": len(subject.references),
+            "limit": limit,
+            "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
+            "budget": _budget(budget, subject),
+            "metrics": {**figures.values, **spread},
+            "undefined": figures.reasons,
+            "intervals": {key: list(ends) for key, ends in figures.intervals.items()},
+            **figures.extra,
+            "flags": [flag.plain() for flag in (*raised, *more, *collapsed, *masked)],
+            "seconds": {name: round(value, 2) for name, value in seconds.items()},
+            "seed": seed,
+            "versions": versions(),
+        }
+        if folder is None or state is None:
+            return Audit(document, None)
+        stored = [state.join(folder / "artifacts" / f"audit-{title}.safetensors", measured)]
         if examples:
-            stored = save_examples(subject, budget, artifacts / f"examples-{title}", examples)
-            document["artifacts"].append(str(stored.relative_to(folder)))
-        file = folder / audit_file(protocol, mode)
-        write_json(file, document)
+            stored.append(save_examples(subject, budget, folder / "artifacts" / f"examples-{title}", examples))
+    document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
+    file = folder / audit_file(protocol, mode)
+    write_json(file, document)
+    state.forget()
     return Audit(document, file)
 
 
@@ -184,13 +185,6 @@ def _budget(budget: Budget, subject: Subject) -> dict[str, Any]:
         "start": budget.start,
         "method": budget.method if subject.differentiable else "square",
     }
-
-
-def _collapse(subject: Subject, raised: list[Flag]) -> dict[str, Any]:
-    labels = subject.references.labels
-    found, shown = checks.collapse(subject.references.vectors, labels, subject.seed)
-    raised += found
-    return shown
 
 
 def _identity(embedder: Embedder, subject: Subject, protocol: Protocol, budget: Budget, title: str) -> dict[str, Any]:

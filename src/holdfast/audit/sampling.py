@@ -37,6 +37,16 @@ def balanced_rows(labels: Tensor, limit: int | None, seed: int) -> Tensor:
     return shuffled[by_class[queue[:limit]]].sort().values
 
 
+def few_classes(labels: Tensor, classes: int, per_class: int, seed: int) -> Tensor:
+    """A small, seeded set in which queries can find their class: some images each of some classes."""
+    generator = seeds.generator(seed, "few")
+    names = torch.unique(labels.cpu())
+    names = names[torch.randperm(len(names), generator=generator)[:classes]]
+    order = torch.randperm(len(labels), generator=generator)
+    own = labels.cpu()[order]
+    return torch.cat([order[own == name][:per_class] for name in names]).sort().values
+
+
 def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
     """Bootstrap confidence interval of a mean over images."""
     count = len(values)

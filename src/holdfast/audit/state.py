@@ -46,12 +46,14 @@ class AuditState:
         """Keep a block's measurements."""
         write_atomic(self._file(part, block), save({k: v.detach().cpu().contiguous() for k, v in measured.items()}))
 
-    def finish(self, file: Path, measured: dict[str, dict[str, Tensor]]) -> None:
-        """Join everything into one file and forget the blocks."""
-        tensors = {
-            f"{part}:{name}": t.cpu().contiguous() for part, arrays in measured.items() for name, t in arrays.items()
-        }
+    def join(self, file: Path, measured: dict[str, dict[str, Tensor]]) -> Path:
+        """Write everything that was measured into one file."""
+        tensors = {f"{part}:{name}": t.contiguous() for part, arrays in measured.items() for name, t in arrays.items()}
         write_atomic(file, save(tensors))
+        return file
+
+    def forget(self) -> None:
+        """Remove the blocks; the audit is finished."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _file(self, part: str, block: int) -> Path:
@@ -59,7 +61,7 @@ class AuditState:
 
 
 def read_measurements(file: Path) -> dict[str, dict[str, Tensor]]:
-    """What `AuditState.finish` wrote: part → name → one row per attacked image."""
+    """What `AuditState.join` wrote: part → name → one row per attacked image."""
     measured: dict[str, dict[str, Tensor]] = {}
     for key, tensor in load(file.read_bytes()).items():
         part, _, name = key.rpartition(":")

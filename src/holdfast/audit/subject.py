@@ -31,6 +31,7 @@ class Expectation(nn.Module):
         self.model = model
         self.passes = passes
         self.size, self.dim, self.mean = model.size, model.dim, model.mean
+        self.training = model.training  # a new module starts in training mode and would put the model there too
 
     def forward(self, images: Tensor) -> Tensor:
         """The mean direction."""

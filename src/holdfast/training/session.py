@@ -14,6 +14,7 @@ from holdfast import seeds
 from holdfast.console import Console
 from holdfast.data import ClassBatches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
+from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, TrainingError
 from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder, load_model
@@ -132,11 +133,7 @@ def build_session(recipe: Recipe, device: str | None, skip_bad: bool, console: C
 
 def make_accelerator(recipe: Recipe, device: str | None) -> Accelerator:
     """An accelerator of this run's own device and precision."""
-    if device not in (None, "cpu", "cuda", "mps"):
-        raise TrainingError(f"unknown device '{device}'; valid: cpu, cuda, mps")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise TrainingError("no CUDA device here; use --device cpu")
-    on_gpu = device != "cpu" and torch.cuda.is_available()
+    on_gpu = choose_device(device).type == "cuda"
     precision = recipe.precision
     if precision == "auto":
         precision = "bfloat16" if on_gpu and torch.cuda.is_bf16_supported() else "float32"

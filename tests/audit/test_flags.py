@@ -1,0 +1,161 @@
+"""Every planted fault raises its flag; a sound model raises none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from holdfast import audit
+from holdfast.data import ImageTable
+from holdfast.models import Embedder
+from holdfast.models.backbones import IMAGENET_MEAN, IMAGENET_STD
+
+
+class Wrapped(nn.Module):
+    """A model with something done to its input."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def before(self, images: Tensor) -> Tensor:
+        return images
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model(self.before(images))
+
+
+class Quantised(Wrapped):
+    """Rounds its input, so that the gradient is zero everywhere."""
+
+    def before(self, images: Tensor) -> Tensor:
+        return (images * 16).round() / 16
+
+
+class _Backwards(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor) -> Tensor:
+        return images.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return -gradient
+
+
+class Backwards(Wrapped):
+    """Lies about the direction of its gradient."""
+
+    def before(self, images: Tensor) -> Tensor:
+        return _Backwards.apply(images)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _OnGridOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor) -> Tensor:
+        levels = images * 255
+        ctx.on_grid = bool((levels - levels.round()).abs().max() < 1e-3)
+        return images.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient if ctx.on_grid else torch.zeros_like(gradient)
+
+
+class OneStepOnly(Wrapped):
+    """Has a gradient at 8-bit pictures alone: one step works, the next ones see nothing."""
+
+    def before(self, images: Tensor) -> Tensor:
+        return _OnGridOnly.apply(images)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class Noisy(Wrapped):
+    def before(self, images: Tensor) -> Tensor:
+        return images + 0.02 * torch.randn_like(images)
+
+
+class ExpectsBytes(Wrapped):
+    def before(self, images: Tensor) -> Tensor:
+        return images / 255
+
+
+class NormalisedTwice(Wrapped):
+    """Normalises, although the model inside does so itself on images in [0, 1]."""
+
+    def before(self, images: Tensor) -> Tensor:
+        mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+        return (images - mean) / std
+
+
+class Collapsed(Wrapped):
+    def forward(self, images: Tensor) -> Tensor:
+        z = self.model(images)
+        return torch.ones_like(z) + 0.01 * z
+
+
+class BatchStatistics(Wrapped):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.norm = nn.BatchNorm1d(32, track_running_stats=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.norm(self.model(images))  # type: ignore[no-any-return]
+
+
+class Stretched(Wrapped):
+    def forward(self, images: Tensor) -> Tensor:
+        return 3 * self.model(images)
+
+
+def flags(model: nn.Module, table: ImageTable, **arguments: Any) -> set[str]:
+    arguments = {"protocol": "adml", "limit": 40, "size": 32, **arguments}
+    return {flag["name"] for flag in audit.run(model, table, **arguments).document["flags"]}
+
+
+def test_a_sound_model_raises_none(model: Embedder, table: ImageTable) -> None:
+    assert flags(model, table) == set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised"),
+    [
+        (Quantised, "zero-gradients"),
+        (Quantised, "large-eps-fails"),
+        (Backwards, "search-beats-gradient"),
+        (OneStepOnly, "more-steps-do-not-help"),
+        (ExpectsBytes, "input-range"),
+        (NormalisedTwice, "input-range"),
+        (Collapsed, "collapse"),
+        (BatchStatistics, "batch-dependent"),
+        (Stretched, "non-unit-outputs"),
+    ],
+)
+def test_a_planted_fault_raises_its_flag(fault: type[Wrapped], raised: str, model: Embedder, table: ImageTable) -> None:
+    assert raised in flags(fault(model).eval(), table)
+
+
+def test_vectors_of_other_lengths_are_no_doubt_about_gradients(model: Embedder, table: ImageTable) -> None:
+    assert flags(Stretched(model).eval(), table) == {"non-unit-outputs"}
+
+
+def test_a_model_in_training_mode(model: Embedder, table: ImageTable) -> None:
+    assert "training-mode" in flags(model.train(), table)
+
+
+def test_flags_explain_themselves(model: Embedder, table: ImageTable) -> None:
+    document = audit.run(Quantised(model).eval(), table, protocol="adml", limit=24, size=32).document
+    assert document["flags"]
+    for flag in document["flags"]:
+        assert flag["level"] in ("note", "warning", "error")
+        assert len(flag["why"]) > 20
+        assert len(flag["advice"]) > 20
+
+
+def test_a_randomised_model_is_attacked_through_its_mean(model: Embedder, table: ImageTable) -> None:
+    documents = [audit.run(Noisy(model).eval(), table, protocol="adml", limit=24, size=32).document for _ in range(2)]
+    assert [flag["name"] for flag in documents[0]["flags"]] == ["randomised"]
+    first, second = (document["metrics"] for document in documents)
+    assert first == second, "its draws are seeded"
+    assert first["alignment/R@1"] < 0.5 * first["R@1"]

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from holdfast import attacks, audit
+from holdfast.attacks import Budget, References, pgd
+from holdfast.audit import runner
+from holdfast.audit.state import read_measurements
+from holdfast.cli import main
+from holdfast.data import ImageStore, ImageTable, centre_crop
+from holdfast.errors import HoldfastError
+from holdfast.models import Embedder
+
+TEN = ("CA+", "CA-", "QA+", "QA-", "TMA", "ES:D", "ES:R", "LTM", "GTM", "GTT")
+
+
+def figures(document: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in document.items() if k not in ("seconds", "artifacts")}
+
+
+def test_an_undefended_model_falls(model: Embedder, table: ImageTable) -> None:
+    document = audit.run(model, table, limit=100).document
+    values = document["metrics"]
+    assert values["R@1"] > 60
+    assert values["ERS"] < 15
+    assert values["ERS"] == pytest.approx(audit.ers_score({key: values[key] for key in TEN}))
+    assert values["collapsed"] is False
+    assert document["budget"]["eps_pixel"] == pytest.approx(8 / 255)
+    assert document["budget"]["eps_normalized"] == pytest.approx(8 / 255 / 0.5)
+    assert document["budget"]["steps"] == 32
+    for key, (low, high) in document["intervals"].items():
+        assert low - 1e-9 <= values[key] <= high + 1e-9, key
+    assert {*TEN, "ERS", "R@1"} <= document["intervals"].keys()
+
+
+def test_every_image_is_attacked_against_the_whole_gallery(model: Embedder, table: ImageTable) -> None:
+    """TMA of the audit, against the attack written out by hand."""
+    document = audit.run(model, table, limit=20, seed=3).document
+    assert (document["images"], document["gallery"]) == (20, len(table.split("test")))
+    from holdfast import seeds
+    from holdfast.audit.sampling import balanced_rows
+
+    test = table.split("test")
+    rows = balanced_rows(torch.tensor(test.labels), 20, 3)
+    images = centre_crop(ImageStore(test, 32, "cpu").get(torch.arange(len(test))), 32)
+    with torch.no_grad():
+        vectors = model.eval()(images)
+    goal = attacks.build("tma").bind(References(vectors), rows, seeds.generator(3, "targets", "tma"))
+    found = pgd(model, images[rows], goal, Budget(eps=8 / 255, step=3 / 255, steps=32))
+    assert document["metrics"]["TMA"] == pytest.approx(float(found.measures["cosine"].mean()), abs=1e-5)
+
+
+def test_published_mode_averages_batches_and_takes_the_step_before(
+    model: Embedder, table: ImageTable, tmp_path: Path
+) -> None:
+    fixed = audit.run(model, table, limit=130, out=tmp_path / "fixed").document
+    published = audit.run(model, table, limit=130, mode="published", out=tmp_path / "published").document
+    measured = read_measurements(tmp_path / "published" / "artifacts" / "audit-ers-published.safetensors")
+    cosine = measured["tma"]["cosine"].double()
+    by_hand = (cosine[:112].mean() + cosine[112:].mean()) / 2
+    assert published["metrics"]["TMA"] == pytest.approx(float(by_hand))
+    assert published["metrics"]["ES:D"] != fixed["metrics"]["ES:D"]
+    assert (tmp_path / "published" / "audit-ers-published.json").is_file()
+    assert (tmp_path / "fixed" / "audit.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mode"), [("adml", "fixed"), ("adml", "replaced"), ("stax", "fixed"), ("stax", "replaced")]
+)
+def test_the_other_protocols(protocol: str, mode: str, model: Embedder, table: ImageTable) -> None:
+    document = audit.run(model, table, protocol=protocol, mode=mode, limit=64).document
+    names = (
+        ("triplet", "alignment", "uniformity") if protocol == "adml" else ("stax", "mtax", "stax-large", "mtax-large")
+    )
+    keys = ("R@1", "NMI", "mAP@C") if protocol == "adml" else ("R@1", "R@4", "NMI", "pi_ratio")
+    for key in keys:
+        assert document["metrics"][key] is not None
+        for name in names:
+            assert f"{name}/{key}" in document["metrics"]
+            assert f"{name}/{key}" in document["intervals"]
+    if mode == "fixed":
+        hurt = names[1] if protocol == "adml" else "stax-large"
+        assert document["metrics"][f"{hurt}/R@1"] < document["metrics"]["R@1"] - 20
+
+
+def test_stax_is_in_normalised_units(model: Embedder, table: ImageTable) -> None:
+    budget = audit.run(model, table, protocol="stax", limit=16).document["budget"]
+    assert budget["eps_normalized"] == pytest.approx(0.01)
+    assert budget["eps_pixel"] == pytest.approx(0.005)
+
+
+def test_thorough_is_never_kinder_than_one_of_its_attacks(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+    document = audit.run(model, table, protocol="thorough", limit=32, out=tmp_path).document
+    curve = document["curve"]
+    assert [point["eps"] for point in curve] == sorted(point["eps"] for point in curve)
+    recall = [point["R@1"] for point in curve]
+    assert recall == sorted(recall, reverse=True)
+    precision = [point["mAP@R"] for point in curve]
+    assert precision == sorted(precision, reverse=True)
+    assert recall[-1] < 10
+    measured = read_measurements(tmp_path / "artifacts" / "audit-thorough-fixed.safetensors")
+    for name, arrays in measured.items():
+        eps = float(name.removeprefix("eps=").split("/")[0]) / 255
+        assert torch.equal(arrays["hit"], torch.fmin(arrays["hit_by_gradient"], arrays["hit_by_search"]))
+        finite = arrays["radius"][arrays["radius"].isfinite()]
+        assert (finite <= eps + 1e-6).all()
+        assert torch.equal(arrays["radius"].isinf(), arrays["hit"] > 0)
+    assert 0 < document["metrics"]["breaking_eps"] < 16 / 255
+
+
+def test_a_killed_audit_goes_on_and_gives_the_same_figures(
+    model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = audit.run(model, table, limit=150, out=tmp_path / "whole").document
+    real = runner.AuditState.put
+    calls = iter(range(100))
+
+    def dies(self: Any, *arguments: Any) -> None:
+        if next(calls) == 7:
+            raise KeyboardInterrupt
+        real(self, *arguments)
+
+    monkeypatch.setattr(runner.AuditState, "put", dies)
+    with pytest.raises(KeyboardInterrupt):
+        audit.run(model, table, limit=150, out=tmp_path / "cut")
+    assert len(list((tmp_path / "cut" / "artifacts" / "audit-ers-fixed.partial").glob("*.safetensors"))) == 7
+    monkeypatch.undo()
+    seen = audit.run(model, table, limit=150, out=tmp_path / "cut")
+    assert figures(seen.document) == figures(whole)
+    assert not (tmp_path / "cut" / "artifacts" / "audit-ers-fixed.partial").exists()
+
+
+def test_measurements_of_another_model_are_not_reused(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+    from holdfast.audit.state import AuditState
+
+    state = AuditState(tmp_path / "s", {"model": "a"})
+    state.put("ca+", 0, {"rank": torch.ones(2)})
+    assert AuditState(tmp_path / "s", {"model": "a"}).get("ca+", 0) is not None
+    assert AuditState(tmp_path / "s", {"model": "b"}).get("ca+", 0) is None
+
+
+def test_a_damaged_block_is_attacked_again(tmp_path: Path) -> None:
+    from holdfast.audit.state import AuditState
+
+    state = AuditState(tmp_path / "s", {})
+    state.put("ca+", 0, {"rank": torch.ones(2)})
+    next((tmp_path / "s").glob("ca*")).write_bytes(b"junk")
+    assert state.get("ca+", 0) is None
+
+
+def test_query_and_gallery(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+    test = table.split("test")
+    half = np.where(np.arange(len(test)) % 2 == 0, "query", "gallery")
+    document = audit.run(model, test.with_splits(half), limit=30).document
+    assert document["split"] == "query"
+    assert document["gallery"] == int((half == "gallery").sum())
+    assert document["metrics"]["ERS"] < 20
+    with pytest.raises(HoldfastError, match="queries and a gallery"):
+        audit.run(model, test.with_splits(half), protocol="adml", mode="replaced", limit=30)
+
+
+def test_an_onnx_model_is_searched_only(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    file = tmp_path / "model.onnx"
+    torch.onnx.export(model.eval(), (torch.rand(2, 3, 32, 32),), file, dynamic_shapes=({0: "batch"},))
+    document = audit.run(f"onnx:{file}", table, protocol="adml", limit=12).document
+    assert "no-gradients" in {flag["name"] for flag in document["flags"]}
+    assert document["budget"]["method"] == "square"
+    assert document["metrics"]["alignment/R@1"] <= document["metrics"]["R@1"]
+
+
+def test_stored_examples_are_checked_as_files(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+    document = audit.run(model, table, protocol="adml", limit=16, out=tmp_path, examples=3).document
+    listing = json.loads((tmp_path / document["artifacts"][1]).read_text())
+    folder = (tmp_path / document["artifacts"][1]).parent
+    assert len(listing["examples"]) == 3
+    for entry in listing["examples"]:
+        clean, attacked = (
+            np.asarray(Image.open(folder / entry["files"][kind])).astype(int) for kind in ("clean", "attacked")
+        )
+        change = np.abs(clean - attacked).max()
+        assert 0 < change <= math.floor(0.0314 * 255)
+        assert set(entry["finds_its_class"]) == {"clean", "attacked", "stored"}
+
+
+def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["audit", str(run), "--data", "glyphs", "--limit", "20", "--protocol", "adml", "--eps", "4/255"]
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["budget"]["eps_pixel"] == pytest.approx(4 / 255)
+    assert document == json.loads((run / "audit-adml-fixed.json").read_text())
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "alignment/R@1" in printed
+    assert "95 % interval" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--protocol", "err"], "did you mean 'ers'"),
+        (["--mode", "replaced"], "unknown mode 'replaced'"),
+        (["--eps", "big"], "expected a number"),
+        (["--eps", "0"], "eps must be above zero"),
+        (["--split", "train2"], "has no split"),
+    ],
+)
+def test_mistakes(run: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", str(run), "--data", "glyphs", *words]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_model_comes_back_as_it_was(model: Embedder, table: ImageTable) -> None:
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    audit.run(model, table, protocol="adml", limit=16)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert model.training
+
+
+def test_a_module_from_anywhere(table: ImageTable) -> None:
+    module = nn.Sequential(nn.AdaptiveAvgPool2d(8), nn.Flatten())
+    document = audit.run(module, table, protocol="adml", limit=16, size=32).document
+    assert document["model"] == "Sequential"
+    assert all(not p.requires_grad for p in module.parameters()) or not list(module.parameters())
