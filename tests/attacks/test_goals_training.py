@@ -90,6 +90,18 @@ def test_triplet_gap_against_clean_references() -> None:
     same(goal.measure(MOVED)["gap"], gaps)
 
 
+def test_a_hinged_triplet_is_still_once_it_is_satisfied() -> None:
+    free, hinged = bind("triplet"), bind("triplet", margin=0.2)
+    z = MOVED.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(hinged.loss(z).sum(), z)
+    gap = -free.loss(z.detach())
+    torch.testing.assert_close(-hinged.loss(z.detach()), torch.relu(gap + 0.2))
+    satisfied = gap < -0.2
+    assert satisfied.any()
+    assert not satisfied.all()
+    assert torch.equal(gradient.abs().sum(1) == 0, satisfied)
+
+
 def test_triplet_gap_of_a_batch() -> None:
     goal = bind("triplet", reference="joint")
     total = 0.0

@@ -86,7 +86,8 @@ def test_the_other_protocols(protocol: str, mode: str, model: Embedder, table: I
         assert document["metrics"][key] is not None
         for name in names:
             assert f"{name}/{key}" in document["metrics"]
-            assert f"{name}/{key}" in document["intervals"]
+            low, high = document["intervals"][f"{name}/{key}"]
+            assert low - 1e-9 <= document["metrics"][f"{name}/{key}"] <= high + 1e-9
     if mode == "fixed":
         hurt = names[1] if protocol == "adml" else "stax-large"
         assert document["metrics"][f"{hurt}/R@1"] < document["metrics"]["R@1"] - 20

@@ -57,7 +57,10 @@ def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
 
 
 def statistic_interval(statistic: Callable[[Tensor], float], count: int, seed: int) -> tuple[float, float]:
-    """Bootstrap confidence interval of any statistic of a set of images.
+    """Bootstrap confidence interval of any statistic of a set of images, centred on its value.
+
+    Repeats make a resample look more clustered than the set it came from, so that the resampled values are shifted as a
+    whole; only their spread is used.
 
     Args:
         statistic: its value on the images at given positions, repeats included.
@@ -66,7 +69,8 @@ def statistic_interval(statistic: Callable[[Tensor], float], count: int, seed: i
     """
     generator = seeds.generator(seed, "bootstrap")
     found = [statistic(torch.randint(count, (count,), generator=generator)) for _ in range(FEW_RESAMPLES)]
-    return _ends(torch.tensor(found, dtype=torch.float64))
+    values = torch.tensor(found, dtype=torch.float64)
+    return _ends(values - values.nanmean() + statistic(torch.arange(count)))
 
 
 def _ends(values: Tensor) -> tuple[float, float]:

@@ -50,7 +50,7 @@ class Stax(Protocol):
         small = self.budget(subject)
         radii = {"": small, "-large": small.scaled(LARGER)}
         return [
-            Part(kind + suffix, fixed_attack(subject, goal, budget))
+            Part(kind + suffix, fixed_attack(subject, kind + suffix, goal, budget))
             for suffix, budget in radii.items()
             for kind, goal in INPUTS.items()
         ]
