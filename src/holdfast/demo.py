@@ -43,7 +43,9 @@ def demo(out: Path, console: Console, as_json: bool = False) -> None:
     print(table(["metric", "untrained", "trained"], [(name, before[name], after[name]) for name in SHOWN]))
     print("\nA query, and its nearest pictures (· marks a wrong one):\n")
     print(strips(load_model(str(run.folder)), test, run.recipe.seed))
-    print(f"\nThe run is in {run.folder}. Next: holdfast train pocket --data folder:YOUR_PHOTOS")
+    print(f"\nThe run is in {run.folder}. Next:")
+    print(f"  holdfast audit {run.folder} --data glyphs --limit 200    how easily is it fooled?")
+    print("  holdfast train pocket --data folder:YOUR_PHOTOS")
 
 
 def strips(model: Embedder, test: ImageTable, seed: int) -> str:
