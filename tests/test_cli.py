@@ -22,20 +22,6 @@ def run(*words: str) -> int:
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """Twelve classes of five noisy pictures each."""
-    draw = np.random.default_rng(0)
-    for name in range(12):
-        folder = tmp_path / "photos" / f"class-{name}"
-        folder.mkdir(parents=True)
-        base = draw.integers(0, 255, (40, 50, 3))
-        for picture in range(5):
-            pixels = np.clip(base + draw.integers(-40, 40, base.shape), 0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / f"{picture}.png")
-    return tmp_path / "photos"
-
-
-@pytest.fixture
 def recipe(tiny: dict[str, Any], tmp_path: Path) -> str:
     tiny |= {"epochs": 1, "batch": {"classes": 3, "per_class": 3}}
     file = tmp_path / "tiny.yaml"

@@ -7,10 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
-from PIL import Image
 
 from holdfast.cli import main
 from holdfast.losses import base as losses
@@ -22,22 +20,14 @@ SNIPPET = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
-def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the reader's photos in it."""
-    draw = np.random.default_rng(0)
-    for name in range(10):
-        folder = tmp_path / "photos" / f"class-{name}"
-        folder.mkdir(parents=True)
-        base = draw.integers(0, 255, (40, 50, 3))
-        for picture in range(4):
-            pixels = np.clip(base + draw.integers(-30, 30, base.shape), 0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / f"{picture}.png")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def working_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the reader stands, with photos beside."""
+    monkeypatch.chdir(photos.parent)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_snippets_run(page: Path, working_folder: Path) -> None:
+@pytest.mark.usefixtures("working_folder")
+def test_snippets_run(page: Path) -> None:
     before = {name: losses.registry.get(name) for name in losses.registry.names()}
     namespace: dict[str, Any] = {"__name__": "snippet"}
     try:

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             traceback.print_exc()
         print(f"holdfast: {error}", file=sys.stderr)
-        return 130 if type(error).__name__ == "Interrupted" else 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("holdfast: interrupted; run the same command to go on from the last checkpoint", file=sys.stderr)
         return 130

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
 
 
 class HoldfastError(Exception):
     """Something the user can mend; the message is one line and says how."""
+
+    exit_code: ClassVar[int] = 2
 
 
 class RecipeError(HoldfastError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from torch import Tensor
@@ -62,7 +63,7 @@ class Ers(Protocol):
         block = PUBLISHED_BATCH if published else BLOCK
         return [Part(goal, self._attack(subject, goal, published), block) for goal in GOALS]
 
-    def _attack(self, subject: Subject, name: str, published: bool):  # type: ignore[no-untyped-def]
+    def _attack(self, subject: Subject, name: str, published: bool) -> Callable[[slice], dict[str, Tensor]]:
         arguments = {"published": True} if published and name in ("ltm", "gtm") else {}
         goal = attacks.build(name, **arguments)
         budget = self.budget(subject)

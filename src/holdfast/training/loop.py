@@ -33,6 +33,8 @@ T = TypeVar("T")
 class Interrupted(HoldfastError):
     """The user asked to stop; everything is saved."""
 
+    exit_code = 130
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
