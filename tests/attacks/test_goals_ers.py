@@ -137,6 +137,15 @@ def test_misranking_without_a_match_has_nothing_to_lose() -> None:
 
 
 @pytest.mark.parametrize("published", [False, True])
+def test_misranking_looks_past_the_own_camera(published: bool) -> None:
+    alone = References(CLEAN, LABELS, groups=torch.zeros(N, dtype=torch.long))
+    loss = attacks.build("ltm", published=published).bind(alone, ROWS).loss(MOVED)
+    own = [d(z, CLEAN[row]) for z, row in zip(MOVED, ROWS.tolist(), strict=True)]
+    far = [max(d(z, CLEAN[x]) for x in range(N) if LABELS[x] != LABELS[r]) for z, r in zip(MOVED, ROWS, strict=True)]
+    same(loss, [max(0.0, f - o) if published else 0.0 for f, o in zip(far, own, strict=True)])
+
+
+@pytest.mark.parametrize("published", [False, True])
 def test_greedy_misranking(published: bool) -> None:
     goal = bind("gtm", published=published)
     expected = []

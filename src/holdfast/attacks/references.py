@@ -28,6 +28,9 @@ class References:
             may be left out for goals that need none.
         queries: clean embeddings of images that are not in the gallery but may be attacked.
         query_labels: their classes.
+        groups: group of each gallery item (its camera); items of the attacked image's label and group are neither hit
+            nor miss.
+        query_groups: and of each query.
         normalize: scale to unit length, as attacks do with what the model returns.
     """
 
@@ -38,12 +41,16 @@ class References:
         *,
         queries: Tensor | None = None,
         query_labels: Tensor | None = None,
+        groups: Tensor | None = None,
+        query_groups: Tensor | None = None,
         normalize: bool = True,
     ) -> None:
         self.vectors = _prepared(vectors, normalize)
         self.queries = None if queries is None else _prepared(queries, normalize).to(self.vectors)
         self._labels = None if labels is None else labels.to(self.vectors.device)
         self._query_labels = None if query_labels is None else query_labels.to(self.vectors.device)
+        self._groups = None if groups is None else groups.to(self.vectors.device)
+        self._query_groups = None if query_groups is None else query_groups.to(self.vectors.device)
         self._check()
 
     def __len__(self) -> int:
@@ -88,28 +95,41 @@ class References:
         own = labels if self._query_labels is None else self._query_labels
         return own[rows][:, None] == labels[items][None, :]
 
-    def itself(self, rows: Tensor, items: slice = slice(None)) -> Mask:
+    def itself(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
         """Which gallery items are the attacked images' own clean copies."""
         columns = torch.arange(len(self), device=self.device)[items]
         if self.queries is not None:
             return torch.zeros(len(rows), len(columns), dtype=torch.bool, device=self.device)
         return rows[:, None] == columns[None, :]
 
-    def positives(self, rows: Tensor, items: slice = slice(None)) -> Mask:
-        """Items of the same label, own copies left out."""
-        return self.same(rows, items) & ~self.itself(rows, items)
+    def ignored(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
+        """Items that are neither hit nor miss: own copies, and those of the same label and group."""
+        own = self.itself(rows, items)
+        if self._groups is None:
+            return own
+        asked = self._groups if self._query_groups is None else self._query_groups
+        return own | (self.same(rows, items) & (asked[rows][:, None] == self._groups[items][None, :]))
 
-    def negatives(self, rows: Tensor, items: slice = slice(None)) -> Mask:
+    def positives(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
+        """Items of the same label, ignored ones left out."""
+        return self.same(rows, items) & ~self.ignored(rows, items)
+
+    def negatives(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
         """Items of other labels."""
         return ~self.same(rows, items) & ~self.itself(rows, items)
 
     def nearest(self, z: Tensor, rows: Tensor, k: int) -> Tensor:
-        """The k nearest gallery items of each embedding, own clean copies skipped; fewer where there are fewer."""
+        """The k nearest gallery items of each embedding, ignored ones skipped; fewer where the gallery has fewer.
+
+        With groups, an image that has fewer than others repeats its last one.
+        """
         owned = self.queries is None
         available = len(self) - int(owned)
         if available < 1:
             raise DataError("a gallery of one image has nothing but the attacked image itself; give more references")
         k = min(k, available)
+        if self._groups is not None:
+            return torch.cat([self._nearest_counted(z[part], rows[part], k) for part in self.parts(rows)])
         _, found = neighbours(z, self.vectors.to(precise(z).dtype), k + int(owned))
         if not owned:
             return found
@@ -117,10 +137,14 @@ class References:
         return found.gather(1, last)[:, :k]
 
     def hits(self, z: Tensor, rows: Tensor) -> Tensor:
-        """1 where the nearest gallery item, own copy aside, shares the label; else 0. Its mean is R@1."""
+        """1 where the nearest item that counts shares the label, else 0; NaN without a positive. Its mean is R@1."""
         found = self.nearest(z, rows, 1)
-        relevant = [self.same(rows[part]).gather(1, found[part]) for part in self.parts(rows)]
-        return torch.cat(relevant).squeeze(1).to(self.vectors.dtype)
+        hits = []
+        for part in self.parts(rows):
+            positive = self.positives(rows[part])
+            hit = positive.gather(1, found[part]).squeeze(1).to(self.vectors.dtype)
+            hits.append(hit.masked_fill(~positive.any(1), torch.nan))
+        return torch.cat(hits)
 
     def alike(self, items: Tensor, block: slice = slice(None)) -> Mask:
         """Which gallery items share the label of some gallery items."""
@@ -170,6 +194,19 @@ class References:
         """Blocks of rows small enough for a mask over the whole gallery."""
         return blocks(len(rows), len(self)) or [slice(0, 0)]
 
+    def _nearest_counted(self, z: Tensor, rows: Tensor, k: int) -> Tensor:
+        """The k nearest items that are not ignored, for one part of the rows."""
+        ignored = self.ignored(rows)
+        left = len(self) - ignored.sum(1, keepdim=True)
+        if not len(rows):
+            return rows.new_zeros(0, k)
+        if int(left.min()) < 1:
+            raise DataError("an attacked image shares label and group with the whole gallery; give more references")
+        _, found = neighbours(z, self.vectors.to(precise(z).dtype), min(k + len(self) - int(left.min()), len(self)))
+        last = ignored.gather(1, found).to(torch.int8).argsort(dim=1, stable=True)
+        places = torch.arange(k, device=self.device)[None, :].minimum(left - 1)
+        return found.gather(1, last).gather(1, places)
+
     def _check(self) -> None:
         count = len(self.vectors if self.queries is None else self.queries)
         labels, asked = self._labels, self._query_labels
@@ -179,6 +216,17 @@ class References:
             wanted = (count, len(self)) if labels.dtype == torch.bool else (len(self),)
             if tuple(labels.shape) != wanted or labels.is_floating_point():
                 raise DataError(f"labels must have shape {wanted}, got {labels.dtype} of shape {tuple(labels.shape)}")
+        self._check_groups(count)
+
+    def _check_groups(self, count: int) -> None:
+        groups, asked = self._groups, self._query_groups
+        if (asked is not None) != (groups is not None and self.queries is not None):
+            raise DataError("with queries, groups and query_groups belong together; give both or neither")
+        if groups is not None and self._labels is None:
+            raise DataError("groups say which items of the same label do not count; give labels beside them")
+        for name, values, wanted in (("groups", groups, len(self)), ("query_groups", asked, count)):
+            if values is not None and (values.shape != (wanted,) or values.is_floating_point()):
+                raise DataError(f"{name} must be {wanted} integers, got {values.dtype} of shape {tuple(values.shape)}")
 
 
 def _prepared(vectors: Tensor, normalize: bool) -> Tensor:

@@ -51,9 +51,7 @@ def batch_masks(references: References, rows: Tensor) -> tuple[Mask, Mask]:
     """Positive and negative pairs of the attacked images among each other."""
     if references.queries is not None:
         raise DataError("moving a batch jointly compares its images with each other; use reference: clean for queries")
-    same = references.same(rows, rows)
-    other_image = rows[:, None] != rows[None, :]
-    return same & other_image, ~same & other_image
+    return references.positives(rows, rows), references.negatives(rows, rows)
 
 
 class _JointAlignment(_Joint):

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
 from holdfast.errors import DataError
-from holdfast.sphere import distance, precise
+from holdfast.sphere import Mask, distance, precise
 
 
 class _BoundMismatch(BoundGoal):
@@ -26,15 +26,21 @@ class _BoundMismatch(BoundGoal):
         """The hinge; zero for an image without items of both kinds, which has no match to lose."""
         z = precise(z)
         references, gallery = self.references, self.references.vectors
-        own = references.same if self.keep_own else references.positives
         far, others = references.extreme(z, lambda block: references.negatives(self.rows, block), farthest=True)
-        near, matches = references.extreme(z, lambda block: own(self.rows, block))
+        near, matches = references.extreme(z, self._own)
         hinge = torch.relu(distance(z, gallery[far]) - distance(z, gallery[near]))
         return torch.where(others & matches, hinge, 0)
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`hit`: 1 where the nearest item shares the label."""
         return {"hit": self.references.hits(z, self.rows)}
+
+    def _own(self, block: slice) -> Mask:
+        """Items of a block that count as the own class."""
+        positives = self.references.positives(self.rows, block)
+        if not self.keep_own:
+            return positives
+        return positives | (self.references.itself(self.rows, block) & self.references.same(self.rows, block))
 
 
 @register("ltm")
@@ -107,7 +113,7 @@ class GreedyTopOneMisranking(Goal):
         if self.published:
             nearest = references.nearest(references.clean(rows), rows, 1).squeeze(1)
             allowed = ~references.alike(nearest)
-            found = references.closest(rows, allowed & ~references.itself(rows))
+            found = references.closest(rows, allowed & ~references.ignored(rows))
             # The mistake itself: a rank among the items left is used as an index of the whole gallery.
             target = allowed.cumsum(1).gather(1, found[:, None]).squeeze(1) - 1
         else:

@@ -172,7 +172,7 @@ class _BoundTopFour(_BoundQuery):
         self.rows = rows
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """`top4`: 1 where the clean nearest neighbour is still in the top four, own copy aside."""
+        """`top4`: 1 where the clean nearest neighbour is still in the top four, ignored items aside."""
         first = self.references.nearest(z, self.rows, 4)
         return {"top4": (first == self.target[:, None]).any(1).to(z.dtype)}
 
