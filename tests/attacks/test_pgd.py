@@ -385,6 +385,8 @@ def test_worst_keeps_the_most_harmful_result_per_group() -> None:
     torch.testing.assert_close(kept.measures["distance"], kept.loss)
     by = [torch.full((12,), value) for value in (2.0, 1.0, 3.0)]
     assert torch.equal(attacks.worst(results, by).images, results[1].images)
+    undefined = [torch.full((12,), float("nan")), *by[1:]]
+    assert torch.equal(attacks.worst(results, undefined).images, results[1].images)
 
 
 def test_what_a_user_can_get_wrong() -> None:

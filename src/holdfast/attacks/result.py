@@ -47,10 +47,10 @@ def worst(results: Sequence[Attacked], by: Sequence[Tensor] | None = None) -> At
     Args:
         results: attacks on the same images; several goals must agree on the names of their measures.
         by: one value per group for each result, lowest kept, such as a hit; the losses when left out, which compares
-            restarts of one goal but not different goals.
+            restarts of one goal but not different goals. NaN is never kept; where all are, the first result is.
     """
     values = torch.stack([result.loss for result in results] if by is None else list(by))
-    chosen = values.argmin(0)
+    chosen = values.masked_fill(values.isnan(), torch.inf).argmin(0)
     first = results[0]
     per_group = chosen.repeat_interleave(len(first.images) // len(chosen))
     return Attacked(
