@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from holdfast.attacks import Budget
@@ -12,11 +13,14 @@ from holdfast.audit.base import Part, Protocol, register
 from holdfast.audit.clean import clean_figures, stacked
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
+from holdfast.errors import RecipeError
 
 KEYS = ("R@1", "R@4")
 INPUTS = {"stax": "single-target", "mtax": "multi-target"}
 LARGER = 10
 """The paper's second radius, 0.1, is ten times its first."""
+CLASSES = 6
+"""Five targets of different other classes, and the own."""
 
 
 @register("stax")
@@ -45,6 +49,7 @@ class Stax(Protocol):
 
     def parts(self, subject: Subject) -> list[Part]:
         """Both kinds of input at both radii."""
+        _require_classes(subject)
         if self.mode == "replaced":
             refuse_queries(subject)
         small = self.budget(subject)
@@ -67,3 +72,10 @@ class Stax(Protocol):
             figures.clustering(f"{prefix}NMI", vectors, labels)
             figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
         return figures
+
+
+def _require_classes(subject: Subject) -> None:
+    """Refuse, before any attack, data with too few classes to draw targets from."""
+    count = len(torch.unique(subject.references.labels))
+    if count < CLASSES:
+        raise RecipeError(f"stax needs six or more classes, this data has {count}; use --protocol ers or adml")
