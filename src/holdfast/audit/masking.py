@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
 from holdfast import attacks
 from holdfast.attacks import Budget, pgd, square
@@ -32,7 +33,7 @@ def masking_flags(subject: Subject, eps: float) -> list[Flag]:
     """
     rows = subject.rows[balanced_rows(subject.labels[subject.rows].cpu(), IMAGES, subject.seed).to(subject.rows.device)]
     images = subject.images(rows)
-    zero = _zero_gradients(subject, images, rows)
+    zero = _zero_gradients(subject, images)
     margin = attacks.build("misrank").bind(subject.references, rows)
     clean = margin.measure(subject.references.clean(rows))["hit"] > 0
 
@@ -60,11 +61,13 @@ def masking_flags(subject: Subject, eps: float) -> list[Flag]:
     ]
 
 
-def _zero_gradients(subject: Subject, images: Tensor, rows: Tensor) -> list[Flag]:
+def _zero_gradients(subject: Subject, images: Tensor) -> list[Flag]:
     """Images whose embedding does not react to any pixel."""
-    goal = attacks.build("tma").bind(subject.references, rows, subject.generator("probe-targets"))
     moved = images.detach().clone().requires_grad_()
-    loss = goal.loss(subject.model(moved)).sum()
+    vectors = subject.model(moved)
+    # Towards a random direction: a drawn image may be the own clean copy, where no model has a gradient.
+    aim = torch.randn(vectors.shape, generator=subject.generator("probe-targets")).to(vectors)
+    loss = cosine_similarity(vectors, aim, dim=1).sum()
     if not loss.requires_grad:
         share = 1.0
     else:
