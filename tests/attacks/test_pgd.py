@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from attack_cases import bound, network, pictures, references, seeded
+from attack_cases import VARIANTS, bound, network, pictures, references, seeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -375,6 +375,14 @@ def test_vectors_are_taken_as_they_are_when_asked() -> None:
     assert attacks.pgd(model, images, goal, Budget(eps=0.0)).loss.max() < -0.01
 
 
+def test_arguments_have_the_promised_names() -> None:
+    model, images, goal = case()
+    given = {"module": model, "images": images, "bound_goal": goal, "budget": Budget(eps=0.05, steps=1)}
+    assert torch.equal(attacks.pgd(**given).images, attacks.craft(**given).images)
+    assert len(attacks.sweep(**given, eps=[0.01])) == 1
+    assert len(attacks.square(**given, queries=1).loss) == len(images)
+
+
 def test_worst_keeps_the_most_harmful_result_per_group() -> None:
     model, images, goal = case("collapse")
     results = [attacks.pgd(model, images, goal, Budget.pgd(0.05, 3), generator=seeded(seed)) for seed in range(3)]
@@ -406,6 +414,13 @@ def test_what_a_user_can_get_wrong() -> None:
         attacks.pgd(model, images[:4], bound("hardness", {}, references(model), ROWS[:3]), budget)
     with pytest.raises(ModelError, match="one vector per image"):
         attacks.pgd(nn.Flatten(0), images, goal, budget)
+    for name, arguments in VARIANTS:
+        other = bound(name, arguments, references(model), ROWS[:12])
+        if other.images() is not None:
+            with pytest.raises(DataError, match="bound to 12 images, but 24 came"):
+                attacks.pgd(model, images, other, budget)
+            with pytest.raises(DataError, match="bound to 12 images, but 24 came"):
+                attacks.square(model, images, other, budget)
     broken = nn.Sequential(model, Scaled(float("nan")))
     with pytest.raises(ModelError, match="not numbers"):
         attacks.pgd(broken, images, goal, budget)

@@ -47,6 +47,12 @@ class BoundGoal(ABC):
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """What a table reports, one value per group."""
 
+    def images(self) -> int | None:
+        """How many images it is bound to; None where it would do for any number."""
+        if self.group is None or not self.per_group:
+            return None
+        return self.group * len(getattr(self, self.per_group[0]))
+
     def take(self: B, groups: slice | Tensor) -> B:
         """The same goal for some of its groups."""
         part = copy.copy(self)

@@ -59,10 +59,13 @@ class Passes:
 
 
 def group_size(images: Tensor, goal: BoundGoal) -> int:
-    """Images per group of a goal, on these images."""
+    """Images per group of a goal; refuses images that are not those it is bound to."""
     size = len(images) if goal.group is None else goal.group
     if len(images) % size:
         raise DataError(f"this goal moves groups of {size} images, but {len(images)} came; lay them out group by group")
+    expected = goal.images()
+    if expected is not None and expected != len(images):
+        raise DataError(f"this goal is bound to {expected} images, but {len(images)} came; bind it to their rows")
     return size
 
 

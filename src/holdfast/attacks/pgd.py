@@ -37,7 +37,7 @@ class Options(TypedDict, total=False):
 def craft(
     module: nn.Module,
     images: Tensor,
-    goal: BoundGoal,
+    bound_goal: BoundGoal,
     budget: Budget,
     *,
     generator: Generator | None = None,
@@ -54,7 +54,7 @@ def craft(
     Args:
         module: maps images in [0, 1] to vectors; pixel normalisation belongs inside.
         images: floats in [0, 1], group by group: with groups of three, images 0-2 are the first triplet.
-        goal: bound to these images.
+        bound_goal: a goal, bound to these images.
         budget: in pixel units.
         generator: draws the random start; torch's global one when left out. The draw does not depend on `chunk`.
         chunk: groups per pass, to bound memory; all at once when left out.
@@ -64,13 +64,13 @@ def craft(
         normalize: scale the model's vectors to unit length, as `References` does.
     """
     with frozen(module, statistics):
-        return _craft(Passes(module, normalize, precision), pixels(images), goal, budget, generator, chunk)
+        return _craft(Passes(module, normalize, precision), pixels(images), bound_goal, budget, generator, chunk)
 
 
 def pgd(
     module: nn.Module,
     images: Tensor,
-    goal: BoundGoal,
+    bound_goal: BoundGoal,
     budget: Budget,
     *,
     generator: Generator | None = None,
@@ -85,15 +85,15 @@ def pgd(
     """
     images = pixels(images)
     with frozen(module, statistics):
-        crafted = _craft(Passes(module, normalize, precision), images, goal, budget, generator, chunk)
-        vectors, loss, measures = judge(Passes(module, normalize), crafted.images, goal, chunk)
+        crafted = _craft(Passes(module, normalize, precision), images, bound_goal, budget, generator, chunk)
+        vectors, loss, measures = judge(Passes(module, normalize), crafted.images, bound_goal, chunk)
     return Attacked(crafted.images, vectors, loss, measures, crafted.previous)
 
 
 def sweep(
     module: nn.Module,
     images: Tensor,
-    goal: BoundGoal,
+    bound_goal: BoundGoal,
     budget: Budget,
     eps: Sequence[float],
     **options: Unpack[Options],
@@ -106,7 +106,7 @@ def sweep(
     found: dict[int, Attacked] = {}
     before: Attacked | None = None
     for index in sorted(range(len(eps)), key=lambda i: eps[i]):
-        result = pgd(module, images, goal, budget.with_eps(eps[index]), **options)
+        result = pgd(module, images, bound_goal, budget.with_eps(eps[index]), **options)
         if budget.method == "apgd" and before is not None:
             result = worst([result, before])
         found[index] = before = result

@@ -26,7 +26,7 @@ HALVINGS = (0.001, 0.005, 0.02, 0.1, 0.2, 0.4, 0.6, 0.8)
 def square(
     module: Callable[[Tensor], Tensor],
     images: Tensor,
-    goal: BoundGoal,
+    bound_goal: BoundGoal,
     budget: Budget,
     *,
     queries: int = 500,
@@ -43,7 +43,7 @@ def square(
     Args:
         module: any function from images in [0, 1] to vectors; modules are frozen and given back as by `pgd`.
         images: floats in [0, 1] of shape (B, C, H, W), group by group.
-        goal: bound to these images.
+        bound_goal: a goal, bound to these images.
         budget: its ε in pixel units; the norm must be `linf`. Steps and start mean nothing here.
         queries: passes forward per image.
         area: fraction of the picture that the first squares cover.
@@ -60,17 +60,18 @@ def square(
     if images.ndim != 4 or queries < 1:
         raise RecipeError("the square attack needs images of shape (B, C, H, W) and 1 or more queries")
     ball = Ball(images, budget.eps, "linf")
-    size = group_size(images, goal)
+    size = group_size(images, bound_goal)
     passes = Passes(module, normalize)
+    bounded = bound_goal.floor > -math.inf
 
     def losses(points: Tensor) -> Tensor:
-        return torch.cat([passes.loss(points[rows], part) for rows, part in chunks(points, goal, chunk)])
+        return torch.cat([passes.loss(points[rows], part) for rows, part in chunks(points, bound_goal, chunk)])
 
     with frozen(module):
         best = images.clone()
         best_loss = previous = losses(best)
         for query in range(queries):
-            if query % CHECK_EVERY == 0 and goal.floor > -math.inf and bool((best_loss <= goal.floor).all()):
+            if bounded and query % CHECK_EVERY == 0 and bool((best_loss <= bound_goal.floor).all()):
                 break
             side = _side(images, area, query, queries)
             tried = _painted(ball, best, side, generator) if query else _stripes(ball, generator)
@@ -79,7 +80,7 @@ def square(
             best = torch.where(better.repeat_interleave(size).view(-1, 1, 1, 1), tried, best)
             previous, best_loss = best_loss, torch.where(better, loss, best_loss)
         best = ball.finish(best)
-        vectors, loss, measures = judge(passes, best, goal, chunk)
+        vectors, loss, measures = judge(passes, best, bound_goal, chunk)
     return Attacked(best, vectors, loss, measures, previous)
 
 

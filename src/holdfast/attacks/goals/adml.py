@@ -38,6 +38,10 @@ class _Joint(BoundGoal):
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
 
+    def images(self) -> int:
+        """The size of the batch."""
+        return len(self.mask)
+
     @abstractmethod
     def each(self, z: Tensor) -> Tensor:
         """What is maximised, per image."""

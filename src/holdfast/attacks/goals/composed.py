@@ -41,6 +41,10 @@ class _Composed(BoundGoal):
         """Every member's measures under `member/measure`; members of a recipe are numbered from 1."""
         return {f"{name}/{key}": value for name, goal in self.goals.items() for key, value in goal.measure(z).items()}
 
+    def images(self) -> int | None:
+        """As many as its members, which were bound together."""
+        return next((count for goal in self.goals.values() if (count := goal.images()) is not None), None)
+
     def take(self, groups: slice | Tensor) -> _Composed:
         """Every member's part."""
         return type(self)([(name, goal.take(groups)) for name, goal in self.goals.items()], self.weights)

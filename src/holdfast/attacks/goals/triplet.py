@@ -44,6 +44,10 @@ class _JointTriplet(BoundGoal):
     def __init__(self, positive: Tensor, negative: Tensor, real: Tensor, margin: float | None) -> None:
         self.positive, self.negative, self.real, self.margin = positive, negative, real, margin
 
+    def images(self) -> int:
+        """The size of the batch."""
+        return len(self.real)
+
     def _each(self, z: Tensor) -> Tensor:
         gap = _gap(z, precise(z)[self.positive], precise(z)[self.negative], self.margin)
         return torch.where(self.real, gap, 0)
