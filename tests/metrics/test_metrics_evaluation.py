@@ -121,3 +121,20 @@ def test_coarse_labels_of_the_gallery_are_needed() -> None:
     vectors, labels = sample()
     with pytest.raises(DataError, match="gallery_coarse"):
         metrics.evaluate(vectors, labels, coarse=labels, gallery=vectors, gallery_labels=labels)
+
+
+def test_arrays_and_lists_will_do() -> None:
+    vectors, labels = sample(40)
+    expected = metrics.evaluate(vectors, labels, coarse=labels % 2)
+    array, classes = vectors.numpy(), labels.numpy()
+    fixed = array.copy()
+    fixed.flags.writeable = False
+    assert metrics.evaluate(fixed, classes, coarse=(labels % 2).tolist()) == expected
+    given = (vectors.tolist(), labels.tolist())
+    assert metrics.retrieval(*given)["R@1"] == expected.values["R@1"]
+    assert metrics.clustering(array, classes)["NMI"] == expected.values["NMI"]
+    assert metrics.geometry(array[::-1], classes[::-1])["pi_ratio"] == pytest.approx(expected.values["pi_ratio"])
+    with pytest.raises(DataError, match="rows of one length"):
+        metrics.retrieval([[1.0, 2.0], [3.0]], [0, 1])
+    with pytest.raises(DataError, match="labels must be a tensor"):
+        metrics.retrieval(array[:2], ["cat", "dog"])

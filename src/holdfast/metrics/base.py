@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import DataError
@@ -14,6 +17,8 @@ from holdfast.registry import Registry
 from holdfast.sphere import precise
 
 Value: TypeAlias = float | bool | None
+Array: TypeAlias = Tensor | NDArray[Any] | Sequence[Any]
+"""What a user may pass for a tensor."""
 
 BLOCK = 2**22
 """Numbers in one block of pairs: small enough to stay cheap beside the embeddings, large enough to keep cores busy."""
@@ -73,32 +78,30 @@ class EmbeddedSet:
     @classmethod
     def of(
         cls,
-        embeddings: Tensor,
-        labels: Tensor,
-        gallery: Tensor | None = None,
-        gallery_labels: Tensor | None = None,
-        groups: Tensor | None = None,
-        gallery_groups: Tensor | None = None,
+        embeddings: Array,
+        labels: Array,
+        gallery: Array | None = None,
+        gallery_labels: Array | None = None,
+        groups: Array | None = None,
+        gallery_groups: Array | None = None,
     ) -> EmbeddedSet:
         """Check what belongs together, widen half precision and bring everything to the device of the embeddings."""
         if (gallery is None) != (gallery_labels is None):
             raise DataError("a gallery and gallery_labels belong together; give both or neither")
         if (groups is not None and gallery is not None) != (gallery_groups is not None):
             raise DataError("with a gallery, groups and gallery_groups belong together; give both or neither")
-        embeddings = _vectors("embeddings", embeddings)
-        device = embeddings.device
-        labels = _integers("labels", labels, len(embeddings), device)
-        groups = None if groups is None else _integers("groups", groups, len(embeddings), device)
+        vectors = _vectors("embeddings", embeddings)
+        classes = _integers("labels", labels, vectors)
+        own_groups = None if groups is None else _integers("groups", groups, vectors)
         if gallery is None or gallery_labels is None:
-            return cls(embeddings, labels, groups=groups)
-        gallery = _vectors("gallery", gallery).to(embeddings)
-        if gallery.shape[1] != embeddings.shape[1]:
-            dims = f"{embeddings.shape[1]} and {gallery.shape[1]}"
+            return cls(vectors, classes, groups=own_groups)
+        searched = _vectors("gallery", gallery).to(vectors)
+        if searched.shape[1] != vectors.shape[1]:
+            dims = f"{vectors.shape[1]} and {searched.shape[1]}"
             raise DataError(f"embeddings and gallery have {dims} dims; embed both with one model")
-        gallery_labels = _integers("gallery_labels", gallery_labels, len(gallery), device)
-        if gallery_groups is not None:
-            gallery_groups = _integers("gallery_groups", gallery_groups, len(gallery), device)
-        return cls(embeddings, labels, gallery, gallery_labels, groups, gallery_groups)
+        searched_classes = _integers("gallery_labels", gallery_labels, searched)
+        searched_groups = None if gallery_groups is None else _integers("gallery_groups", gallery_groups, searched)
+        return cls(vectors, classes, searched, searched_classes, own_groups, searched_groups)
 
     def everything(self) -> tuple[Tensor, Tensor]:
         """Vectors and labels of all images, queries and gallery together."""
@@ -107,7 +110,18 @@ class EmbeddedSet:
         return torch.cat([self.embeddings, self.gallery]), torch.cat([self.labels, self.gallery_labels])
 
 
-def _vectors(name: str, vectors: Tensor) -> Tensor:
+def _tensor(name: str, values: Array) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    try:
+        # torch shares memory with arrays, but only with writeable ones whose strides are positive.
+        return torch.as_tensor(np.require(values, requirements=["C", "W"]))
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(f"{name} must be a tensor, an array or a list of numbers, all rows of one length") from None
+
+
+def _vectors(name: str, values: Array) -> Tensor:
+    vectors = _tensor(name, values)
     if vectors.ndim != 2 or len(vectors) == 0:
         raise DataError(f"{name} must have shape (n, dim) with n of 1 or more, got {tuple(vectors.shape)}")
     vectors = precise(vectors.detach())
@@ -116,10 +130,12 @@ def _vectors(name: str, vectors: Tensor) -> Tensor:
     return vectors
 
 
-def _integers(name: str, values: Tensor, count: int, device: torch.device) -> Tensor:
+def _integers(name: str, given: Array, vectors: Tensor) -> Tensor:
+    """One integer for each vector, beside them."""
+    values, count = _tensor(name, given), len(vectors)
     if values.shape != (count,) or values.is_floating_point():
         raise DataError(f"{name} must be {count} integers, got {values.dtype} of shape {tuple(values.shape)}")
-    return values.to(device, torch.int64)
+    return values.to(vectors.device, torch.int64)
 
 
 class Metric(ABC):

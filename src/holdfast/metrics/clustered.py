@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.metrics.base import EmbeddedSet, Metric, Values, register
+from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, register
 from holdfast.metrics.lloyd import kmeans
 
 
 def clustering(
-    embeddings: Tensor, labels: Tensor, *, factor: int = 10, clusters: int | None = None, seed: int = 0
+    embeddings: Array, labels: Array, *, factor: int = 10, clusters: int | None = None, seed: int = 0
 ) -> Values:
     """NMI and NMI+ in percent: mutual information of classes and k-means clusters, over the mean of their entropies.
 

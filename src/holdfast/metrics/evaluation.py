@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from holdfast.config import instantiate
 from holdfast.errors import DataError
-from holdfast.metrics.base import EmbeddedSet, Metric, Value, registry
+from holdfast.metrics.base import Array, EmbeddedSet, Metric, Value, registry
 
 
 @dataclass(frozen=True)
@@ -22,15 +20,15 @@ class Evaluation:
 
 
 def evaluate(
-    embeddings: Tensor,
-    labels: Tensor,
+    embeddings: Array,
+    labels: Array,
     *,
-    coarse: Tensor | None = None,
-    gallery: Tensor | None = None,
-    gallery_labels: Tensor | None = None,
-    gallery_coarse: Tensor | None = None,
-    groups: Tensor | None = None,
-    gallery_groups: Tensor | None = None,
+    coarse: Array | None = None,
+    gallery: Array | None = None,
+    gallery_labels: Array | None = None,
+    gallery_coarse: Array | None = None,
+    groups: Array | None = None,
+    gallery_groups: Array | None = None,
     ks: Sequence[int] = (1, 2, 4, 8),
     clusters: int | None = None,
     factor: int = 10,

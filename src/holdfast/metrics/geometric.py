@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from holdfast.errors import DataError
-from holdfast.metrics.base import EmbeddedSet, Metric, Values, blocks, is_unit, register
+from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, blocks, is_unit, register
 from holdfast.metrics.pairs import all_pairs, pair_means, random_pairs
 
 EXACT = 5_000
@@ -21,7 +21,7 @@ _NO_POSITIVE = "no class has two images"
 _ONE_CLASS = "all images are of one class"
 
 
-def geometry(embeddings: Tensor, labels: Tensor, *, seed: int = 0, pairs: int = 1_000_000) -> Values:
+def geometry(embeddings: Array, labels: Array, *, seed: int = 0, pairs: int = 1_000_000) -> Values:
     """Spread of classes and vectors, all raw numbers, and whether the embedding has collapsed.
 
     pi_intra = mean over classes of the mean cosine distance within the class

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.metrics.base import EmbeddedSet, Metric, Values, is_unit, register
+from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, is_unit, register
 from holdfast.sphere import distance
 
 MINERS = ("random", "semihard", "softhard", "distance", "hardest")
 
 
 def hardness(
-    embeddings: Tensor,
-    labels: Tensor,
+    embeddings: Array,
+    labels: Array,
     miners: Sequence[str] = MINERS,
     batch: int = 112,
     per_class: int = 2,

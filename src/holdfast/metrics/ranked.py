@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.metrics.base import EmbeddedSet, Metric, Values, register
+from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, register
 from holdfast.metrics.nearest import match_ranks
 
 
 def retrieval(
-    embeddings: Tensor,
-    labels: Tensor,
+    embeddings: Array,
+    labels: Array,
     ks: Sequence[int] = (1, 2, 4, 8),
     *,
-    gallery: Tensor | None = None,
-    gallery_labels: Tensor | None = None,
-    groups: Tensor | None = None,
-    gallery_groups: Tensor | None = None,
+    gallery: Array | None = None,
+    gallery_labels: Array | None = None,
+    groups: Array | None = None,
+    gallery_groups: Array | None = None,
     chunk: int | None = None,
 ) -> Values:
     """R@k, mAP, mAP@R and mAP@C in percent, ranked by euclidean distance.
