@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+import holdfast
 from holdfast import attacks, audit
 from holdfast.attacks import Budget, References, pgd
 from holdfast.audit import runner
@@ -64,7 +66,7 @@ def test_published_mode_averages_batches_and_takes_the_step_before(
 ) -> None:
     fixed = audit.run(model, table, limit=130, out=tmp_path / "fixed").document
     published = audit.run(model, table, limit=130, mode="published", out=tmp_path / "published").document
-    measured = read_measurements(tmp_path / "published" / "artifacts" / "audit-ers-published.safetensors")
+    measured = read_measurements(tmp_path / "published" / published["artifacts"][0])
     cosine = measured["tma"]["cosine"].double()
     by_hand = (cosine[:112].mean() + cosine[112:].mean()) / 2
     assert published["metrics"]["TMA"] == pytest.approx(float(by_hand))
@@ -108,7 +110,7 @@ def test_thorough_is_never_kinder_than_one_of_its_attacks(model: Embedder, table
     precision = [point["mAP@R"] for point in curve]
     assert precision == sorted(precision, reverse=True)
     assert recall[-1] < 10
-    measured = read_measurements(tmp_path / "artifacts" / "audit-thorough-fixed.safetensors")
+    measured = read_measurements(tmp_path / document["artifacts"][0])
     for name, arrays in measured.items():
         eps = float(name.removeprefix("eps=").split("/")[0]) / 255
         assert torch.equal(arrays["hit"], torch.fmin(arrays["hit_by_gradient"], arrays["hit_by_search"]))
@@ -137,6 +139,7 @@ def test_a_killed_audit_goes_on_and_gives_the_same_figures(
     monkeypatch.undo()
     seen = audit.run(model, table, limit=150, out=tmp_path / "cut")
     assert figures(seen.document) == figures(whole)
+    assert all(value > 0 for value in seen.document["seconds"].values()), "also of what was done before the kill"
     assert not (tmp_path / "cut" / "artifacts" / "audit-ers-fixed.partial").exists()
 
 
@@ -228,6 +231,75 @@ def test_the_model_comes_back_as_it_was(model: Embedder, table: ImageTable) -> N
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert model.training
+
+
+@pytest.mark.parametrize("mode", ["fixed", "replaced"])
+@pytest.mark.parametrize("protocol", ["adml", "stax"])
+def test_an_attack_that_changes_nothing_changes_no_figure(
+    protocol: str, mode: str, model: Embedder, table: ImageTable
+) -> None:
+    values = audit.run(model, table, protocol=protocol, mode=mode, limit=45, eps=1e-9).document["metrics"]
+    for key, value in values.items():
+        prefix, _, name = key.rpartition("/")
+        if prefix and not prefix.endswith("large"):
+            assert value == pytest.approx(values[name], abs=1e-4), key
+
+
+def test_cameras_are_set_aside_as_in_an_evaluation(model: Embedder, table: ImageTable) -> None:
+    cameras = np.arange(len(table)) % 2
+    watched = dataclasses.replace(table, groups=cameras)
+    recall = holdfast.evaluate(model, watched).values["R@1"]
+    assert recall < holdfast.evaluate(model, table).values["R@1"]
+    values = audit.run(model, watched, eps=1e-9).document["metrics"]
+    assert values["R@1"] == pytest.approx(recall)
+    for key in ("ES:R", "LTM", "GTM"):
+        assert values[key] == pytest.approx(recall, abs=1.0), key
+
+
+def test_what_cannot_be_found_is_undefined(model: Embedder, table: ImageTable) -> None:
+    apart = np.where(table.labels % 2 == 0, "query", "gallery")
+    document = audit.run(model, table.with_splits(apart), limit=10).document
+    for key in ("R@1", "ES:R", "LTM", "GTM", "ERS"):
+        assert document["metrics"][key] is None, key
+        assert document["undefined"][key]
+
+
+def test_another_audit_is_kept(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+    first = audit.run(model, table, protocol="adml", limit=12, out=tmp_path)
+    again = audit.run(model, table, protocol="adml", limit=12, out=tmp_path)
+    assert [f.name for f in tmp_path.glob("*.json")] == ["audit-adml-fixed.json"]
+    other = audit.run(model, table, protocol="adml", limit=14, out=tmp_path)
+    assert again.file == other.file
+    kept = json.loads((tmp_path / "audit-adml-fixed.1.json").read_text())
+    assert kept["metrics"] == first.document["metrics"]
+    assert (tmp_path / kept["artifacts"][0]).is_file()
+
+
+def test_the_callers_random_numbers_are_their_own(model: Embedder, table: ImageTable) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    audit.run(model, table, protocol="adml", limit=8)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_small_passes_give_the_same_figures(model: Embedder, table: ImageTable) -> None:
+    whole = audit.run(model, table, protocol="adml", limit=20).document["metrics"]
+    small = audit.run(model, table, protocol="adml", limit=20, batch=7).document["metrics"]
+    assert small == pytest.approx(whole, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"limit": 0}, "limit must be 1 or more"),
+        ({"eps": 8}, "did you mean 8/255"),
+        ({"examples": 2}, "give out"),
+    ],
+)
+def test_impossible_requests(arguments: dict[str, Any], message: str, model: Embedder, table: ImageTable) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        audit.run(model, table, **arguments)
 
 
 def test_a_module_from_anywhere(table: ImageTable) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from holdfast.attacks import Budget, Goal
 from holdfast.audit.base import BLOCK, PUBLISHED_BATCH, Part, Protocol, register
-from holdfast.audit.clean import clean_figures, replaced_set, retrieval_figures, stacked
+from holdfast.audit.clean import clean_figures, retrieval_figures, searched, stacked
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
 from holdfast.config import instantiate
@@ -72,12 +71,12 @@ class Adml(Protocol):
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """Clean figures, and those of each attack under its name."""
         figures = Figures(subject.seed)
-        clean = clean_figures(figures, subject, KEYS)
+        clean = clean_figures(figures, subject, KEYS, self.mode)
         labels = subject.labels[subject.rows]
         figures.clustering("NMI", clean, labels)
         for name in GOALS:
             vectors = stacked(measured[name], subject)
-            attacked_figures(figures, subject, vectors, self.mode, KEYS, f"{name}/")
+            retrieval_figures(figures, KEYS, searched(subject, vectors, self.mode), f"{name}/")
             figures.clustering(f"{name}/NMI", vectors, labels)
         return figures
 
@@ -104,19 +103,9 @@ def fixed_attack(
     return attack
 
 
-def attacked_figures(
-    figures: Figures, subject: Subject, vectors: Tensor, mode: str, keys: tuple[str, ...], prefix: str
-) -> None:
-    """Retrieval of attacked images: in the clean gallery, or among each other when the whole set is replaced."""
-    fixed = mode == "fixed"
-    data = subject.against_gallery(vectors, subject.rows) if fixed else replaced_set(subject, vectors)
-    retrieval_figures(figures, keys, data, prefix)
-
-
 def refuse_queries(subject: Subject) -> None:
     """Replacing the whole set needs one set."""
     if subject.references.queries is not None:
         raise RecipeError(
             "mode replaced needs one set of images; this dataset has queries and a gallery: use mode fixed"
         )
-    assert torch.equal(subject.rows.sort().values, subject.rows)

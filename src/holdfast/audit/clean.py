@@ -19,16 +19,24 @@ def retrieval_figures(figures: Figures, keys: tuple[str, ...], data: EmbeddedSet
         figures.mean(prefix + key, scores[key].cpu(), scale=100)
 
 
-def clean_figures(figures: Figures, subject: Subject, keys: tuple[str, ...] = ("R@1",)) -> Tensor:
-    """R@1 and others of the clean images, searched in the clean gallery; returns their vectors."""
+def clean_figures(figures: Figures, subject: Subject, keys: tuple[str, ...] = ("R@1",), mode: str = "fixed") -> Tensor:
+    """R@1 and others of the clean images, searched as the attacked ones are; returns their vectors."""
     vectors = subject.references.clean(subject.rows)
-    retrieval_figures(figures, keys, subject.against_gallery(vectors, subject.rows))
+    retrieval_figures(figures, keys, searched(subject, vectors, mode))
     return vectors
+
+
+def searched(subject: Subject, vectors: Tensor, mode: str) -> EmbeddedSet:
+    """Queries against the clean gallery, or against each other where the whole set is `replaced`."""
+    if mode == "replaced":
+        return replaced_set(subject, vectors)
+    return subject.against_gallery(vectors, subject.rows)
 
 
 def replaced_set(subject: Subject, vectors: Tensor) -> EmbeddedSet:
     """Queries that search each other: the whole set replaced."""
-    return EmbeddedSet.of(vectors, subject.labels[subject.rows])
+    groups = None if subject.groups is None else subject.groups[subject.rows]
+    return EmbeddedSet.of(vectors, subject.labels[subject.rows], groups=groups)
 
 
 def stacked(measured: dict[str, Tensor], subject: Subject) -> Tensor:

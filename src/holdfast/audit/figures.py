@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from holdfast.audit.sampling import mean_interval, statistic_interval
+from holdfast.audit.sampling import mean_interval, median_interval, statistic_interval
 from holdfast.metrics import kmeans, nmi
 from holdfast.metrics.geometric import class_spread
+
+NOTHING_TO_FIND = "no attacked image has another of its class to find"
 
 
 class Figures:
@@ -23,7 +26,7 @@ class Figures:
 
     def __init__(self, seed: int, batch: int | None = None) -> None:
         self.values: dict[str, float | bool | None] = {}
-        self.intervals: dict[str, tuple[float, float]] = {}
+        self.intervals: dict[str, tuple[float | None, float | None]] = {}
         self.reasons: dict[str, str] = {}
         self.extra: dict[str, Any] = {}
         self._seed = seed
@@ -34,7 +37,7 @@ class Figures:
         values = scale * per_image[~per_image.isnan()].double()
         if not len(values):
             self.values[key] = None
-            self.reasons[key] = "no attacked image has another of its class to find"
+            self.reasons[key] = NOTHING_TO_FIND
             return
         parts = [part.mean() for part in torch.split(values, self._batch or len(values))]
         self.values[key] = float(torch.stack(parts).mean())
@@ -44,6 +47,17 @@ class Figures:
         """Any statistic of the set of images."""
         self.values[key] = statistic(torch.arange(count))
         self.intervals[key] = statistic_interval(statistic, count, self._seed)
+
+    def median(self, key: str, per_image: Tensor, otherwise: str) -> None:
+        """A median over images, of which some may be infinite; None, with the reason, where it is not finite."""
+        values = per_image[~per_image.isnan()].double()
+        middle = float(values.median()) if len(values) else math.nan
+        if not math.isfinite(middle):
+            self.values[key], self.reasons[key] = None, otherwise if len(values) else NOTHING_TO_FIND
+            return
+        self.values[key] = middle
+        low, high = median_interval(values, self._seed)
+        self.intervals[key] = (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
 
     def clustering(self, key: str, vectors: Tensor, labels: Tensor) -> None:
         """NMI in percent; the interval resamples images of one fixed clustering."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import torch
 from torch import nn
 
@@ -42,6 +44,7 @@ def make_subject(
     split: str,
     limit: int | None,
     seed: int,
+    batch: int,
     skip_bad: bool,
     console: Console,
 ) -> tuple[Subject, list[tuple[str, str]], list[Flag]]:
@@ -53,6 +56,7 @@ def make_subject(
         split: which of them; `query` is searched in `gallery`, anything else in itself.
         limit: how many images to attack at most.
         seed: of everything random.
+        batch: images per pass.
         skip_bad: leave unreadable images out.
         console: shows progress.
     """
@@ -63,18 +67,25 @@ def make_subject(
         raise DataError(f"{table.name} ({split}) holds one class; an attack needs another class to aim at")
     model, raised = _first_checks(embedder, store, labels, seed)
     torch.manual_seed(seeds.derive(seed, "clean"))
-    vectors = embed(model, store, console=console).to(device)
+    vectors = embed(model, store, batch, console=console).to(device)
     skipped = list(store.skipped)
-    references, groups, gallery_groups = References(vectors, labels), None, None
+    groups = gallery_groups = _groups(store.table, device)
+    tables = [store.table]
     if split == "query":
         others = ImageStore(table.split("gallery"), embedder.canvas, device, skip_bad=skip_bad)
+        tables.append(others.table)
         skipped += others.skipped
-        gallery_labels = torch.tensor(others.table.labels, device=device)
-        gallery = embed(model, others, console=console).to(device)
-        references = References(gallery, gallery_labels, queries=vectors, query_labels=labels)
-        if store.table.groups is not None and others.table.groups is not None:
-            groups = torch.tensor(store.table.groups, device=device)
-            gallery_groups = torch.tensor(others.table.groups, device=device)
+        gallery_groups = _groups(others.table, device)
+        references = References(
+            embed(model, others, batch, console=console).to(device),
+            torch.tensor(others.table.labels, device=device),
+            queries=vectors,
+            query_labels=labels,
+            groups=gallery_groups,
+            query_groups=groups,
+        )
+    else:
+        references = References(vectors, labels, groups=groups)
     subject = Subject(
         model=model,
         store=store,
@@ -87,8 +98,24 @@ def make_subject(
         differentiable=embedder.differentiable,
         groups=groups,
         gallery_groups=gallery_groups,
+        chunk=batch,
+        digest=_digest(tables),
     )
     return subject, skipped, raised
+
+
+def _groups(table: ImageTable, device: torch.device) -> torch.Tensor | None:
+    return None if table.groups is None else torch.tensor(table.groups, device=device)
+
+
+def _digest(tables: list[ImageTable]) -> str:
+    """Which images with which labels and groups."""
+    digest = hashlib.sha256()
+    for table in tables:
+        digest.update("\n".join(table.ids).encode())
+        digest.update(table.labels.tobytes())
+        digest.update(b"" if table.groups is None else table.groups.tobytes())
+    return digest.hexdigest()
 
 
 def _first_checks(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -25,12 +27,15 @@ from holdfast.config import builder
 from holdfast.console import Console
 from holdfast.data import ImageTable, load, parse
 from holdfast.devices import choose_device
+from holdfast.errors import RecipeError
 from holdfast.evaluation import choose_split
 from holdfast.files import write_json
 from holdfast.models import Embedder
 from holdfast.versions import versions
 
 SCHEMA = 1
+SECONDS = "seconds"
+"""Kept with each block, so that a resumed audit still knows how long its attacks took."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +59,7 @@ def run(
     mode: str = "fixed",
     eps: float | str | None = None,
     limit: int | None = None,
+    batch: int = 256,
     split: str | None = None,
     size: int | None = None,
     seed: int = 0,
@@ -73,6 +79,7 @@ def run(
         mode: `fixed`, or the protocol's `published` or `replaced` reading; never comparable with each other.
         eps: radius in place of the protocol's own, in its units; `8/255` is a number.
         limit: attack a seeded, class-balanced subset of this many images; the gallery stays whole.
+        batch: images per pass, to bound memory.
         split: test, query (against gallery), val, train or all; by default what a paper would report.
         size: input size, for modules that do not know their own.
         seed: of targets, starts, subset and intervals.
@@ -87,20 +94,27 @@ def run(
     console = console or Console(quiet=True)
     settings = {} if eps is None else {"eps": eps}
     chosen: Protocol = builder(registry)(protocol, mode=mode, **settings)
-    table = data if isinstance(data, ImageTable) else load(data)
+    if limit is not None and limit < 1:
+        raise RecipeError(f"limit must be 1 or more, got {limit}")
+    if examples and out is None:
+        raise RecipeError("examples need a folder to go to; give out")
+    table = data if isinstance(data, ImageTable) else load(data, **({"skip_bad": True} if skip_bad else {}))
     embedder, raised = borrow_model(model, size, trust_code, choose_device(device))
     part = choose_split(table, split)
-    with frozen(embedder):
-        subject, skipped, more = make_subject(embedder, table, part, limit, seed, skip_bad, console)
+    place = embedder.mean.device
+    with frozen(embedder), torch.random.fork_rng([place] if place.type == "cuda" else []):
+        subject, skipped, more = make_subject(embedder, table, part, limit, seed, batch, skip_bad, console)
         budget = chosen.budget(subject)
+        if budget.eps > 1:
+            raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}/255?")
         title = f"{protocol}-{mode}"
         console.say(
             f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}"
         )
         folder = Path(out) if out else None
+        identity = _identity(embedder, subject, budget, title)
         state = None
         if folder is not None:
-            identity = _identity(embedder, subject, chosen, budget, title)
             state = AuditState(folder / "artifacts" / f"audit-{title}.partial", identity)
             if state.resumed:
                 console.say(f"resuming the audit in {folder}")
@@ -131,11 +145,16 @@ def run(
         }
         if folder is None or state is None:
             return Audit(document, None)
-        stored = [state.join(folder / "artifacts" / f"audit-{title}.safetensors", measured)]
+        name = f"{title}-{_short(identity)}"
+        stored = [state.join(folder / "artifacts" / f"audit-{name}.safetensors", measured)]
         if examples:
-            stored.append(save_examples(subject, budget, folder / "artifacts" / f"examples-{title}", examples))
+            stored.append(save_examples(subject, budget, folder / "artifacts" / f"examples-{name}", examples))
     document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
+    document["identity"] = _short(identity)
     file = folder / audit_file(protocol, mode)
+    kept = keep_other_audit(file, document["identity"])
+    if kept:
+        console.say(f"an audit of something else was in {file.name}; it is now {kept.name}")
     write_json(file, document)
     state.forget()
     return Audit(document, file)
@@ -144,6 +163,19 @@ def run(
 def audit_file(protocol: str, mode: str) -> str:
     """`audit.json` for the default protocol, with protocol and mode in the name for the others."""
     return "audit.json" if (protocol, mode) == ("ers", "fixed") else f"audit-{protocol}-{mode}.json"
+
+
+def keep_other_audit(file: Path, identity: str) -> Path | None:
+    """Move an existing document of another model, data, budget or subset out of the way; evidence is never lost."""
+    try:
+        there = json.loads(file.read_text("utf-8")).get("identity") if file.is_file() else identity
+    except (ValueError, AttributeError):
+        there = None
+    if there == identity:
+        return None
+    aside = next(p for n in itertools.count(1) if not (p := file.with_name(f"{file.stem}.{n}.json")).exists())
+    file.replace(aside)
+    return aside
 
 
 def _attack(
@@ -156,7 +188,6 @@ def _attack(
     with console.bar(total, unit="image", what="attacking") as bar:
         for part in parts:
             bar.set_description(f"attacking: {part.name}")
-            start = time.perf_counter()
             blocks = []
             for number, first in enumerate(range(0, len(subject.rows), part.block)):
                 block = slice(first, min(first + part.block, len(subject.rows)))
@@ -164,13 +195,15 @@ def _attack(
                 if found is None:
                     # A randomised model draws from torch's global generator; a resumed block must draw the same.
                     torch.manual_seed(seeds.derive(subject.seed, part.name, number))
+                    start = time.perf_counter()
                     found = {name: values.detach().cpu() for name, values in part.attack(block).items()}
+                    found[SECONDS] = torch.tensor([time.perf_counter() - start])
                     if state:
                         state.put(part.name, number, found)
                 blocks.append(found)
                 bar.update(block.stop - block.start)
             measured[part.name] = joined(blocks)
-            seconds[part.name] = time.perf_counter() - start
+            seconds[part.name] = float(measured[part.name].pop(SECONDS).sum())
     return measured, seconds
 
 
@@ -187,20 +220,22 @@ def _budget(budget: Budget, subject: Subject) -> dict[str, Any]:
     }
 
 
-def _identity(embedder: Embedder, subject: Subject, protocol: Protocol, budget: Budget, title: str) -> dict[str, Any]:
+def _identity(embedder: Embedder, subject: Subject, budget: Budget, title: str) -> dict[str, Any]:
     """What the measurements depend on."""
     digest = hashlib.sha256()
     for name, tensor in sorted({**embedder.state_dict(), "std": subject.std}.items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    ids = hashlib.sha256("\n".join(subject.store.table.ids).encode()).hexdigest()
     return {
         "title": title,
         "model": digest.hexdigest(),
-        "images": ids,
+        "images": subject.digest,
         "rows": hashlib.sha256(subject.rows.cpu().numpy().tobytes()).hexdigest(),
         "budget": dataclasses.asdict(budget),
-        "eps": protocol.eps,
         "seed": subject.seed,
         "versions": versions(),
     }
+
+
+def _short(identity: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]

@@ -47,6 +47,16 @@ def few_classes(labels: Tensor, classes: int, per_class: int, seed: int) -> Tens
     return torch.cat([order[own == name][:per_class] for name in names]).sort().values
 
 
+def median_interval(values: Tensor, seed: int) -> tuple[float, float]:
+    """Bootstrap confidence interval of a median over images; an end is infinite where that many values are."""
+    count = len(values)
+    generator = seeds.generator(seed, "bootstrap")
+    medians = [float(values[torch.randint(count, (count,), generator=generator)].median()) for _ in range(RESAMPLES)]
+    medians.sort()
+    tail = (1 - CONFIDENCE) / 2
+    return medians[int(tail * RESAMPLES)], medians[int((1 - tail) * RESAMPLES) - 1]
+
+
 def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
     """Bootstrap confidence interval of a mean over images."""
     count = len(values)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks import Budget
-from holdfast.audit.adml import attacked_figures, fixed_attack, refuse_queries
+from holdfast.audit.adml import fixed_attack, refuse_queries
 from holdfast.audit.base import Part, Protocol, register
-from holdfast.audit.clean import clean_figures, stacked
+from holdfast.audit.clean import clean_figures, retrieval_figures, searched, stacked
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError
@@ -64,11 +64,11 @@ class Stax(Protocol):
         """Clean figures, and those of each kind of input under its name."""
         figures = Figures(subject.seed)
         labels = subject.labels[subject.rows]
-        sets = {"": clean_figures(figures, subject, KEYS)}
+        sets = {"": clean_figures(figures, subject, KEYS, self.mode)}
         sets |= {f"{name}/": stacked(arrays, subject) for name, arrays in measured.items()}
         for prefix, vectors in sets.items():
             if prefix:
-                attacked_figures(figures, subject, vectors, self.mode, KEYS, prefix)
+                retrieval_figures(figures, KEYS, searched(subject, vectors, self.mode), prefix)
             figures.clustering(f"{prefix}NMI", vectors, labels)
             figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
         return figures

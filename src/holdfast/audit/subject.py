@@ -55,6 +55,8 @@ class Subject:
         differentiable: False for models that give no gradients; they are attacked by random search.
         groups: such as the camera of each image of the store.
         gallery_groups: and of each gallery item.
+        chunk: images per pass, to bound memory.
+        digest: identifies images and labels on both sides.
     """
 
     model: nn.Module
@@ -68,6 +70,8 @@ class Subject:
     differentiable: bool = True
     groups: Tensor | None = None
     gallery_groups: Tensor | None = None
+    chunk: int | None = None
+    digest: str = ""
 
     def images(self, rows: Tensor) -> Tensor:
         """Images of some rows, as the model takes them."""
@@ -84,9 +88,15 @@ class Subject:
 
     def attack(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
         """Attack by gradient where the model gives one, by random search where it does not."""
-        if self.differentiable:
-            return pgd(self.model, images, goal, budget, generator=generator)
-        return square(self.model, images, goal, budget, queries=SQUARE_QUERIES, generator=generator)
+        if not self.differentiable:
+            return self.search(images, goal, budget, generator)
+        # A batch that moves together is one group, which cannot be cut.
+        chunk = None if goal.group is None else self.chunk
+        return pgd(self.model, images, goal, budget, generator=generator, chunk=chunk)
+
+    def search(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
+        """Attack by random search."""
+        return square(self.model, images, goal, budget, queries=SQUARE_QUERIES, generator=generator, chunk=self.chunk)
 
     def against_gallery(self, vectors: Tensor, rows: Tensor) -> EmbeddedSet:
         """Some queries against the clean gallery, with their own clean copies (and their own cameras) set aside."""

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from holdfast import attacks
-from holdfast.attacks import Attacked, BoundGoal, Budget, pgd, square
+from holdfast.attacks import Attacked, BoundGoal, Budget
 from holdfast.audit.base import Part, Protocol, register
 from holdfast.audit.clean import clean_figures
 from holdfast.audit.figures import Figures
-from holdfast.audit.subject import SQUARE_QUERIES, Subject
+from holdfast.audit.subject import Subject
 from holdfast.metrics.ranked import Retrieval
 
 EPS = (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255)
@@ -84,12 +84,9 @@ class Thorough(Protocol):
                 for name, goal in suite:
                     for number, budget in enumerate(starts if not name.startswith("target") else starts[:1]):
                         generator = subject.generator("start", name, number, block.start)
-                        tried.append(pgd(subject.model, images, goal.take(block), budget, generator=generator))
+                        tried.append(subject.attack(images, goal.take(block), budget, generator))
             generator = subject.generator("square", block.start)
-            found = square(
-                subject.model, images, margin.take(block), starts[0], queries=SQUARE_QUERIES, generator=generator
-            )
-            tried.append(found)
+            tried.append(subject.search(images, margin.take(block), starts[0], generator))
             scores = [Retrieval((1,)).per_query(subject.against_gallery(r.vectors, rows)) for r in tried]
             hits = torch.stack([score["R@1"] for score in scores])
             precision = torch.stack([score["mAP@R"] for score in scores])
@@ -124,16 +121,8 @@ class Thorough(Protocol):
             curve.append({"eps": eps, **keys})
         assert radius is not None
         figures.extra["curve"] = curve
-        self._median(figures, radius)
+        figures.median("breaking_eps", radius, "more than half of the queries hold at the largest radius")
         return figures
-
-    def _median(self, figures: Figures, radius: Tensor) -> None:
-        median = float(radius.nanmedian())
-        if median == float("inf"):
-            figures.values["breaking_eps"] = None
-            figures.reasons["breaking_eps"] = "more than half of the queries hold at the largest radius"
-            return
-        figures.statistic("breaking_eps", lambda rows: float(radius[rows].nanmedian()), len(radius))
 
 
 def label(eps: float) -> str:
