@@ -134,3 +134,29 @@ def test_default_sizes() -> None:
     resnet = Embedder("resnet18", dim=4)
     assert (resnet.size, resnet.canvas) == (224, 256)
     assert ModelConfig(backbone="conv-tiny").build().canvas == 32
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "resnet18"])
+def test_the_size_reaches_backbones_that_are_built_for_one(name: str) -> None:
+    embedder = Embedder(name, dim=8, size=64).eval()
+    assert embedder(torch.rand(1, 3, 64, 64)).shape == (1, 8)
+
+
+def test_published_weights_are_fetched_for_the_size_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    create = timm.create_model
+    monkeypatch.setattr(timm, "create_model", lambda name, pretrained, **other: create(name, **other))
+    embedder = ModelConfig(backbone="vit_tiny_patch16_224", weights="imagenet", dim=8, size=64).build()
+    assert embedder.eval()(torch.rand(1, 3, 64, 64)).shape == (1, 8)
+
+
+def test_weights_that_cannot_be_fetched_say_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    def offline(*_: object, **__: object) -> None:
+        raise OSError("offline")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(ModelError, match=r"resnet18 \(offline\); connect to the internet, or give a local file"):
+        build_backbone("resnet18", pretrained=True)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from holdfast.errors import ModelError
-from holdfast.models import Embedder, load_model
+from holdfast.models import Embedder, as_embedder, load_model
 
 
 @pytest.fixture
@@ -78,3 +78,35 @@ def test_a_package_cannot_name_code(package: Path) -> None:
     (package / "config.json").write_text(json.dumps({**config, "backbone": "os:getcwd"}))
     with pytest.raises(ModelError, match="trust"):
         load_model(str(package))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def build(:\n", r"cannot be imported \(SyntaxError"),
+        ("raise KeyError('x')\n", r"cannot be imported \(KeyError"),
+        ("def build():\n    raise OSError('no disk')\n", r"failed \(OSError: no disk\)"),
+        ("def build(depth):\n    return depth\n", "without arguments"),
+        ("build = 3\n", "without arguments"),
+        (
+            "from torch import nn\n"
+            "class Net(nn.Module):\n    def forward(self, x):\n        assert x.shape[-1] == 64, 'only 64 px'\n"
+            "def build():\n    return Net()\n",
+            r"AssertionError: only 64 px\); give --size",
+        ),
+    ],
+)
+def test_faults_in_a_users_file_are_told_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(f"{tmp_path / 'mine.py'}:build")
+    assert "\n" not in str(caught.value)
+
+
+def test_another_size_than_the_models_own_is_refused(package: Path) -> None:
+    assert load_model(str(package), size=32).size == 32
+    for spec in (package, package.parent):
+        with pytest.raises(ModelError, match="takes images of 32 px, not 64"):
+            load_model(str(spec), size=64)
+    with pytest.raises(ModelError, match="takes images of 32 px, not 64"):
+        as_embedder(Embedder("conv-tiny"), size=64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 from typing import Any
 
 import torch
@@ -88,15 +89,40 @@ def call_by_path(path: str) -> nn.Module:
         raise ModelError(f"backbone '{path}': {error}; is it installed and spelt package.module:function?") from error
     except AttributeError as error:
         raise ModelError(f"backbone '{path}': {error}") from error
+    except Exception as error:  # whatever a user's module may raise
+        raise ModelError(f"backbone '{path}' cannot be imported ({one_line(error)})") from error
     return checked_module(function, path)
 
 
 def checked_module(function: Any, path: str) -> nn.Module:
     """Call a user's factory and make sure a torch module came back."""
-    module = function()
+    if not _callable_bare(function):
+        raise ModelError(f"'{path}' must be a function that can be called without arguments")
+    try:
+        module = function()
+    except Exception as error:  # whatever a user's code may raise
+        raise ModelError(f"'{path}' failed ({one_line(error)})") from error
     if not isinstance(module, nn.Module):
         raise ModelError(f"'{path}' must return a torch.nn.Module, got {type(module).__name__}")
     return module
+
+
+def one_line(error: Exception) -> str:
+    """Type and message of an error from somebody else's code, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _callable_bare(function: Any) -> bool:
+    """Whether something can be called without arguments, as far as its signature tells."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:  # builtins without a signature
+        return True
+    return True
 
 
 def wrap_module(module: nn.Module, size: int) -> Backbone:
@@ -112,8 +138,11 @@ def _probe(module: nn.Module, size: int) -> int:
     try:
         with torch.no_grad():
             out = module(torch.zeros(2, 3, size, size, device=parameter.device, dtype=parameter.dtype))
-    except RuntimeError as error:
-        raise ModelError(f"the module does not take images of shape (B, 3, {size}, {size}): {error}") from error
+    except Exception as error:  # whatever a user's module may raise
+        raise ModelError(
+            f"the module does not take images of shape (B, 3, {size}, {size}) ({one_line(error)}); "
+            "give --size (model.size in a recipe)"
+        ) from error
     finally:
         for m, mode in modes.items():
             m.training = mode
@@ -157,16 +186,33 @@ def _timm(name: str, size: int | None, pretrained: bool) -> Backbone:
 
     if not timm.is_model(name):
         raise ModelError(unknown("backbone", name, [*timm.list_models(), *SMALL]))
-    try:
-        module: Any = timm.create_model(name, pretrained=pretrained, num_classes=0)
-    except (OSError, RuntimeError) as error:
-        raise ModelError(_no_download(name, error)) from error
+    module = _create_timm(name, size, pretrained)
     settings: dict[str, Any] = module.pretrained_cfg
     mean = tuple(settings.get("mean", IMAGENET_MEAN))
     std = tuple(settings.get("std", IMAGENET_STD))
     return Backbone(module, int(module.num_features), size or int(settings["input_size"][-1]), mean, std)
 
 
+def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
+    """A timm module without its classifier; those of a fixed input size (transformers) are told which."""
+    import timm
+
+    try:
+        if size is not None:
+            try:
+                return timm.create_model(name, pretrained=pretrained, num_classes=0, img_size=size)
+            except TypeError:  # it takes any size, and no such argument
+                pass
+        return timm.create_model(name, pretrained=pretrained, num_classes=0)
+    except Exception as error:  # offline, or a size that the architecture cannot be cut into
+        if pretrained:
+            raise ModelError(_no_download(name, error)) from error
+        raise ModelError(f"{name} cannot be built for {size} px ({one_line(error)}); try another --size") from error
+
+
 def _no_download(name: str, error: Exception) -> str:
-    reason = str(error).partition("\n")[0]
-    return f"cannot fetch the published weights of {name} ({reason}); give a local file with model.weights=FILE"
+    reason = " ".join(str(error).partition("\n")[0].split())
+    return (
+        f"cannot fetch the published weights of {name} ({reason}); connect to the internet, "
+        "or give a local file: model.weights in a recipe"
+    )

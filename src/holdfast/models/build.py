@@ -26,11 +26,17 @@ class ModelConfig:
     normalize: bool = True
     batchnorm: BatchNormPolicy = "train"
 
+    def __post_init__(self) -> None:
+        for name in ("dim", "size", "canvas"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, got {value}")
+
     def build(self) -> Embedder:
         """The embedder with its starting weights; random parts come from torch's global generator."""
         arguments = dataclasses.asdict(self)
         weights = arguments.pop("weights")
         embedder = Embedder(**arguments)
         if weights not in (None, "none"):
-            load_backbone_weights(embedder.backbone, self.backbone, weights)
+            load_backbone_weights(embedder.backbone, self.backbone, weights, self.size)
         return embedder

@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from holdfast.errors import ModelError
-from holdfast.models.backbones import checked_module
+from holdfast.models.backbones import checked_module, one_line
 from holdfast.models.embedder import WEIGHTS_FILE, Embedder
 from holdfast.models.onnx_file import OnnxModule
 from holdfast.models.weights import load_backbone_weights
@@ -24,7 +24,7 @@ def load_model(spec: str, size: int | None = None, trust_code: bool = False) -> 
     Args:
         spec: a run folder, a packaged model, a hub id (`owner/name`), `timm:NAME`, `torchvision:NAME`,
             `file.py:function` or `onnx:FILE` (embeds, but gives no gradients).
-        size: input size for models that do not know their own.
+        size: input size for models that do not know their own; another than a model's own is refused.
         trust_code: allow a package whose backbone is a user's own module to import it.
     """
     head, colon, tail = spec.rpartition(":")
@@ -32,24 +32,50 @@ def load_model(spec: str, size: int | None = None, trust_code: bool = False) -> 
         return Embedder.wrap(_call_in_file(Path(head), tail), size or 224).eval()
     if spec.startswith("onnx:"):
         graph = OnnxModule(Path(spec.removeprefix("onnx:")))
+        refuse_size(spec, graph.size, size)
         return Embedder.wrap(graph, size or graph.size or 224).eval()
     if spec.startswith(("timm:", "torchvision:")):
         name = spec.removeprefix("timm:")
         model = Embedder(name, dim=None, size=size)
-        load_backbone_weights(model.backbone, name, "imagenet")
+        load_backbone_weights(model.backbone, name, "imagenet", size)
         return model.eval()
     folder = Path(spec)
     if folder.is_dir():
-        return _load_folder(folder / "model" if (folder / "model").is_dir() else folder, trust_code)
+        model = _load_folder(folder / "model" if (folder / "model").is_dir() else folder, trust_code)
+        refuse_size(spec, model.size, size)
+        return model
     if folder.exists() or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
         raise ModelError(f"no model at '{spec}'; MODEL is {MODEL_HELP}")
     try:
-        return Embedder.from_pretrained(spec, trust_code=trust_code)
+        model = Embedder.from_pretrained(spec, trust_code=trust_code)
     except ModelError:
         raise
     except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
         reason = " ".join(str(error).split())[:160]
         raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason})") from error
+    refuse_size(spec, model.size, size)
+    return model
+
+
+def as_embedder(model: str | nn.Module, size: int | None = None) -> Embedder:
+    """An embedder as it is, another module wrapped as one, or the model behind a name.
+
+    Args:
+        model: an embedder, a module from images in [0, 1] to vectors, or what `load_model` takes.
+        size: input size for models that do not know their own; 224 when left out.
+    """
+    if isinstance(model, str):
+        return load_model(model, size)
+    if not isinstance(model, Embedder):
+        return Embedder.wrap(model, size or 224)
+    refuse_size("the embedder", model.size, size)
+    return model
+
+
+def refuse_size(what: str, own: int | None, asked: int | None) -> None:
+    """Refuse another input size than the one a model was made for."""
+    if own is not None and asked is not None and asked != own:
+        raise ModelError(f"{what} takes images of {own} px, not {asked}; leave out --size")
 
 
 def _load_folder(folder: Path, trust_code: bool) -> Embedder:
@@ -69,7 +95,10 @@ def _call_in_file(file: Path, function: str) -> nn.Module:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # so that classes defined in the file can find their own module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a user's code may raise
+        raise ModelError(f"{file} cannot be imported ({one_line(error)})") from error
     if not hasattr(module, function):
         raise ModelError(f"{file} has no function '{function}'")
     return checked_module(getattr(module, function), f"{file}:{function}")

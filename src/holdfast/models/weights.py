@@ -37,10 +37,17 @@ def read_state(file: Path) -> dict[str, Tensor]:
     return {k: v.float() if v.is_floating_point() else v for k, v in state.items() if isinstance(v, Tensor)}
 
 
-def load_backbone_weights(backbone: nn.Module, name: str, weights: str) -> None:
-    """Fill a backbone with `imagenet` (the library's published weights) or with a file; a classifier is left out."""
+def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: int | None = None) -> None:
+    """Fill a backbone with starting weights; a classifier is left out.
+
+    Args:
+        backbone: as `build_backbone` built it.
+        name: the backbone's.
+        weights: `imagenet` (the library's published weights) or a file.
+        size: the input size that the backbone was built with.
+    """
     if weights == "imagenet":
-        backbone.load_state_dict(build_backbone(name, pretrained=True).module.state_dict())
+        backbone.load_state_dict(build_backbone(name, size, pretrained=True).module.state_dict())
         return
     wanted = backbone.state_dict()
     found = _strip_prefixes(read_state(Path(weights)), wanted)
