@@ -12,11 +12,28 @@ KINDS = ("cpu", "cuda", "mps")
 def choose_device(name: str | torch.device | None) -> torch.device:
     """The device of a name (`cpu`, `cuda`, `cuda:1`, `mps`); the best there is when left out."""
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if _available(kind)))
     if str(name).partition(":")[0] not in KINDS:
         raise HoldfastError(f"unknown device '{name}'; valid: {', '.join(KINDS)}")
-    device = torch.device(name)
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there[device.type]:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise HoldfastError(f"unknown device '{name}'; write cpu, cuda, cuda:NUMBER or mps") from error
+    if not _available(device.type):
         raise HoldfastError(f"no {device.type} device here; use --device cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise HoldfastError(f"no device '{name}' here; the last one is cuda:{torch.cuda.device_count() - 1}")
     return device
+
+
+def seeded_devices(device: torch.device) -> list[int]:
+    """The GPUs whose random state `torch.manual_seed` sets: all of them, once CUDA is in use."""
+    in_use = device.type == "cuda" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return list(range(torch.cuda.device_count())) if in_use else []
+
+
+def _available(kind: str) -> bool:
+    """Whether this machine has a device of a kind."""
+    if kind == "cuda":
+        return torch.cuda.is_available()
+    return kind == "cpu" or torch.backends.mps.is_available()

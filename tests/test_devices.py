@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from holdfast.devices import choose_device
+from holdfast.errors import HoldfastError
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "best"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu"), (True, False, "cuda")]
+)
+def test_the_best_there_is(monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, best: str) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert choose_device(None).type == best
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:zz", "cpu:x"])
+def test_names_that_mean_nothing(name: str) -> None:
+    with pytest.raises(HoldfastError, match=f"unknown device '{name}'"):
+        choose_device(name)
+
+
+def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(HoldfastError, match="no device 'cuda:2' here; the last one is cuda:1"):
+        choose_device("cuda:2")
