@@ -209,7 +209,7 @@ def _call(member: Callable[..., Any], given: Mapping[str, Any], where: str, prov
     try:
         return member(**arguments)
     except (ValueError, TypeError) as error:
-        raise RecipeError(f"{where}: {error}") from error
+        raise RecipeError(f"{where or 'recipe'}: {error}") from error
 
 
 def _needs_building(kind: Any, default: Any) -> bool:

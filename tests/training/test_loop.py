@@ -220,3 +220,12 @@ def test_collapse_is_reported_in_the_log(tiny: dict[str, Any], tmp_path: Path) -
 def test_too_few_classes_for_a_batch(tiny: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(HoldfastError, match=r"batch\.classes"):
         holdfast.train({**tiny, "batch": {"classes": 500, "per_class": 2}}, out=tmp_path / "run")
+
+
+def test_the_callers_random_state_is_left_alone(tiny: dict[str, Any], tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    holdfast.train({**tiny, "epochs": 1}, out=tmp_path / "run", device="cpu")
+    assert torch.initial_seed() == 5
+    assert torch.equal(torch.rand(3), expected)

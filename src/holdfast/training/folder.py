@@ -38,8 +38,7 @@ class RunFolder:
         A run that stopped before its first checkpoint has nothing to lose and is replaced.
         """
         if self.recipe_file.is_file() and (self.checkpoints.exists() or self.evaluation.exists()):
-            there = yaml.safe_load(self.recipe_file.read_text("utf-8"))
-            different = differences(there, recipe.plain())
+            different = differences(self._stored_recipe(), recipe.plain())
             if different:
                 raise RecipeError(
                     f"{self.folder} holds a run of another recipe (differs in {', '.join(different[:3])}); "
@@ -52,12 +51,25 @@ class RunFolder:
         except OSError as error:
             raise TrainingError(f"cannot write into {self.folder}: {error.strerror}; give another --out") from error
 
+    def _stored_recipe(self) -> dict[str, Any]:
+        """The content of recipe.yaml."""
+        try:
+            there = yaml.safe_load(self.recipe_file.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            there = None
+        if not isinstance(there, dict):
+            raise RecipeError(f"{self.recipe_file} is empty or damaged; give another --out, or delete that folder")
+        return there
+
     def finished(self) -> dict[str, Any] | None:
-        """The evaluation of a finished run."""
+        """The evaluation of a finished run; a damaged one means that the run has to finish again."""
         if not self.evaluation.is_file():
             return None
-        found: dict[str, Any] = json.loads(self.evaluation.read_text("utf-8"))
-        return found
+        try:
+            found = json.loads(self.evaluation.read_text("utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            return None
+        return found if isinstance(found, dict) else None
 
     def save_model(self, model: Embedder, where: Path, card: dict[str, Any]) -> None:
         """Package a model so that it replaces the one before in one move."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from holdfast import metrics, seeds
 from holdfast.console import Console
 from holdfast.data import ImageStore
+from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import document, embed, evaluate
 from holdfast.models import load_model
@@ -58,7 +59,7 @@ def train(
     out: str | Path | None = None,
     settings: Sequence[str] = (),
     seed: int | None = None,
-    device: str | None = None,
+    device: str | torch.device | None = None,
     skip_bad: bool = False,
     console: Console | None = None,
 ) -> Run:
@@ -70,23 +71,25 @@ def train(
         out: the run folder; named after recipe, data and seed when left out.
         settings: `key.path=value` overrides.
         seed: replaces the recipe's seed.
-        device: `cpu`, `cuda`, `mps`, or None for the best there is.
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, or None for the best there is.
         skip_bad: leave unreadable images out, and report them, instead of stopping.
         console: shows progress if given.
     """
     console = console or Console(quiet=True)
     name = str(recipe) if isinstance(recipe, (str, Path)) else "run"
     checked = load_recipe(recipe, data, settings, seed)
+    place = choose_device(device)
     run = RunFolder(Path(out) if out else default_folder(name, checked))
     run.open(checked)
     done = run.finished()
     if done is not None:
         console.say(f"{run.folder} is already finished")
         return Run(run.folder, checked, done)
-    session = build_session(checked, device, skip_bad, console)
-    with seeds.deterministic(session.device):
-        Loop(session, run, console).learn()
-        evaluation = finish(session, run, console)
+    with torch.random.fork_rng(seeded_devices(place)):  # the caller's random state is its own
+        session = build_session(checked, place, skip_bad, console)
+        with seeds.deterministic(session.device):
+            Loop(session, run, console).learn()
+            evaluation = finish(session, run, console)
     return Run(run.folder, checked, evaluation)
 
 

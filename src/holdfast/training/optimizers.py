@@ -45,6 +45,12 @@ class Optimizer(ABC):
         """The torch optimiser over parameter groups that carry their learning rates."""
 
 
+def _check_betas(betas: tuple[float, float]) -> None:
+    """Refuse decay rates outside [0, 1)."""
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas are decay rates in [0, 1), got {betas[0]:g} and {betas[1]:g}")
+
+
 registry: Registry[Optimizer] = Registry("optimizer", Optimizer, "holdfast.training.optimizers")
 register = registry.register
 
@@ -55,6 +61,10 @@ class Adam(Optimizer):
     """Adam with L2 weight decay, as the papers use it."""
 
     betas: tuple[float, float] = (0.9, 0.999)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_betas(self.betas)
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """A torch Adam."""
@@ -67,6 +77,10 @@ class AdamW(Optimizer):
     """Adam with decoupled weight decay."""
 
     betas: tuple[float, float] = (0.9, 0.999)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_betas(self.betas)
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """A torch AdamW."""

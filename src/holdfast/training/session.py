@@ -86,17 +86,19 @@ class Session:
         self.regime.restore(checkpoint.state["regime"])
 
 
-def build_session(recipe: Recipe, device: str | None, skip_bad: bool, console: Console) -> Session:
+def build_session(recipe: Recipe, device: str | torch.device | None, skip_bad: bool, console: Console) -> Session:
     """Read the data and build model, loss, regime and optimiser.
 
     Args:
         recipe: what to build.
-        device: `cpu`, `cuda`, or None for the best there is.
-        skip_bad: leave unreadable training images out instead of stopping.
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, or None for the best there is.
+        skip_bad: leave missing and unreadable images out instead of stopping, whatever the recipe says.
         console: told which cache was chosen and what was skipped.
     """
     accelerator = make_accelerator(recipe, device)
     reader = recipe.data.build()
+    skip_bad = skip_bad or reader.skip_bad
+    reader = dataclasses.replace(reader, skip_bad=skip_bad)  # the flag is no part of the recipe
     table = reader.table()
     torch.manual_seed(seeds.derive(recipe.seed, "weights"))
     model = recipe.model.build()
@@ -131,16 +133,19 @@ def build_session(recipe: Recipe, device: str | None, skip_bad: bool, console: C
     )
 
 
-def make_accelerator(recipe: Recipe, device: str | None) -> Accelerator:
+def make_accelerator(recipe: Recipe, device: str | torch.device | None) -> Accelerator:
     """An accelerator of this run's own device and precision."""
-    on_gpu = choose_device(device).type == "cuda"
+    chosen = choose_device(device)
+    on_gpu = chosen.type == "cuda"
+    if chosen.index is not None and on_gpu:
+        torch.cuda.set_device(chosen)  # accelerate takes the current one
     precision = recipe.precision
     if precision == "auto":
         precision = "bfloat16" if on_gpu and torch.cuda.is_bf16_supported() else "float32"
     AcceleratorState._reset_state(reset_partial_state=True)  # one process may train several recipes in turn
     try:
         accelerator = Accelerator(
-            cpu=device == "cpu",
+            cpu=chosen.type == "cpu",
             mixed_precision="bf16" if precision == "bfloat16" else "no",
             log_with=recipe.trackers or None,
             gradient_accumulation_steps=recipe.accumulate,
@@ -155,7 +160,7 @@ def make_accelerator(recipe: Recipe, device: str | None) -> Accelerator:
 def start_from(model: Embedder, spec: str) -> None:
     """Copy the weights of another run's model of the same shape."""
     try:
-        model.load_state_dict(load_model(spec).state_dict())
+        model.load_state_dict(load_model(spec, trust_code=True).state_dict())  # the user named it
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"init: {spec} has another backbone or size than this recipe's model ({reason})") from error

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from holdfast.console import Console
+from holdfast.models import Embedder
+from holdfast.training.recipe import load_recipe
+from holdfast.training.session import build_session, make_accelerator, start_from
+
+USER_CODE = "from holdfast.models.small import SmallConvNet\ndef build():\n    return SmallConvNet((4, 4, 4))\n"
+
+
+class Spy(Exception):
+    """Stops where accelerate would look for a device."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What accelerate was asked for, and which GPU was made the current one."""
+    found: list[Any] = []
+
+    def accelerator(cpu: bool, **_: object) -> None:
+        found.append(cpu)
+        raise Spy
+
+    monkeypatch.setattr("holdfast.training.session.Accelerator", accelerator)
+    monkeypatch.setattr(torch.cuda, "set_device", found.append)
+    return found
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", torch.device("cpu")])
+def test_every_spelling_of_the_cpu_is_the_cpu(
+    tiny: dict[str, Any], device: str | torch.device, asked: list[Any]
+) -> None:
+    with pytest.raises(Spy):
+        make_accelerator(load_recipe(tiny), device)
+    assert asked == [True]
+
+
+def test_the_second_gpu_is_the_second_gpu(
+    tiny: dict[str, Any], asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(Spy):
+        make_accelerator(load_recipe({**tiny, "precision": "float32"}), "cuda:1")
+    assert asked == [torch.device("cuda", 1), False]
+
+
+def test_skip_bad_of_a_recipe_reaches_the_images(tiny: dict[str, Any], photos: Path) -> None:
+    tiny["data"] = {"name": "folder", "root": str(photos), "skip_bad": True}
+    tiny["batch"] = {"classes": 3, "per_class": 3}
+    for name in range(12):
+        (photos / f"class-{name}" / "0.png").write_bytes(b"junk")
+    session = build_session(load_recipe(tiny), "cpu", skip_bad=False, console=Console(quiet=True))
+    assert session.skip_bad
+    assert session.store.skipped
+
+
+def test_a_run_to_start_from_may_have_a_backbone_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_backbone_of_init.py").write_text(USER_CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    first, second = (Embedder("my_backbone_of_init:build", dim=4, size=32) for _ in range(2))
+    first.save_pretrained(tmp_path / "run" / "model")
+    start_from(second, str(tmp_path / "run"))
+    assert torch.equal(first.head.weight, second.head.weight)  # type: ignore[arg-type]
