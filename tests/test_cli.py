@@ -12,6 +12,7 @@ import yaml
 from PIL import Image
 
 from holdfast.cli import main
+from holdfast.models import Embedder
 
 
 def run(*words: str) -> int:
@@ -82,6 +83,8 @@ def test_a_corrupt_image_is_named_and_can_be_skipped(
         (["train", "pocket", "--set", "epocs=1"], "did you mean 'epochs'"),
         (["train", "pocket", "--set", "optimizer.lr=fast"], "optimizer.lr: expected a number"),
         (["train", "pocket", "--device", "gpu"], "unknown device 'gpu'"),
+        (["train", "pocket", "--device", "cuda:zz"], "unknown device 'cuda:zz'"),
+        (["train", "pocket", "--set", "epochs=0"], "holdfast: recipe: epochs must be 1 or more"),
         (["evaluate", "nothing", "--data", "glyphs"], "no model at 'nothing'"),
         (["list", "losess"], "did you mean 'losses'"),
         (["evalute"], "did you mean 'evaluate'"),
@@ -157,3 +160,61 @@ def test_import_is_light() -> None:
     code = f"import sys, holdfast; print([m for m in {heavy!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> str:
+    Embedder("conv-tiny", dim=8).save_pretrained(tmp_path / "package")
+    return str(tmp_path / "package")
+
+
+@pytest.fixture
+def listed(photos: Path) -> str:
+    """A CSV file of the photos, with one that is not there."""
+    rows = [f"class-{c}/{p}.png,{c}" for c in range(12) for p in range(5)]
+    (photos / "list.csv").write_text("\n".join(["path,label", *rows]))
+    (photos / "class-3" / "1.png").unlink()
+    return f"csv:{photos / 'list.csv'}"
+
+
+def test_skip_bad_also_skips_listed_images_that_are_missing(
+    package: str, listed: str, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["evaluate", package, "--data", listed, "--split", "all", "--json"]
+    assert run(*words) == 2
+    assert "class-3/1.png" in capsys.readouterr().err
+    assert run(*words, "--skip-bad") == 0
+    assert [s["image"] for s in json.loads(capsys.readouterr().out)["skipped"]] == ["class-3/1.png"]
+    assert run("embed", package, "--data", listed, "--skip-bad", "--json", "--out", str(tmp_path / "v.npz")) == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == 1
+    assert run("train", recipe, "--data", listed, "--skip-bad", "--out", str(tmp_path / "run")) == 0
+    stored = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
+    assert stored["data"]["skip_bad"] is False, "the flag is no part of the recipe"
+
+
+def test_a_place_that_cannot_be_written_ends_with_one_line(
+    package: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for out in (tmp_path, Path("/proc/x.json")):
+        assert run("evaluate", package, "--data", "digits", "--out", str(out), "--json") == 2
+        error = capsys.readouterr().err.strip()
+        assert error.startswith(f"holdfast: {out}: ")
+        assert error.endswith("; give another --out")
+        assert error.count("\n") == 0
+
+
+def test_vectors_are_reported_where_they_are(package: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("embed", package, "--data", "digits", "--out", str(tmp_path / "vecs"), "--json") == 0
+    file = Path(json.loads(capsys.readouterr().out)["file"])
+    assert file == tmp_path / "vecs.npz"
+    assert np.load(file)["vectors"].shape[1] == 8
+
+
+@pytest.mark.parametrize(
+    "words", [["--batch", "0"], ["--batch", "-1"], ["--size", "x"], ["--limit", "0"], ["--save-examples", "-1"]]
+)
+def test_counts_are_checked(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("audit", "nothing", "--data", "glyphs", *words) == 2
+    error = capsys.readouterr().err.strip()
+    assert f"argument {words[0]}: expected a whole number of" in error
+    assert error.count("\n") == 0

@@ -36,7 +36,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `holdfast list losses | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if options.debug:
+            traceback.print_exc()
+        print(f"holdfast: {_os_line(error, getattr(options, 'out', None))}", file=sys.stderr)
+        return HoldfastError.exit_code
     return 0
+
+
+def _os_line(error: OSError, out: str | None) -> str:
+    """One line on a file that cannot be read or written; the file asked for, not the one written aside of it."""
+    reason = error.strerror or " ".join(str(error).split())
+    if error.errno is None:  # no file: a network client's
+        return reason
+    named = error.filename2 or error.filename
+    asked = Path(out or ".")
+    file = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else asked
+    ours = asked in (file, *file.parents) or file.name == f".{asked.name}.tmp"
+    return f"{asked if ours and out else file}: {reason}{'; give another --out' if ours else ''}"
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    return _whole(text, 1)
+
+
+def non_negative(text: str) -> int:
+    """A whole number from 0."""
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, got '{text}'")
+    return value
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -83,20 +120,19 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _embed(options: argparse.Namespace) -> None:
-    from holdfast.data import ImageStore, load
+    from holdfast.data import ImageStore
     from holdfast.devices import choose_device
-    from holdfast.evaluation import choose_split, embed, save_vectors
+    from holdfast.evaluation import choose_split, embed, read_table, save_vectors
     from holdfast.models import load_model
 
-    images = load(options.data)
+    images, skip_bad = read_table(options.data, options.skip_bad)
     split = choose_split(images, options.split or "all")
     device = choose_device(options.device)
     model = load_model(options.model, options.size, options.trust_code).to(device)
     chosen = images if split == "all" else images.split(split)
-    store = ImageStore(chosen, model.canvas, device, skip_bad=options.skip_bad)
+    store = ImageStore(chosen, model.canvas, device, skip_bad=skip_bad)
     vectors = embed(model, store, options.batch, Console(options.json))
-    out = _writable(options.out or "embeddings.npz")
-    save_vectors(out, vectors, store.table)
+    out = save_vectors(_writable(options.out or "embeddings.npz"), vectors, store.table)
     facts = {"file": str(out), "images": len(vectors), "dim": vectors.shape[1], "skipped": len(store.skipped)}
     print(json.dumps(facts) if options.json else f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}")
 
@@ -281,8 +317,8 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
         sub.add_argument("--data", required=True, metavar="DATA", help=DATA_HELP)
         sub.add_argument("--split", help="train, val, test, query (against gallery) or all")
-        sub.add_argument("--batch", type=int, default=256, help="images per pass (default 256)")
-        sub.add_argument("--size", type=int, help="input size, for models that do not know their own")
+        sub.add_argument("--batch", type=positive, default=256, help="images per pass (default 256)")
+        sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
         sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
 
     sub = command(
@@ -313,8 +349,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--protocol", default="ers", help="ers (default), adml, stax or thorough")
     sub.add_argument("--mode", default="fixed", help="fixed (default), published (ers) or replaced (adml, stax)")
     sub.add_argument("--eps", help="radius in place of the protocol's own, e.g. 4/255")
-    sub.add_argument("--limit", type=int, metavar="N", help="attack a class-balanced subset of N images")
-    sub.add_argument("--save-examples", type=int, default=0, metavar="N", help="store N attacked pictures")
+    sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
+    sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked pictures")
     common(sub, "folder for audit.json and what belongs to it (default: the run, or audits/MODEL-DATA)")
 
     sub = command("check", _check, "look for what is wrong with a dataset", "holdfast check --data folder:photos")

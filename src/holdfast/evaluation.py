@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast import metrics
 from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable, centre_crop
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
-from holdfast.models import Embedder, load_model
+from holdfast.files import write_atomic
+from holdfast.models import Embedder, as_embedder
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -111,11 +113,23 @@ def choose_split(table: ImageTable, split: str | None) -> str:
     return next((s for s in ("query", "test", "val") if table.has(s)), "all")
 
 
+def read_table(data: str | dict[str, Any] | ImageTable, skip_bad: bool) -> tuple[ImageTable, bool]:
+    """The table of some data, and whether bad images are left out: asked for here, or by the data's own block."""
+    from holdfast.data import load, parse
+
+    if isinstance(data, ImageTable):
+        return data, skip_bad
+    block = parse(data)
+    skip_bad = skip_bad or block.get("skip_bad") is True
+    return load({**block, "skip_bad": True} if skip_bad else block), skip_bad
+
+
 def evaluate(
-    model: str | Embedder,
+    model: str | nn.Module,
     data: str | dict[str, Any] | ImageTable,
     *,
     split: str | None = None,
+    size: int | None = None,
     batch: int = 256,
     device: str | torch.device | None = None,
     skip_bad: bool = False,
@@ -125,19 +139,18 @@ def evaluate(
     """Retrieval, clustering and geometry of a model on labelled images.
 
     Args:
-        model: an embedder, or anything `holdfast.models.load_model` takes.
+        model: an embedder, a module from images in [0, 1] to vectors, or anything `holdfast.models.load_model` takes.
         data: a table, or a data specification such as `glyphs` or `folder:DIR`.
         split: train, val, test, query (against gallery) or all; by default what a paper would report.
+        size: input size, for modules that do not know their own.
         batch: images per pass.
         device: where to run; a GPU when there is one.
         skip_bad: leave unreadable images out, and report them, instead of stopping.
         seed: of the clustering and of sampled pairs.
         console: shows progress if given.
     """
-    from holdfast.data import load
-
-    table = data if isinstance(data, ImageTable) else load(data)
-    embedder = model if isinstance(model, Embedder) else load_model(model)
+    table, skip_bad = read_table(data, skip_bad)
+    embedder = as_embedder(model, size)
     place = choose_device(device)
     embedder = embedder.to(place)
     chosen = choose_split(table, split)
@@ -186,8 +199,8 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, (np.generic, Tensor)) else value
 
 
-def save_vectors(file: Path, vectors: Tensor, table: ImageTable) -> None:
-    """Embeddings with ids, labels and splits as a compressed npz (no pickled objects)."""
+def save_vectors(file: Path, vectors: Tensor, table: ImageTable) -> Path:
+    """Embeddings with ids, labels and splits as a compressed npz (no pickled objects); the file, which ends in .npz."""
     columns: dict[str, Any] = {
         "vectors": vectors.numpy(),
         "ids": np.array([str(i) for i in table.ids]),
@@ -196,4 +209,8 @@ def save_vectors(file: Path, vectors: Tensor, table: ImageTable) -> None:
         "splits": table.splits.astype(str),
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(file, **columns)
+    content = io.BytesIO()
+    np.savez_compressed(content, **columns)
+    named = file if file.suffix == ".npz" else file.with_name(f"{file.name}.npz")
+    write_atomic(named, content.getvalue())
+    return named
