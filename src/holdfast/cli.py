@@ -185,6 +185,7 @@ def _audit(options: argparse.Namespace) -> None:
         mode=options.mode,
         eps=options.eps,
         limit=options.limit,
+        batch=options.batch,
         split=options.split,
         size=options.size,
         seed=options.seed or 0,
@@ -199,9 +200,15 @@ def _audit(options: argparse.Namespace) -> None:
 
 
 def default_audit_folder(model: str, data: str) -> str:
-    """The run itself where a run is audited, otherwise a folder named after model and data."""
-    if (Path(model) / "recipe.yaml").is_file():
-        return model
+    """The run itself where a run is audited on its own data, otherwise a folder named after model and data."""
+    from holdfast.data import parse
+    from holdfast.training.recipe import read_plain
+
+    recipe = Path(model) / "recipe.yaml"
+    if recipe.is_file():
+        own = read_plain(recipe).get("data", {})
+        if all(own.get(key) == value for key, value in parse(data).items()):
+            return model
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{Path(model).name or model}-{data}")
     return str(Path("audits") / name.strip("-."))
 

@@ -154,7 +154,7 @@ def test_flags_explain_themselves(model: Embedder, table: ImageTable) -> None:
 
 
 def test_a_randomised_model_is_attacked_through_its_mean(model: Embedder, table: ImageTable) -> None:
-    documents = [audit.run(Noisy(model).eval(), table, protocol="adml", limit=24, size=32).document for _ in range(2)]
+    documents = [audit.run(Noisy(model).eval(), table, protocol="adml", limit=12, size=32).document for _ in range(2)]
     assert [flag["name"] for flag in documents[0]["flags"]] == ["randomised"]
     first, second = (document["metrics"] for document in documents)
     assert first == second, "its draws are seeded"

@@ -102,7 +102,7 @@ def test_stax_is_in_normalised_units(model: Embedder, table: ImageTable) -> None
 
 
 def test_thorough_is_never_kinder_than_one_of_its_attacks(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
-    document = audit.run(model, table, protocol="thorough", limit=32, out=tmp_path).document
+    document = audit.run(model, table, protocol="thorough", limit=20, out=tmp_path).document
     curve = document["curve"]
     assert [point["eps"] for point in curve] == sorted(point["eps"] for point in curve)
     recall = [point["R@1"] for point in curve]
@@ -123,7 +123,7 @@ def test_thorough_is_never_kinder_than_one_of_its_attacks(model: Embedder, table
 def test_a_killed_audit_goes_on_and_gives_the_same_figures(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = audit.run(model, table, limit=150, out=tmp_path / "whole").document
+    whole = audit.run(model, table, limit=135, out=tmp_path / "whole").document
     real = runner.AuditState.put
     calls = iter(range(100))
 
@@ -134,10 +134,10 @@ def test_a_killed_audit_goes_on_and_gives_the_same_figures(
 
     monkeypatch.setattr(runner.AuditState, "put", dies)
     with pytest.raises(KeyboardInterrupt):
-        audit.run(model, table, limit=150, out=tmp_path / "cut")
+        audit.run(model, table, limit=135, out=tmp_path / "cut")
     assert len(list((tmp_path / "cut" / "artifacts" / "audit-ers-fixed.partial").glob("*.safetensors"))) == 7
     monkeypatch.undo()
-    seen = audit.run(model, table, limit=150, out=tmp_path / "cut")
+    seen = audit.run(model, table, limit=135, out=tmp_path / "cut")
     assert figures(seen.document) == figures(whole)
     assert all(value > 0 for value in seen.document["seconds"].values()), "also of what was done before the kill"
     assert not (tmp_path / "cut" / "artifacts" / "audit-ers-fixed.partial").exists()

@@ -17,7 +17,7 @@ from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable, centre_crop
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
-from holdfast.models import Embedder, load_model
+from holdfast.models import Embedder, as_embedder, load_model
 
 PROBED = (24, 4)
 """Classes, and images of each, that the first checks look at."""
@@ -32,7 +32,7 @@ def borrow_model(
     if isinstance(model, str):
         model = load_model(model, size, trust_code)
     raised = checks.training_mode(model)
-    embedder = model if isinstance(model, Embedder) else Embedder.wrap(model, size or 224)
+    embedder = as_embedder(model, size)
     if not embedder.differentiable:
         raised.append(checks.no_gradients())
     return embedder.to(device), raised

@@ -25,10 +25,10 @@ from holdfast.audit.state import AuditState, joined
 from holdfast.audit.subject import Subject
 from holdfast.config import builder
 from holdfast.console import Console
-from holdfast.data import ImageTable, load, parse
+from holdfast.data import ImageTable, parse
 from holdfast.devices import choose_device
 from holdfast.errors import RecipeError
-from holdfast.evaluation import choose_split
+from holdfast.evaluation import choose_split, read_table
 from holdfast.files import write_json
 from holdfast.models import Embedder
 from holdfast.versions import versions
@@ -98,7 +98,7 @@ def run(
         raise RecipeError(f"limit must be 1 or more, got {limit}")
     if examples and out is None:
         raise RecipeError("examples need a folder to go to; give out")
-    table = data if isinstance(data, ImageTable) else load(data, **({"skip_bad": True} if skip_bad else {}))
+    table, skip_bad = read_table(data, skip_bad)
     embedder, raised = borrow_model(model, size, trust_code, choose_device(device))
     part = choose_split(table, split)
     place = embedder.mean.device
