@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from holdfast.console import Console
+from holdfast.errors import RecipeError
 from holdfast.models import Embedder
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import build_session, make_accelerator, start_from
@@ -68,3 +69,9 @@ def test_a_run_to_start_from_may_have_a_backbone_of_the_users(tmp_path: Path, mo
     first.save_pretrained(tmp_path / "run" / "model")
     start_from(second, str(tmp_path / "run"))
     assert torch.equal(first.head.weight, second.head.weight)  # type: ignore[arg-type]
+
+
+def test_a_tracker_that_is_not_there_is_refused(tiny: dict[str, Any]) -> None:
+    for name, message in (("foo", "Unsupported"), ("clearml", "clearml cannot be used here")):
+        with pytest.raises(RecipeError, match=message):
+            make_accelerator(load_recipe({**tiny, "trackers": [name]}), "cpu")

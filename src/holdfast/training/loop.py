@@ -86,7 +86,7 @@ def train(
         console.say(f"{run.folder} is already finished")
         return Run(run.folder, checked, done)
     with torch.random.fork_rng(seeded_devices(place)):  # the caller's random state is its own
-        session = build_session(checked, place, skip_bad, console)
+        session = build_session(checked, place, skip_bad, console, run.folder)
         with seeds.deterministic(session.device):
             Loop(session, run, console).learn()
             evaluation = finish(session, run, console)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -86,7 +87,13 @@ class Session:
         self.regime.restore(checkpoint.state["regime"])
 
 
-def build_session(recipe: Recipe, device: str | torch.device | None, skip_bad: bool, console: Console) -> Session:
+def build_session(
+    recipe: Recipe,
+    device: str | torch.device | None,
+    skip_bad: bool,
+    console: Console,
+    folder: Path | None = None,
+) -> Session:
     """Read the data and build model, loss, regime and optimiser.
 
     Args:
@@ -94,8 +101,9 @@ def build_session(recipe: Recipe, device: str | torch.device | None, skip_bad: b
         device: `cpu`, `cuda`, `cuda:1`, `mps`, or None for the best there is.
         skip_bad: leave missing and unreadable images out instead of stopping, whatever the recipe says.
         console: told which cache was chosen and what was skipped.
+        folder: the run's, for trackers that write files.
     """
-    accelerator = make_accelerator(recipe, device)
+    accelerator = make_accelerator(recipe, device, folder)
     reader = recipe.data.build()
     skip_bad = skip_bad or reader.skip_bad
     reader = dataclasses.replace(reader, skip_bad=skip_bad)  # the flag is no part of the recipe
@@ -133,8 +141,8 @@ def build_session(recipe: Recipe, device: str | torch.device | None, skip_bad: b
     )
 
 
-def make_accelerator(recipe: Recipe, device: str | torch.device | None) -> Accelerator:
-    """An accelerator of this run's own device and precision."""
+def make_accelerator(recipe: Recipe, device: str | torch.device | None, folder: Path | None = None) -> Accelerator:
+    """An accelerator of this run's own device and precision, whose trackers write into the run folder."""
     chosen = choose_device(device)
     on_gpu = chosen.type == "cuda"
     if chosen.index is not None and on_gpu:
@@ -148,10 +156,14 @@ def make_accelerator(recipe: Recipe, device: str | torch.device | None) -> Accel
             cpu=chosen.type == "cpu",
             mixed_precision="bf16" if precision == "bfloat16" else "no",
             log_with=recipe.trackers or None,
+            project_dir=None if folder is None else str(folder),
             gradient_accumulation_steps=recipe.accumulate,
         )
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         raise RecipeError(f"trackers or precision: {error}") from error
+    missing = set(recipe.trackers) - {str(getattr(tracker, "value", tracker)) for tracker in accelerator.log_with}
+    if missing:  # accelerate would leave them out without a word
+        raise RecipeError(f"trackers: {', '.join(sorted(missing))} cannot be used here; install it, or leave it out")
     if accelerator.num_processes > 1:
         raise TrainingError("training on several processes is not supported yet; start one")
     return accelerator
