@@ -63,3 +63,9 @@ def test_make_targets_of_the_readme_exist() -> None:
     named = {target for page in PAGES for target in mention.findall(page.read_text("utf-8"))}
     assert named >= {"demo", "test"}
     assert named <= set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """Two of one name cannot be collected together."""
+    names = [file.name for file in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names))
