@@ -100,6 +100,7 @@ def test_killed_in_the_middle_of_writing(tiny: dict[str, Any], tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("write", range(1, 25))
 def test_killed_at_every_write(tiny: dict[str, Any], write: int, tmp_path: Path) -> None:
+    tiny["checkpoint_every"] = 1  # so that there are more writes than this campaign kills at
     whole = Command(tiny, tmp_path / "whole").finish()
     broken = Command(tiny, tmp_path / "broken")
     assert broken.killed_at_write(write)
