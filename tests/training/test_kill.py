@@ -111,10 +111,11 @@ def test_killed_at_every_write(tiny: dict[str, Any], write: int, tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_moments(tiny: dict[str, Any], seed: int, tmp_path: Path) -> None:
-    recipe = {**tiny, "epochs": 40, "ema": 0.99, "seed": seed}
+    often = {"evaluate_every": 100, "checkpoint_every": 20, "log_every": 20}
+    recipe = {**tiny, **often, "epochs": 400, "ema": 0.99, "seed": seed}
     draw = random.Random(seed)
     whole = Command(recipe, tmp_path / "whole").finish()
     broken = Command(recipe, tmp_path / "broken")
-    kills = sum(broken.killed_after(draw.uniform(2.5, 7.0)) for _ in range(8))
+    kills = sum(broken.killed_after(draw.uniform(3.0, 6.0)) for _ in range(8))
     assert kills >= 3
     assert_same(whole, broken.finish())
