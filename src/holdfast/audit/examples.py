@@ -54,7 +54,7 @@ def save_examples(subject: Subject, budget: Budget, folder: Path, count: int) ->
             {
                 "image": subject.store.table.ids[row],
                 "files": {kind: f"{position:03d}-{kind}.png" for kind in files},
-                "finds_its_class": {kind: bool(values[position] > 0) for kind, values in hits.items()},
+                "finds_its_class": {kind: _found(values[position]) for kind, values in hits.items()},
             }
         )
     file = folder / "examples.json"
@@ -68,6 +68,11 @@ def rounded(images: Tensor, attacked: Tensor, eps: float) -> Tensor:
     clean = (images * 255).round()
     change = ((attacked * 255).round() - clean).clamp(-levels, levels)
     return ((clean + change) / 255).clamp(0, 1)
+
+
+def _found(hit: Tensor) -> bool | None:
+    """Whether a query finds its class; None where there is nothing to find."""
+    return None if bool(hit.isnan()) else bool(hit > 0)
 
 
 def _amplified(change: Tensor) -> Tensor:

@@ -188,7 +188,7 @@ class Loop:
         if self.validation is None:
             return
         self.finite.check_weights(session.model, self.step, self._kept())
-        vectors = embed(session.best_model, self.validation, precision=session.precision)
+        vectors = embed(session.evaluated_model, self.validation, precision=session.precision)
         labels = torch.tensor(self.validation.table.labels_for(self.recipe.data.plain["labels"]))
         values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8))
         self.log.write({"step": self.step, "epoch": self.step // self.epoch_steps, "validation": dict(values)})
@@ -199,7 +199,7 @@ class Loop:
         self.bar.set_postfix_str(f"R@1 {score:.1f} on validation classes", refresh=False)
         if self.step and (session.best is None or score > session.best):
             session.best = score
-            self.run.save_model(session.best_model, self.run.model, model_card(self.recipe, values, "validation"))
+            self.run.save_model(session.evaluated_model, self.run.model, model_card(self.recipe, values, "validation"))
 
     def _save(self) -> None:
         self.finite.check_losses(self.step, self._kept())
@@ -236,9 +236,9 @@ def one_step(session: Session, context: TrainingContext, batch: Batch, update: b
 def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]:
     """Package the last model, evaluate the best on the test classes and write evaluation.json."""
     recipe = session.recipe
-    run.save_model(session.best_model, run.last, model_card(recipe, {}, ""))
+    run.save_model(session.evaluated_model, run.last, model_card(recipe, {}, ""))
     if session.best is None:  # no validation classes: nothing to choose by, so the last is the model
-        run.save_model(session.best_model, run.model, model_card(recipe, {}, ""))
+        run.save_model(session.evaluated_model, run.model, model_card(recipe, {}, ""))
     result = evaluate(
         load_model(str(run.folder), trust_code=True),  # the run's own recipe named the code
         session.table,

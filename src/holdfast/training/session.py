@@ -30,7 +30,7 @@ class Session:
     """The parts of a run.
 
     Args:
-        model: the embedder that trains; `best_model` is the one to evaluate.
+        model: the embedder that trains; `evaluated_model` is the one to evaluate.
         labels: class numbers of the training rows, 0..C-1, on the device.
         table: all the data, the validation classes split off.
         best: highest validation R@1 so far.
@@ -57,7 +57,7 @@ class Session:
         return torch.device(self.accelerator.device)
 
     @property
-    def best_model(self) -> Embedder:
+    def evaluated_model(self) -> Embedder:
         """The averaged weights where the recipe asks for them, otherwise the model itself."""
         return self.average.model if self.average else self.model  # type: ignore[return-value]
 
