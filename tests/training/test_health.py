@@ -30,7 +30,7 @@ def test_bad_weights_are_found() -> None:
 def test_collapse_is_announced_once_and_only_when_it_lasts() -> None:
     spread = nn.functional.normalize(torch.randn(32, 8), dim=1)
     point = nn.functional.normalize(torch.ones(32, 8) + 1e-4 * torch.randn(32, 8), dim=1)
-    watch = CollapseWatch(margin=None)
+    watch = CollapseWatch(None, "lower the rate")
     assert [watch.look(0.3, point) for _ in range(STUCK_AFTER - 1)] == [None] * (STUCK_AFTER - 1)
     assert watch.look(0.3, spread) is None
     said = [watch.look(0.3, point) for _ in range(3 * STUCK_AFTER)]
@@ -40,8 +40,8 @@ def test_collapse_is_announced_once_and_only_when_it_lasts() -> None:
 
 def test_a_loss_stuck_at_its_margin_is_announced() -> None:
     spread = nn.functional.normalize(torch.randn(32, 8), dim=1)
-    watch = CollapseWatch(margin=0.2)
+    watch = CollapseWatch(0.2, "lower the rate")
     said = [watch.look(0.2001, spread) for _ in range(STUCK_AFTER)]
     assert "margin" in str(said[-1])
-    healthy = CollapseWatch(margin=0.2)
+    healthy = CollapseWatch(0.2, "lower the rate")
     assert all(healthy.look(0.15, spread) is None for _ in range(3 * STUCK_AFTER))

@@ -125,20 +125,26 @@ def _craft(
     require_pixels(budget)
     ball = Ball(images, budget.eps, budget.norm)
     start = ball.start(budget.radius, generator)
-    made, previous, slopes = [], [], []
+    made, previous, slopes, passed = [], [], [], 0
     for rows, part in chunks(images, goal, chunk):
-        x, loss, slope = _descend(passes, Ball(images[rows], budget.eps, budget.norm), start[rows], part, budget)
+        x, loss, slope, taken = _descend(passes, Ball(images[rows], budget.eps, budget.norm), start[rows], part, budget)
         made.append(x)
         previous.append(loss)
         slopes.append(slope)
+        passed = max(passed, taken)
     # A sign of NaN is no step at all: a broken model would pass for a robust one.
     if not bool(torch.stack(slopes).isfinite().all()):
         raise ModelError("this model's vectors or gradients are not numbers, so no attack can run; check its weights")
-    return Crafted(ball.finish(torch.cat(made)), torch.cat(previous))
+    return Crafted(ball.finish(torch.cat(made)), torch.cat(previous), passed)
 
 
-def _descend(passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget) -> tuple[Tensor, Tensor, Tensor]:
-    """Follow the gradient of one chunk; returns images, the loss one update before, and the sum of all gradients."""
+def _descend(
+    passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Follow the gradient of one chunk.
+
+    Returns images, the loss one update before, the sum of all gradients and how many passes it took.
+    """
     mover = MOVERS[budget.method](ball, budget, group_size(x, goal))
     bounded = goal.floor > -torch.inf
     slope = x.new_zeros(())
@@ -150,4 +156,4 @@ def _descend(passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Bud
         moved = mover.move(x, gradient, loss)
         # A group at its floor has nothing to gain: it must not drift on what its mover remembers.
         x = torch.where(mover.images(loss > goal.floor), moved, x) if bounded else moved
-    return mover.choose(x, lambda points: passes.loss(points, goal)), loss, slope
+    return mover.choose(x, lambda points: passes.loss(points, goal)), loss, slope, step + 1

@@ -16,10 +16,12 @@ class Crafted:
     Args:
         images: in the layout they came in.
         previous: per group, the loss one update before the last (the published ES:D is taken there).
+        passes: how often the model was run forward and back; fewer than the budget's steps if every group was done.
     """
 
     images: Tensor
     previous: Tensor
+    passes: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -72,6 +72,11 @@ class DirectGradient(Loss):
         self.mask = mask or (triplet_weights.masks.get(names.mask)() if names.mask else None)
 
     @property
+    def on_triplets(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
     def components(self) -> Components:
         """Names of the parts; the class name of one that is not registered."""
         return Components(

@@ -26,6 +26,11 @@ class Loss(nn.Module):
         super().__init__()
         self.miner = miner
 
+    @property
+    def on_triplets(self) -> bool:
+        """Whether it learns from single triplets, so that regimes that move triplets give it those."""
+        return False
+
     @abstractmethod
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None

@@ -28,7 +28,16 @@ class Criterion(nn.Module):
         super().__init__()
         self.loss = loss
 
-    def forward(self, encoded: Encoded, tuples: Tuples | None = None, generator: Generator | None = None) -> Tensor:
-        """The scalar cost."""
+    def forward(
+        self, encoded: Encoded, tuples: Tuples | None = None, generator: Generator | None = None, step: int = 0
+    ) -> Tensor:
+        """The scalar cost.
+
+        Args:
+            encoded: what the model made of a batch.
+            tuples: triplets or pairs mined elsewhere.
+            generator: passed to the loss's own miner.
+            step: of training, for costs that start later.
+        """
         cost: Tensor = self.loss(encoded.z, encoded.labels, tuples, generator)
         return cost

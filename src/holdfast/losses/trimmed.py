@@ -41,6 +41,11 @@ class Trimmed(Loss):
         self.loss = inner
         self.keep = keep
 
+    @property
+    def on_triplets(self) -> bool:
+        """As the inner loss."""
+        return self.loss.on_triplets
+
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:

@@ -78,6 +78,11 @@ class TripletLoss(TupleLoss):
     active = False
     """Whether the average is over costs above zero only."""
 
+    @property
+    def on_triplets(self) -> bool:
+        """Yes."""
+        return True
+
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:

@@ -8,10 +8,12 @@ from typing import Any, Literal, TypeVar, overload
 import torch
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError
 from holdfast.models.backbones import Backbone, build_backbone, is_user_code, wrap_module
+from holdfast.models.bank import CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import TEMPLATE
 from holdfast.models.weights import Layout, use_stride_1x1
@@ -71,6 +73,7 @@ class Embedder(
         self, backbone: Backbone, dim: int | None, canvas: int | None, normalize: bool, batchnorm: BatchNormPolicy
     ) -> None:
         self.backbone = backbone.module
+        self.bank = BatchNormBank(self.backbone)
         self.feature_dim = backbone.features
         self.dim = dim or backbone.features
         self.size = backbone.size
@@ -92,9 +95,13 @@ class Embedder(
         """Whether gradients flow back to the pixels; not so for a wrapped ONNX graph."""
         return bool(getattr(self.backbone, "differentiable", True))
 
-    def features(self, images: Tensor) -> Tensor:
-        """Pooled backbone features of images in [0, 1]."""
-        pooled: Tensor = self.backbone((images - self.mean) / self.std)
+    def features(self, images: Tensor, distribution: str = CLEAN) -> Tensor:
+        """Pooled backbone features of images in [0, 1], through the BatchNorm set of a distribution."""
+        pixels = (images - self.mean) / self.std
+        if distribution == CLEAN:
+            pooled: Tensor = self.backbone(pixels)
+        else:
+            pooled = functional_call(self.backbone, self.bank.tensors(distribution), (pixels,))
         return pooled
 
     def project(self, pooled: Tensor) -> Tensor:
@@ -106,14 +113,24 @@ class Embedder(
             return F.normalize(z.float() if z.dtype in (torch.bfloat16, torch.float16) else z, dim=-1)
 
     @overload
-    def forward(self, images: Tensor, return_pooled: Literal[False] = False) -> Tensor: ...
+    def forward(self, images: Tensor, return_pooled: Literal[False] = False, distribution: str = CLEAN) -> Tensor: ...
 
     @overload
-    def forward(self, images: Tensor, return_pooled: Literal[True]) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self, images: Tensor, return_pooled: Literal[True], distribution: str = CLEAN
+    ) -> tuple[Tensor, Tensor]: ...
 
-    def forward(self, images: Tensor, return_pooled: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        """Embeddings of images in [0, 1] of shape (B, 3, size, size), and the pooled features if asked for."""
-        pooled = self.features(images)
+    def forward(
+        self, images: Tensor, return_pooled: bool = False, distribution: str = CLEAN
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Embeddings of images in [0, 1] of shape (B, 3, size, size).
+
+        Args:
+            images: the pixels.
+            return_pooled: return the pooled features beside the embeddings.
+            distribution: whose BatchNorm set the images go through; `bank` holds the auxiliary ones.
+        """
+        pooled = self.features(images, distribution)
         z = self.project(pooled)
         return (z, pooled) if return_pooled else z
 
@@ -130,7 +147,13 @@ class Embedder(
             raise ModelError(
                 "a wrapped module has no name to rebuild it from; build it as Embedder('package.module:fn')"
             )
-        super()._save_pretrained(save_directory)
+        bank, self.bank = self.bank, BatchNormBank(self.backbone)
+        try:
+            super()._save_pretrained(save_directory)  # the clean set only
+        finally:
+            self.bank = bank
+        if len(bank):
+            bank.save(save_directory)
 
     @classmethod
     def _from_pretrained(

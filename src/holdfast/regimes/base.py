@@ -1,19 +1,24 @@
 """The contract of a regime: one batch to one loss, with what training lends it.
 
 The step context is a protocol: `training` provides it, regimes only use it. BatchNorm routing, precision and gathering
-across processes live behind `encode` and nowhere else.
+across processes live behind it and nowhere else.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Protocol
 
+import torch
 from torch import Generator, Tensor
 
+from holdfast.attacks import BoundGoal, Budget
+from holdfast.attacks.frozen import Statistics
 from holdfast.losses.criterion import Encoded
 from holdfast.mining.tuples import Tuples
+from holdfast.models.bank import CLEAN, SetStart
 from holdfast.registry import Registry
 
 
@@ -23,6 +28,10 @@ class Batch:
 
     images: Tensor
     labels: Tensor
+
+    def parts(self, count: int) -> list[Batch]:
+        """Equal consecutive parts."""
+        return [Batch(*part) for part in zip(self.images.chunk(count), self.labels.chunk(count), strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,15 +50,58 @@ class StepResult:
     terms: dict[str, Tensor] = dataclasses.field(default_factory=dict)
     logs: dict[str, Tensor] = dataclasses.field(default_factory=dict)
 
+    @staticmethod
+    def mean(results: Sequence[StepResult]) -> StepResult:
+        """What several parts of a batch cost on average; the embeddings are those of the last."""
+        first = results[0]
+
+        def average(read: Callable[[StepResult], Tensor]) -> Tensor:
+            return torch.stack([read(result).detach() for result in results]).mean()
+
+        return StepResult(
+            loss=average(lambda r: r.loss),
+            encoded=results[-1].encoded,
+            terms={name: average(lambda r, n=name: r.terms[n]) for name in first.terms},  # type: ignore[misc]
+            logs={name: average(lambda r, n=name: r.logs[n]) for name in first.logs},  # type: ignore[misc]
+        )
+
 
 class StepContext(Protocol):
-    """What a regime works with during one step."""
+    """What a regime works with during one step.
 
-    def encode(self, images: Tensor, labels: Tensor, distribution: str = "clean") -> Encoded:
-        """Embed images through the BatchNorm set of a distribution."""
+    `statistics` says what BatchNorm layers use while nothing is learnt: `eval` the running statistics, `keep` what
+    they use in training, which may be those of the batch. Nothing is learnt or remembered either way.
+    """
 
-    def criterion(self, encoded: Encoded, tuples: Tuples | None = None) -> Tensor:
-        """The recipe's loss on embeddings; its miner draws from the stage `loss`."""
+    def encode(self, images: Tensor, labels: Tensor, distribution: str = CLEAN) -> Encoded:
+        """Embed images through the BatchNorm set of a distribution, to learn from them."""
+
+    def observe(
+        self, images: Tensor, labels: Tensor, distribution: str = CLEAN, statistics: Statistics = "eval"
+    ) -> Encoded:
+        """Embed images to look at them: no graph, no running statistics updated."""
+
+    def attack(
+        self,
+        images: Tensor,
+        bound_goal: BoundGoal,
+        budget: Budget,
+        distribution: str = CLEAN,
+        statistics: Statistics = "eval",
+        stage: str = "start",
+    ) -> Tensor:
+        """Images moved towards a goal; `stage` names the generator of a random start."""
+
+    def criterion(self, encoded: Encoded, tuples: Tuples | None = None, stage: str = "loss") -> Tensor:
+        """The recipe's loss on embeddings; `stage` names the generator of its miner."""
+
+    @property
+    def on_triplets(self) -> bool:
+        """Whether the recipe's loss learns from triplets; another is given the images with their labels."""
+
+    @property
+    def replay(self) -> int:
+        """How often this batch has been learnt already, for regimes that replay it."""
 
     def generator(self, stage: str) -> Generator:
         """A generator seeded from (seed, step, stage)."""
@@ -58,9 +110,23 @@ class StepContext(Protocol):
 class Regime(ABC):
     """Turns a batch into a loss."""
 
+    replays: int = 1
+    """How often each batch is learnt, one update each."""
+
+    advice: ClassVar[str] = "try a softer miner (semihard), a lower optimizer.lr or another loss"
+    """What to do when an embedding collapses."""
+
+    def sets(self) -> tuple[SetStart, ...]:
+        """The auxiliary BatchNorm sets it needs."""
+        return ()
+
     @abstractmethod
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """The loss of one batch, with its graph."""
+
+    def caption(self, line: Mapping[str, float]) -> str:
+        """A few words for the progress bar about the latest line of the log; nothing where the loss says it all."""
+        return ""
 
     def state(self) -> dict[str, float]:
         """Numbers that must survive a restart; a regime without memory has none."""

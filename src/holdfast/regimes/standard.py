@@ -7,9 +7,11 @@ from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, regist
 
 @register("standard")
 class Standard(Regime):
-    """Learn from clean images: `L(x)`.
+    """Learn from clean images; the baseline; 1 pass per step.
 
-    Relations: the baseline of every other regime; costs one pass per step.
+    L(x)
+
+    Relations: the baseline of every other regime.
     """
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:

@@ -11,6 +11,9 @@ from holdfast.sphere import total_variation
 STUCK_AFTER = 10
 """Logged intervals in a row that must look bad before a warning is given."""
 
+TIGHT = 1e-3
+"""Mean squared distance to the mean vector, as a share of the squared length, below which embeddings are one point."""
+
 
 class Finite:
     """Remembers on the device whether every loss so far was finite, so that looking costs no synchronisation."""
@@ -46,19 +49,33 @@ def _stop_unless(fine: Tensor, step: int, kept: str) -> None:
 
 
 class CollapseWatch:
-    """Warns once when embeddings gather in one point or the loss sticks at its margin.
+    """Notices when embeddings gather in one point, and warns once when the loss sticks at its margin.
 
-    A triplet loss whose embeddings have collapsed costs exactly its margin: every distance is zero.
+    A triplet loss whose embeddings have collapsed costs exactly its margin: every distance is zero. The reverse is not
+    true (adversarial triplets of hardness zero cost the margin too), so only the embeddings tell a collapse.
 
     Args:
         margin: the loss's margin, if it has one.
+        advice: what to do about it.
     """
 
-    def __init__(self, margin: float | None) -> None:
+    def __init__(self, margin: float | None, advice: str) -> None:
         self._margin = margin
+        self._advice = advice
         self._tight = 0
         self._stuck = 0
         self._warned = False
+        self.spread = 1.0
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether the latest embeddings were nearly the same vector."""
+        return self._tight > 0
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether they have been for long enough to be sure."""
+        return self._tight >= STUCK_AFTER
 
     def look(self, loss: float, embeddings: Tensor) -> str | None:
         """A warning to show, or None.
@@ -67,19 +84,13 @@ class CollapseWatch:
             loss: mean over the interval.
             embeddings: of the latest batch.
         """
-        variation = float(total_variation(embeddings.detach()))
         scale = float(embeddings.detach().float().square().sum(1).mean()) or 1.0
-        self._tight = self._tight + 1 if variation < 1e-3 * scale else 0
+        self.spread = float(total_variation(embeddings.detach())) / scale
+        self._tight = self._tight + 1 if self.spread < TIGHT else 0
         at_margin = self._margin is not None and abs(loss - self._margin) < 0.005 * self._margin
         self._stuck = self._stuck + 1 if at_margin else 0
         if self._warned or max(self._tight, self._stuck) < STUCK_AFTER:
             return None
         self._warned = True
-        seen = (
-            "all embeddings are nearly the same vector"
-            if self._tight >= STUCK_AFTER
-            else "the loss sticks at its margin"
-        )
-        return (
-            f"{seen}: the embedding is collapsing; try a softer miner (semihard), a lower optimizer.lr or another loss"
-        )
+        seen = "all embeddings are nearly the same vector" if self.collapsed else "the loss sticks at its margin"
+        return f"{seen}: the embedding is collapsing; {self._advice}"

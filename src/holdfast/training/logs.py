@@ -40,25 +40,33 @@ class Interval:
         self._device = device
         self._sums: dict[str, Tensor] = {}
         self._steps = 0
+        self._passes = 0
         self._start = time.perf_counter()
 
-    def add(self, result: StepResult) -> None:
-        """Take note of one step."""
+    def add(self, result: StepResult, passes: int) -> None:
+        """Take note of one step.
+
+        Args:
+            result: what it returned.
+            passes: how often the model was run forward and back.
+        """
+        self._passes += passes
         values = {"loss": result.loss, **result.terms, **result.logs}
         for name, value in values.items():
             self._sums[name] = self._sums.get(name, torch.zeros((), device=self._device)) + value.detach()
         self._steps += 1
 
     def close(self, batch: int) -> dict[str, float]:
-        """The means since the last call, and images per second.
+        """The means since the last call, passes per step and images per second.
 
         Args:
             batch: images per step.
         """
         line = {name: float(total) / self._steps for name, total in self._sums.items()}
+        line["passes"] = self._passes / self._steps
         now = time.perf_counter()
         line["images_per_second"] = round(self._steps * batch / max(1e-9, now - self._start), 1)
-        self._sums, self._steps, self._start = {}, 0, now
+        self._sums, self._steps, self._passes, self._start = {}, 0, 0, now
         return line
 
 

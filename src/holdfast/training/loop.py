@@ -18,14 +18,15 @@ from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import document, embed, evaluate
 from holdfast.models import load_model
-from holdfast.regimes import Batch, StepResult
+from holdfast.regimes import StepResult
 from holdfast.training.checkpoint import load_checkpoint, save_checkpoint
 from holdfast.training.context import TrainingContext
 from holdfast.training.folder import RunFolder, default_folder, model_card
-from holdfast.training.health import CollapseWatch, Finite
+from holdfast.training.health import STUCK_AFTER, CollapseWatch, Finite
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.session import Session, build_session
+from holdfast.training.step import load_batch, one_step
 from holdfast.training.stop import StopRequest
 
 T = TypeVar("T")
@@ -35,6 +36,10 @@ class Interrupted(HoldfastError):
     """The user asked to stop; everything is saved."""
 
     exit_code = 130
+
+
+class Collapsed(TrainingError):
+    """All embeddings became the same; the last good model is kept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +132,7 @@ class Loop:
         session, recipe = self.session, self.recipe
         self.log = MetricsLog(self.run.metrics, self.step)
         self.finite = Finite(session.device)
-        self.watch = CollapseWatch(_triplet_margin(recipe))
+        self.watch = CollapseWatch(_triplet_margin(recipe), session.regime.advice)
         self.validation = _validation_store(session)
         context = TrainingContext(session.model, session.criterion, session.accelerator, recipe.seed)
         schedule = recipe.schedule.build()
@@ -150,7 +155,7 @@ class Loop:
                 update = last or self.step % recipe.accumulate == 0
                 result = one_step(session, context, batch, update)
                 self.finite.watch(result.loss)
-                interval.add(result)
+                interval.add(result, context.passes)
                 self.bar.update()
                 if last or self.step % recipe.log_every == 0:
                     self._report(interval.close(len(rows)), result)
@@ -168,19 +173,42 @@ class Loop:
             session.accelerator.end_training()
 
     def _report(self, line: dict[str, float], result: StepResult) -> None:
-        """One line in the log, the bar's caption, and a warning if the embedding is collapsing."""
+        """One line in the log, the bar's caption, and a word if the embedding is collapsing, or a stop."""
         self.finite.check_losses(self.step, self._kept())
+        warning = self.watch.look(line["loss"], result.encoded.z)
+        line["spread"] = self.watch.spread
         epoch = self.step / self.epoch_steps
         lr = self.session.optimizer.param_groups[0]["lr"]
         self.log.write({"step": self.step, "epoch": round(epoch, 4), "lr": lr, **line})
         self.session.accelerator.log(line, step=self.step)
+        caption = self.session.regime.caption(line)
         self.bar.set_description(
-            f"epoch {math.ceil(epoch)}/{self.recipe.epochs}  loss {line['loss']:.4f}", refresh=False
+            f"epoch {math.ceil(epoch)}/{self.recipe.epochs}  loss {line['loss']:.4f}"
+            + (f"  {caption}" * bool(caption)),
+            refresh=False,
         )
-        warning = self.watch.look(line["loss"], result.encoded.z)
         if warning:
             self.log.write({"step": self.step, "warning": warning})
             self.console.say(f"warning: {warning}")
+        if self.watch.collapsed and self.recipe.on_collapse == "stop":
+            self._keep_last_good()
+            raise Collapsed(
+                f"all embeddings are nearly the same vector for {STUCK_AFTER} looks in a row: the model has collapsed. "
+                f"{self._kept_model()}; for the next run, {self.session.regime.advice}"
+            )
+
+    def _keep_last_good(self) -> None:
+        """Make sure that a model from before the collapse is packaged."""
+        found = load_checkpoint(self.run.checkpoints)
+        if found is None or self.run.model.exists():
+            return
+        self.session.restore(found)
+        self.run.save_model(self.session.evaluated_model, self.run.model, model_card(self.recipe, {}, ""))
+
+    def _kept_model(self) -> str:
+        if self.run.model.exists():
+            return f"The last good model is kept in {self.run.model}"
+        return "It happened before the first checkpoint, so no model was kept"
 
     def _validate(self) -> None:
         """Retrieval on the validation classes; a new best is packaged."""
@@ -202,6 +230,8 @@ class Loop:
             self.run.save_model(session.evaluated_model, self.run.model, model_card(self.recipe, values, "validation"))
 
     def _save(self) -> None:
+        if self.watch.suspicious:  # the checkpoint before may be the last good one
+            return
         self.finite.check_losses(self.step, self._kept())
         self.finite.check_weights(self.session.model, self.step, self._kept())
         save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step))
@@ -209,28 +239,6 @@ class Loop:
 
     def _kept(self) -> str:
         return f"the checkpoint of step {self.saved} is kept" if self.saved else "no checkpoint was written yet"
-
-
-def load_batch(session: Session, context: TrainingContext, rows: Tensor) -> Batch:
-    """Augmented images and class numbers of some rows, on the device."""
-    images = session.augment(session.store.get(rows), context.generator("augment"))
-    return Batch(images, session.labels[rows.to(session.device)])
-
-
-def one_step(session: Session, context: TrainingContext, batch: Batch, update: bool) -> StepResult:
-    """Embed, cost, differentiate and (once per `accumulate` batches) update."""
-    recipe, accelerator = session.recipe, session.accelerator
-    result = session.regime.step(context, batch)
-    accelerator.backward(result.loss)
-    if update:
-        if recipe.clip is not None:
-            parameters = [p for group in session.optimizer.param_groups for p in group["params"]]
-            accelerator.clip_grad_norm_(parameters, recipe.clip)
-        session.optimizer.step()
-        session.optimizer.zero_grad(set_to_none=True)
-        if session.average:
-            session.average.update(session.model)
-    return result
 
 
 def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]:

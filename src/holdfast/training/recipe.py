@@ -55,6 +55,8 @@ class Recipe:
         precision: `auto` is bfloat16 where the device is fast at it, float32 elsewhere.
         clip: largest gradient norm; None leaves gradients as they are.
         accumulate: batches per update.
+        mining_groups: parts of a batch that are mined and learnt apart, gradients averaged: one device as several.
+        on_collapse: `stop` when all embeddings gather in one point, keeping the last good model, or only `warn`.
         ema: decay of a running average of the weights, which is then evaluated and packaged; None for the plain ones.
         checkpoint_every: steps between checkpoints; None is once per epoch.
         log_every: steps between lines in metrics.jsonl.
@@ -77,6 +79,8 @@ class Recipe:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     clip: float | None = None
     accumulate: int = 1
+    mining_groups: int = 1
+    on_collapse: Literal["stop", "warn"] = "stop"
     ema: float | None = None
     checkpoint_every: int | None = None
     log_every: int = 10
@@ -84,7 +88,7 @@ class Recipe:
     trackers: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "evaluate_every", "accumulate", "log_every"):
+        for name in ("epochs", "evaluate_every", "accumulate", "mining_groups", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if self.checkpoint_every is not None and self.checkpoint_every < 1:
@@ -93,8 +97,21 @@ class Recipe:
             raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
         if self.clip is not None and self.clip <= 0:
             raise ValueError(f"clip is a gradient norm above 0, got {self.clip}")
+        self._check_groups()
         for part in (self.data, self.augment, self.loss, self.regime, self.optimizer, self.schedule):
             part.build()  # an impossible value is refused now, not after the images are read
+
+    def _check_groups(self) -> None:
+        if self.batch.classes % self.mining_groups or self.batch.classes // self.mining_groups < 2:
+            raise ValueError(
+                f"mining_groups ({self.mining_groups}) must cut batch.classes ({self.batch.classes}) into equal parts "
+                "of 2 or more"
+            )
+        if self.regime.build().replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
+            raise ValueError(
+                f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "
+                "at 1"
+            )
 
     def plain(self) -> dict[str, Any]:
         """Plain data with every default written out; `Recipe` of it is this recipe again."""

@@ -112,6 +112,8 @@ def build_session(
     model = recipe.model.build()
     if recipe.init:
         start_from(model, recipe.init)
+    regime = recipe.regime.build()
+    add_sets(model, regime, recipe)
     store = ImageStore(table.split("train"), model.canvas, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
     if store.skipped:
@@ -134,7 +136,7 @@ def build_session(
         augment=recipe.augment.build().sized(model.size),
         model=model,
         criterion=criterion,
-        regime=recipe.regime.build(),
+        regime=regime,
         optimizer=recipe.optimizer.build().build(model, criterion),
         average=Average(model, recipe.ema) if recipe.ema is not None else None,
         skip_bad=skip_bad,
@@ -167,6 +169,18 @@ def make_accelerator(recipe: Recipe, device: str | torch.device | None, folder: 
     if accelerator.num_processes > 1:
         raise TrainingError("training on several processes is not supported yet; start one")
     return accelerator
+
+
+def add_sets(model: Embedder, regime: Regime, recipe: Recipe) -> None:
+    """Give every distribution of the regime a BatchNorm set, which starts as a copy of the clean one."""
+    generator = seeds.generator(recipe.seed, "sets")
+    if regime.sets() and model.batchnorm == "freeze":
+        raise RecipeError(
+            f"regime {recipe.regime.name} learns a BatchNorm set per distribution, which model.batchnorm: freeze "
+            "forbids; use train or freeze-statistics"
+        )
+    for start in regime.sets():
+        model.bank.add(model.backbone, start, generator)
 
 
 def start_from(model: Embedder, spec: str) -> None:
