@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,10 @@ def test_coarse_labels_train_and_both_levels_are_reported(tiny: dict[str, Any], 
     assert {"R@1", "coarse/R@1"} <= run.evaluation["metrics"].keys()
 
 
-def test_collapse_is_reported_in_the_log(tiny: dict[str, Any], tmp_path: Path) -> None:
+@pytest.fixture
+def collapsing(tiny: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A recipe whose loss maps everything to one point."""
+
     class Everything(Loss):
         def forward(self, embeddings: torch.Tensor, *_: Any) -> torch.Tensor:
             return (embeddings - embeddings[:1].detach()).square().sum()
@@ -206,15 +210,42 @@ def test_collapse_is_reported_in_the_log(tiny: dict[str, Any], tmp_path: Path) -
     from holdfast.losses.base import registry
 
     registry.register("everything-is-one")(Everything)
-    try:
-        recipe = {**tiny, "loss": "everything-is-one", "log_every": 1, "epochs": 40, "evaluate_every": 40}
-        recipe["optimizer"] = {"name": "adam", "lr": 0.01}
-        run = holdfast.train({**recipe, "checkpoint_every": 1000}, out=tmp_path / "run")
-    finally:
-        registry._members.pop("everything-is-one")
-    warnings = [line for line in read_log(run.folder / "metrics.jsonl") if "warning" in line]
+    recipe = {**tiny, "loss": "everything-is-one", "log_every": 1, "epochs": 40, "evaluate_every": 40}
+    recipe["optimizer"] = {"name": "adam", "lr": 0.01}
+    yield recipe
+    registry._members.pop("everything-is-one")
+
+
+def test_collapse_is_reported_in_the_log(collapsing: dict[str, Any], tmp_path: Path) -> None:
+    run = holdfast.train({**collapsing, "on_collapse": "warn", "checkpoint_every": 1000}, out=tmp_path / "run")
+    log = read_log(run.folder / "metrics.jsonl")
+    warnings = [line for line in log if "warning" in line]
     assert len(warnings) == 1
     assert "collapsing" in warnings[0]["warning"]
+    spreads = [line["spread"] for line in log if "spread" in line]
+    assert spreads[0] > 1e-3 > spreads[-1] >= 0
+
+
+@pytest.mark.parametrize("validation", [True, False])
+def test_a_collapse_stops_the_run_and_keeps_the_last_good_model(
+    collapsing: dict[str, Any], validation: bool, tmp_path: Path
+) -> None:
+    recipe = {**collapsing, "checkpoint_every": 1, "evaluate_every": 1}
+    if not validation:
+        recipe["data"] = {**recipe["data"], "validation": 0}
+    with pytest.raises(loop.Collapsed, match="softer miner") as stopped:
+        holdfast.train(recipe, out=tmp_path / "run")
+    assert str(tmp_path / "run" / "model") in str(stopped.value)
+    kept = load_checkpoint(tmp_path / "run" / "checkpoint")
+    assert kept is not None
+    log = {line["step"]: line["spread"] for line in read_log(tmp_path / "run" / "metrics.jsonl") if "spread" in line}
+    assert log[kept.step] >= 1e-3, "the checkpoint is from before the collapse"
+    assert max(log) < 40 * 5, "it did not go on to the end"
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+    holdfast.models.load_model(str(tmp_path / "run"))
+    if not validation:
+        packaged = weights(tmp_path / "run", "model")
+        assert all(torch.equal(packaged[name], kept.tensors[f"model.{name}"]) for name in packaged)
 
 
 def test_too_few_classes_for_a_batch(tiny: dict[str, Any], tmp_path: Path) -> None:
