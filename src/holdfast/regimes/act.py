@@ -1,0 +1,76 @@
+"""Anti-collapse triplets (ACT)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from holdfast.attacks import Budget, References
+from holdfast.attacks.frozen import Statistics
+from holdfast.attacks.goals.tuples import Collapse
+from holdfast.mining.base import Miner
+from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
+from holdfast.regimes.slots import cost, mine, regrouped, slots
+from holdfast.sphere import distance
+
+BUDGET = Budget(eps=8 / 255, step=1 / 255, steps=8)
+"""Of the HM paper."""
+
+
+@register("act")
+class AntiCollapseTriplets(Regime):
+    """Learn to part positives and negatives that were moved onto each other; robust but slow; η + 1 passes per step.
+
+    L(a, p', n'), (p', n') = argmin d(f(p'), f(n')), anchors clean
+
+    Each triplet has copies of its own of its images. A loss that does not learn from triplets takes these images with
+    their labels. The log has the mean d(p, n) before and after, as `distance_clean` and `distance_adversarial`.
+
+    Args:
+        source: mines the triplets in the clean batch.
+        budget: how far p and n may go, and in how many steps η.
+        statistics: what BatchNorm layers use while mining and crafting: running statistics (`eval`), or what they use
+            in training (`keep`).
+
+    Requirements: a miner that returns triplets; two or more images per class.
+    Relations: `hm` moves anchors too, to a hardness rather than as far as possible; `est` needs no triplets.
+    Reference: Zhou et al., Adversarial attack and defense in deep ranking, 2021; HM, Section 2.
+    """
+
+    advice = (
+        "lower regime.budget.eps or regime.budget.steps, mine with regime.source: random, "
+        "start from a trained model (init), or let the adversary grow with the model (regime: hm)"
+    )
+
+    def __init__(
+        self,
+        source: Miner = "random",  # type: ignore[assignment]
+        budget: Budget = BUDGET,
+        statistics: Statistics = "eval",
+    ) -> None:
+        self.source = source
+        self.budget = budget
+        self.statistics = statistics
+
+    def step(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """Observe, mine, move positives onto negatives, learn."""
+        clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
+        triplets = mine(self.source, clean, ctx.generator("source"))
+        anchor, positive, negative = triplets
+        pairs = torch.stack((positive, negative), 1).flatten()
+        goal = Collapse().bind(References(clean.z, clean.labels, normalize=False), pairs)
+        moved = ctx.attack(batch.images[pairs], goal, self.budget, statistics=self.statistics)
+        images = torch.stack((batch.images[anchor], moved[0::2], moved[1::2]), 1).flatten(0, 1)
+        encoded = ctx.encode(images, batch.labels[slots(triplets)])
+        found = regrouped(len(anchor), anchor.device)
+        with torch.no_grad():
+            logs = {
+                "distance_clean": distance(clean.z[positive], clean.z[negative]).mean(),
+                "distance_adversarial": distance(encoded.z[found.positive], encoded.z[found.negative]).mean(),
+            }
+        return StepResult(loss=cost(ctx, encoded, found), encoded=encoded, logs=logs)
+
+    def caption(self, line: Mapping[str, float]) -> str:
+        """How near positives came to negatives."""
+        return f"d(p, n) {line['distance_clean']:.3f} → {line['distance_adversarial']:.3f}"

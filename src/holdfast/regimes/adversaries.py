@@ -1,0 +1,52 @@
+"""A batch whose images are moved one by one towards a goal: what AT, EST and ADML learn from."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holdfast.attacks import Budget, Goal, References
+from holdfast.attacks.frozen import Statistics
+from holdfast.attacks.goals.composed import Sum, WorstOf
+from holdfast.attacks.goals.tuples import Collapse, Hardness
+from holdfast.errors import RecipeError
+from holdfast.losses.criterion import Encoded
+from holdfast.regimes.base import Batch, StepContext
+from holdfast.sphere import distance
+
+
+def refuse_groups(goal: Goal) -> None:
+    """Refuse a goal that moves pairs or triplets, which a batch does not consist of."""
+    if isinstance(goal, (Sum, WorstOf)):
+        for member in goal.goals:
+            refuse_groups(member)
+    for kind, moves, regime in ((Collapse, "pairs", "act"), (Hardness, "triplets", "hm")):
+        if isinstance(goal, kind):
+            raise RecipeError(
+                f"goal {kind.__name__.lower()} moves {moves}, and this regime moves images one by one; "
+                f"use regime: {regime}, or a goal such as single-target"
+            )
+
+
+def adversaries(
+    ctx: StepContext, batch: Batch, clean: Encoded, goal: Goal, budget: Budget, statistics: Statistics
+) -> Tensor:
+    """The images of a batch, each moved towards a goal among the clean embeddings of that batch.
+
+    Args:
+        ctx: of the step; the goal draws from its stage `targets`.
+        batch: what is moved.
+        clean: the same batch, observed.
+        goal: what each image is moved to.
+        budget: how far.
+        statistics: what BatchNorm layers use meanwhile.
+    """
+    references = References(clean.z, clean.labels, normalize=False)  # as the model gives them, like the moved ones
+    rows = torch.arange(len(batch.labels), device=batch.labels.device)
+    bound = goal.bind(references, rows, ctx.generator("targets"))
+    return ctx.attack(batch.images, bound, budget, statistics=statistics)
+
+
+def shift(moved: Encoded, clean: Tensor) -> Tensor:
+    """How far embeddings are from their clean ones, on average."""
+    return distance(moved.z.detach(), clean.detach()).mean()

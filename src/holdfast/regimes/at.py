@@ -1,0 +1,63 @@
+"""Adversarial training on moved images alone (AT)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.attacks import Budget, Goal
+from holdfast.attacks.frozen import Statistics
+from holdfast.regimes.adversaries import adversaries, refuse_groups, shift
+from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
+
+BUDGET = Budget(eps=0.01, steps=1, start="uniform", start_radius=0.0005, units="normalized")
+"""Of the released MDProp code: one step of ε, from within ±0.0005."""
+
+
+@register("at")
+class AdversarialTraining(Regime):
+    """Learn from adversarial images in place of the clean ones; the plain defence; η + 1 passes per step.
+
+    L(x'), x' = x moved towards the goal in η steps
+
+    The goal's references and targets are the clean batch, observed once. The log's `shift` is the mean distance between
+    the embeddings that learn and the observed ones; where training and `statistics` normalise differently, that
+    difference is part of it.
+
+    Args:
+        goal: where images are moved; any goal that moves them one by one, or the batch as a whole.
+        budget: how far, and in how many steps η.
+        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
+            use in training (`keep`).
+
+    Requirements: what the goal requires of a batch; two classes for the default.
+    Relations: `est` with the goal `shift`; `adml` learns from the clean images too; `advprop-d` through a BatchNorm set
+        of their own.
+    Reference: MDProp, Section 4, where it is the baseline with shared BatchNorm.
+    """
+
+    advice = (
+        "lower regime.budget.eps or regime.budget.steps, start from a trained model (init), "
+        "or keep clean images in the loss (regime: adml)"
+    )
+
+    def __init__(
+        self,
+        goal: Goal = "single-target",  # type: ignore[assignment]
+        budget: Budget = BUDGET,
+        statistics: Statistics = "eval",
+    ) -> None:
+        refuse_groups(goal)
+        self.goal = goal
+        self.budget = budget
+        self.statistics = statistics
+
+    def step(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """Observe, move, learn."""
+        clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
+        images = adversaries(ctx, batch, clean, self.goal, self.budget, self.statistics)
+        encoded = ctx.encode(images, batch.labels)
+        return StepResult(loss=ctx.criterion(encoded), encoded=encoded, logs={"shift": shift(encoded, clean.z)})
+
+    def caption(self, line: Mapping[str, float]) -> str:
+        """How far embeddings were moved."""
+        return f"shift {line['shift']:.3f}"
