@@ -213,7 +213,9 @@ def _call(member: Callable[..., Any], given: Mapping[str, Any], where: str, prov
 
 
 def _needs_building(kind: Any, default: Any) -> bool:
-    """Whether a default is itself a block by name (`miner: Miner | None = "ephn"`)."""
+    """Whether a default is written as in a recipe: a block by name (`miner: Miner = "ephn"`) or a list of blocks."""
+    if isinstance(default, (list, tuple)):
+        return any(isinstance(value, Mapping) for value in default)
     candidates = typing.get_args(kind) if _is_union(kind) else (kind,)
     return isinstance(default, (str, Mapping)) and any(Registry.of(c) is not None for c in candidates)
 

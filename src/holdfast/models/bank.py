@@ -3,12 +3,16 @@
 The backbone is not touched. Its own layers are the clean set; an auxiliary set is a copy of all of them, and a pass
 through it is the same network with those tensors in place of its own. So any backbone will do, a model without
 auxiliary sets is the same model to the bit, and which set a pass uses is an argument of the call.
+
+Several passes before one backward are fine in `DistributedDataParallel` with `broadcast_buffers=False`: the broadcast
+would write into statistics that the first pass still needs. `torch.compile` makes one graph per set and mode.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from pathlib import Path
 
 import torch
@@ -23,6 +27,19 @@ CLEAN = "clean"
 
 BANK_FILE = "batchnorm.safetensors"
 """Auxiliary sets beside a packaged model; nothing needs it but a look through them."""
+
+TAKEN = frozenset({CLEAN, *dir(nn.ModuleDict())})
+"""Words that cannot name an auxiliary set."""
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot name an auxiliary set, in files and as a key."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name) or name in TAKEN:
+        shown = name if len(name) < 40 else f"{name[:40]}..."
+        raise ModelError(
+            f"{shown!r} cannot name a distribution; use letters, digits, - and _, "
+            "but not 'clean' or a word that PyTorch modules use themselves (train, half)"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,50 +84,100 @@ class BatchNormBank(nn.Module):
             start: name of the distribution, and how its set differs from the copy.
             generator: draws the noise; torch's global one when left out.
         """
+        check_name(start.name)
+        if start.name in self.sets:
+            raise ModelError(f"there is a BatchNorm set '{start.name}' already; give each distribution its own name")
         if not self._layers:
-            raise ModelError("this backbone has no BatchNorm layers, so distributions cannot have sets of their own")
-        layers = [copy.deepcopy(layer) for layer in batchnorm_layers(backbone)]
-        for layer in layers:
+            raise ModelError(
+                "this backbone has no BatchNorm layers, so distributions cannot have sets of their own; "
+                "use another backbone, or regime.separate: false"
+            )
+        layers = copy.deepcopy(nn.ModuleList(batchnorm_layers(backbone)))  # together, so that what is shared stays so
+        for layer in batchnorm_layers(layers):
+            layer._modules.clear()  # timm keeps the activation inside the layer; it belongs to the backbone
             if start.fresh:
                 layer.reset_running_stats()
             if start.noise and layer.affine:
                 _add_noise(layer, start.noise, generator)
-        try:
-            self.sets[start.name] = nn.ModuleList(layers)
-        except KeyError as error:
-            raise ModelError(f"'{start.name}' cannot name a distribution; choose another word") from error
+        self.sets[start.name] = layers
 
     def tensors(self, distribution: str) -> dict[str, Tensor]:
         """The parameters and buffers of a set under the names they have in the backbone."""
-        if distribution not in self.sets:
-            raise ModelError(unknown("BatchNorm set", distribution, [CLEAN, *self.sets]))
-        layers: nn.ModuleList = self.sets[distribution]  # type: ignore[assignment]
-        found: dict[str, Tensor] = {}
-        for place, layer in zip(self._layers, layers, strict=True):
-            found |= {f"{place}.{name}": tensor for name, tensor in layer.named_parameters()}
-            found |= {f"{place}.{name}": tensor for name, tensor in layer.named_buffers()}
-        return found
+        return {
+            f"{place}.{name}": tensor
+            for place, layer in self._by_place(distribution).items()
+            for name, tensor in _tensors(layer).items()
+        }
+
+    def drift(self, backbone: nn.Module) -> dict[str, dict[str, dict[str, float]]]:
+        """How far each auxiliary set is from the clean one: distribution → layer → tensor → root mean square gap.
+
+        Tensors are `weight`, `bias`, `running_mean` and `running_var`, where a layer has them.
+        """
+        return {
+            name: {
+                place: {
+                    which: float((tensor.detach() - own.detach()).double().square().mean().sqrt())
+                    for which, tensor in _tensors(layer).items()
+                    if (own := getattr(backbone.get_submodule(place), which)).is_floating_point()
+                }
+                for place, layer in self._by_place(name).items()
+            }
+            for name in self.sets
+        }
 
     def save(self, folder: Path) -> None:
-        """Write the auxiliary sets beside a packaged model."""
+        """Write the auxiliary sets beside a packaged model; where there are none, leave no such file there."""
         from safetensors.torch import save_file
 
-        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / BANK_FILE)
+        file = folder / BANK_FILE
+        if not len(self):
+            file.unlink(missing_ok=True)
+            return
+        # Clones: the format refuses tensors that share memory, as those of a layer used twice do.
+        save_file({name: tensor.detach().clone().contiguous() for name, tensor in self.state_dict().items()}, file)
 
     def load(self, backbone: nn.Module, folder: Path) -> None:
-        """Take back what `save` wrote; a folder without auxiliary sets leaves the bank as it is."""
+        """Take back what `save` wrote; a folder without auxiliary sets leaves the bank as it is.
+
+        Nothing in the file is believed before its names and shapes are those of sets of this backbone.
+        """
         from safetensors.torch import load_file
 
         file = folder / BANK_FILE
         if not file.is_file():
             return
+        read = BatchNormBank(backbone)
         try:
             tensors = load_file(file)
-            for name in dict.fromkeys(key.split(".")[1] for key in tensors):
-                self.add(backbone, SetStart(name))
-            self.load_state_dict(tensors)
+            shapes = [{name: t.shape for name, t in _tensors(la).items()} for la in batchnorm_layers(backbone)]
+            names = list(dict.fromkeys(key.split(".")[1] for key in tensors if key.count(".") == 3))
+            expected = {
+                f"sets.{name}.{position}.{which}": shape
+                for name in names
+                for position, layer in enumerate(shapes)
+                for which, shape in layer.items()
+            }
+            if {key: tensor.shape for key, tensor in tensors.items()} != expected:
+                raise ValueError("its layers are not those of the backbone")
+            for name in names:
+                read.add(backbone, SetStart(name))
+            read.load_state_dict(tensors)
         except Exception as error:  # safetensors and torch raise many types; to the user each is a file that is wrong
             raise ModelError(f"{file} does not fit its model: {' '.join(str(error).split())[:200]}") from error
+        self.sets = read.sets
+
+    def _by_place(self, distribution: str) -> dict[str, _BatchNorm]:
+        """The layers of a set by their names in the backbone."""
+        if distribution not in self.sets:
+            raise ModelError(unknown("BatchNorm set", distribution, [CLEAN, *self.sets]))
+        layers: nn.ModuleList = self.sets[distribution]  # type: ignore[assignment]
+        return dict(zip(self._layers, layers, strict=True))
+
+
+def _tensors(layer: _BatchNorm) -> dict[str, Tensor]:
+    """A layer's own parameters and buffers; fewer where it is not affine or keeps no statistics."""
+    return {**dict(layer.named_parameters(recurse=False)), **dict(layer.named_buffers(recurse=False))}
 
 
 @torch.no_grad()

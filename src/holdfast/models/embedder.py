@@ -152,8 +152,7 @@ class Embedder(
             super()._save_pretrained(save_directory)  # the clean set only
         finally:
             self.bank = bank
-        if len(bank):
-            bank.save(save_directory)
+        bank.save(save_directory)
 
     @classmethod
     def _from_pretrained(

@@ -1,0 +1,188 @@
+"""Several distributions of inputs, each with a BatchNorm set of its own (MDProp)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from holdfast.attacks import Budget, Goal, References
+from holdfast.attacks.frozen import Statistics
+from holdfast.attacks.goals.targets import MultiTarget, SingleTarget
+from holdfast.errors import DataError, ModelError, RecipeError
+from holdfast.losses.criterion import Encoded
+from holdfast.models.bank import CLEAN, SetStart, check_name
+from holdfast.regimes.adversaries import refuse_groups, shift
+from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
+
+Variant: TypeAlias = Literal["paper", "released"]
+
+BUDGET = Budget(eps=0.01, steps=1, start="uniform", start_radius=0.0005, units="normalized")
+"""Of the released code: one step of ε, from within ±0.0005."""
+
+DISTRIBUTIONS: tuple[dict[str, Any], ...] = (
+    {"name": "stax", "goal": "single-target"},
+    {"name": "mtax", "goal": {"name": "multi-target", "targets": 5}},
+)
+"""As a recipe writes them: MDProp with two extra sets."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """Inputs made from the clean ones, and the BatchNorm set they go through.
+
+    Args:
+        name: of its set, and in the log.
+        goal: where images are moved; any goal that moves them one by one, or the batch as a whole.
+        budget: how far, and in how many steps.
+        noise: deviation of normal noise on the weights and biases its set starts with (γ of the paper).
+    """
+
+    name: str
+    goal: Goal
+    budget: Budget = BUDGET
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        try:
+            check_name(self.name)
+        except ModelError as error:
+            raise RecipeError(str(error)) from error
+        refuse_groups(self.goal)
+        if not (math.isfinite(self.noise) and self.noise >= 0):
+            raise RecipeError(f"distribution '{self.name}': noise must be a number of 0 or more, got {self.noise}")
+
+
+@register("mdprop")
+class MDProp(Regime):
+    """Learn from clean images and several kinds of moved ones, each kind through its own BatchNorm set.
+
+    Σ_k L(x^k), x¹ = x clean, x^k = x moved towards goal k in η_k steps; 1 + Σ_k (η_k + 1) passes per step
+
+    The clean set is the model: what is learnt about the other distributions reaches it through all other weights.
+    `paper`: targets are the clean batch seen through the clean set, x^k is crafted and learnt through set k, and each
+    distribution has a loss of its own. `released` differs, as the authors' code does, in five ways: the batch is cut
+    into as many consecutive parts as there are distributions and only part k is moved for set k; targets are the whole
+    clean batch seen through set k; they are drawn without looking at labels, so any other image may be one, and T
+    targets are T images; one joint loss is taken over the clean batch and all moved parts; and the running statistics
+    of the auxiliary sets start from scratch.
+
+    The log has each loss as `loss/NAME` (`released` has only the joint one) and, as `shift/NAME`, the mean distance
+    between moved images and the same clean ones, each seen through its own set.
+
+    Args:
+        distributions: beside the clean one; by default single-target and five-target adversaries.
+        variant: of the paper, or of its released code.
+        separate: False sends everything through the clean set.
+        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
+            use in training (`keep`).
+
+    Requirements: BatchNorm layers, unless they are shared; what the goals require of a batch: multi-target needs more
+        classes in it than targets, `released` more images.
+    Relations: `advprop-d` has one extra set; `at` learns from moved images alone; with `separate: false` and one
+        distribution it is `adml` with a weight of 1.
+    Reference: MDProp, Algorithm 1; methods.md §6.
+    """
+
+    advice = (
+        "lower eps or steps in the budgets of regime.distributions, start from a trained model (init), "
+        "or use another loss"
+    )
+
+    def __init__(
+        self,
+        distributions: list[Distribution] = DISTRIBUTIONS,  # type: ignore[assignment]
+        variant: Variant = "paper",
+        separate: bool = True,
+        statistics: Statistics = "eval",
+    ) -> None:
+        if not distributions:
+            raise RecipeError("regime.distributions is empty; name one or more, or use regime: standard")
+        twice = [name for name, count in Counter(d.name for d in distributions).items() if count > 1]
+        if twice:
+            raise RecipeError(f"regime.distributions has '{twice[0]}' twice; give each its own name")
+        for distribution in distributions:
+            if variant == "released" and not isinstance(distribution.goal, (SingleTarget, MultiTarget)):
+                raise RecipeError(
+                    f"distribution '{distribution.name}': variant released draws targets without looking at labels, "
+                    "so its goals are single-target or multi-target; use variant: paper"
+                )
+            if distribution.noise and not separate:
+                raise RecipeError(
+                    f"distribution '{distribution.name}': noise is for the start of a BatchNorm set of its own, "
+                    "which separate: false takes away; leave one of them out"
+                )
+        self.distributions = list(distributions)
+        self.variant = variant
+        self.separate = separate
+        self.statistics = statistics
+
+    def sets(self) -> tuple[SetStart, ...]:
+        """One per distribution; none where all share the clean one."""
+        fresh = self.variant == "released"
+        return tuple(SetStart(d.name, d.noise, fresh) for d in self.distributions if self.separate)
+
+    def step(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """Observe, move, learn."""
+        return self._paper(ctx, batch) if self.variant == "paper" else self._released(ctx, batch)
+
+    def _paper(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """Every distribution from the whole batch, with a loss of its own."""
+        observed = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
+        references = References(observed.z, observed.labels, normalize=False)
+        rows = torch.arange(len(batch.labels), device=batch.labels.device)
+        # All are crafted before anything is learnt: crafting puts statistics back, which a waiting graph would notice.
+        images = {d.name: self._move(ctx, d, batch, references, rows) for d in self.distributions}
+        clean = ctx.encode(batch.images, batch.labels)
+        terms, logs = {f"loss/{CLEAN}": ctx.criterion(clean)}, {}
+        for name, moved_images in images.items():
+            moved = ctx.encode(moved_images, batch.labels, self._set(name))
+            terms[f"loss/{name}"] = ctx.criterion(moved, stage=f"loss-{name}")
+            logs[f"shift/{name}"] = shift(moved, clean.z)
+        return StepResult(loss=torch.stack(list(terms.values())).sum(), encoded=clean, terms=terms, logs=logs)
+
+    def _released(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """Every distribution from its part of the batch, and one loss over all."""
+        count = len(batch.labels)
+        if count < len(self.distributions):
+            raise DataError(f"a batch of {count} has no part for each of {len(self.distributions)} distributions")
+        everyone = torch.arange(count, device=batch.labels.device)
+        parts = list(zip(self.distributions, everyone.tensor_split(len(self.distributions)), strict=True))
+        images = []
+        for distribution, rows in parts:
+            observed = ctx.observe(batch.images, batch.labels, self._set(distribution.name), self.statistics)
+            # Every image as a class of its own makes every other image a target.
+            references = References(observed.z, everyone, normalize=False)
+            images.append(self._move(ctx, distribution, batch, references, rows))
+        clean = ctx.encode(batch.images, batch.labels)
+        encoded, logs = [clean], {}
+        for (distribution, rows), moved_images in zip(parts, images, strict=True):
+            moved = ctx.encode(moved_images, batch.labels[rows], self._set(distribution.name))
+            encoded.append(moved)
+            logs[f"shift/{distribution.name}"] = shift(moved, clean.z[rows])
+        return StepResult(loss=ctx.criterion(_joined(encoded)), encoded=clean, logs=logs)
+
+    def _move(
+        self, ctx: StepContext, distribution: Distribution, batch: Batch, references: References, rows: Tensor
+    ) -> Tensor:
+        """Some images of a batch, moved towards a distribution's goal through its set."""
+        name = distribution.name
+        try:
+            bound = distribution.goal.bind(references, rows, ctx.generator(f"targets-{name}"))
+        except DataError as error:
+            raise DataError(f"distribution '{name}', with one batch to draw targets from: {error}") from error
+        images, place = batch.images[rows], self._set(name)
+        return ctx.attack(images, bound, distribution.budget, place, self.statistics, stage=f"start-{name}")
+
+    def _set(self, name: str) -> str:
+        return name if self.separate else CLEAN
+
+
+def _joined(parts: list[Encoded]) -> Encoded:
+    """Parts of one batch that went through different sets, as one."""
+    z, pooled, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    return Encoded(z, pooled, labels)
