@@ -20,8 +20,8 @@ from holdfast.registry import Registry
 
 T = TypeVar("T")
 
-PROVIDED = frozenset({"classes", "dim"})
-"""Arguments that training knows and fills in (number of training classes, embedding dims) unless a recipe sets them."""
+PROVIDED = frozenset({"classes", "dim", "features"})
+"""What training knows and fills in unless a recipe sets it: number of training classes, embedding and pooled dims."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,8 +265,20 @@ def _walk_union(arguments: tuple[Any, ...], value: Any, where: str, convert: Cal
             # A block with a mistake inside is better explained by its own family than by "not a number".
             if failure is None or Registry.of(candidate) is not None:
                 failure = error
+            if _is_member(Registry.of(candidate), value):
+                raise
     assert failure is not None
+    families = [family for family in map(Registry.of, arguments) if family is not None]
+    if len(families) > 1 and (isinstance(value, str) or (isinstance(value, Mapping) and "name" in value)):
+        kinds, valid = " or ".join(f.kind for f in families), [name for f in families for name in f.names()]
+        raise RecipeError(f"{where}: " + unknown(kinds, _name(value), valid))
     raise failure
+
+
+def _is_member(family: Registry[Any] | None, value: Any) -> bool:
+    """Whether a value names a method of a family, with good arguments or bad."""
+    name = value.get("name") if isinstance(value, Mapping) else value
+    return family is not None and isinstance(name, str) and name in family.names()
 
 
 def _scalar(kind: Any, value: Any, where: str) -> Any:

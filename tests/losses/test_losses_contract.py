@@ -34,9 +34,9 @@ EMPTY = torch.zeros(0, dtype=torch.long)
 
 
 def build(name: str, **arguments: Any) -> Loss:
-    """A loss for the five classes and six dims of the test batches."""
+    """A loss for the five classes and six dims of the test batches, over eight pooled features."""
     known = inspect.signature(Registry.of(Loss).get(name)).parameters  # type: ignore[union-attr]
-    sizes = {key: value for key, value in {"classes": 5, "dim": 6}.items() if key in known}
+    sizes = {key: value for key, value in {"classes": 5, "dim": 6, "features": 8}.items() if key in known}
     return losses.build(name, **sizes, **arguments)
 
 
@@ -44,7 +44,7 @@ def test_every_name_of_the_specification_is_there() -> None:
     assert set(losses.names()) >= {
         "linear", "contrastive", "triplet", "triplet-cosine", "margin", "multi-similarity", "binomial-deviance",
         "lifted-structure", "circle", "n-pair", "info-nce", "sup-con", "sct", "arcface", "proxy-nca", "proxy-anchor",
-        "soft-triple", "normalized-softmax", "trimmed", "gradient",
+        "soft-triple", "normalized-softmax", "trimmed", "gradient", "s2sd",
     }  # fmt: skip
 
 

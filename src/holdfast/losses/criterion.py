@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import NamedTuple
 
 from torch import Generator, Tensor, nn
@@ -18,11 +19,19 @@ class Encoded(NamedTuple):
     labels: Tensor
 
 
-class Criterion(nn.Module):
-    """What training minimises on an encoded batch; by default just the loss.
+class PooledLoss(Loss):
+    """A loss that also learns on the pooled features and owns what it needs for that.
 
-    Methods that also learn on the pooled features subclass it and own what they need for that.
+    Called on embeddings alone it is a plain loss.
     """
+
+    @abstractmethod
+    def cost(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+        """The scalar cost of an encoded batch; arguments as in `Criterion`."""
+
+
+class Criterion(nn.Module):
+    """What training minimises on an encoded batch: the loss of its embeddings, or of its pooled features too."""
 
     def __init__(self, loss: Loss) -> None:
         super().__init__()
@@ -39,5 +48,7 @@ class Criterion(nn.Module):
             generator: passed to the loss's own miner.
             step: of training, for costs that start later.
         """
+        if isinstance(self.loss, PooledLoss):
+            return self.loss.cost(encoded, tuples, generator, step)
         cost: Tensor = self.loss(encoded.z, encoded.labels, tuples, generator)
         return cost
