@@ -29,7 +29,8 @@ class AdversarialMetricLearning(Regime):
     between clean and adversarial embeddings as `shift`.
 
     Args:
-        goal: where images are moved. By default away from their class, the whole batch jointly.
+        goal: where images are moved; by default away from their class, the whole batch jointly. The other variants take
+            `reference: joint` too; without it a goal compares with clean embeddings, as the paper's text has it.
         weight: λ; 0.1 for CUB, 0.15 for CARS, 0.005 for SOP and In-shop.
         budget: how far, and in how many steps η; the paper has ε 0.01 and 5 steps of 0.003 for SOP and In-shop.
         statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they

@@ -28,7 +28,5 @@ class EmbeddingShiftedTraining(AdversarialTraining):
     Reference: Zhou et al., ECCV 2020; HM, Section 2.
     """
 
-    def __init__(
-        self, budget: Budget = BUDGET, statistics: Statistics = "eval"
-    ) -> None:
+    def __init__(self, budget: Budget = BUDGET, statistics: Statistics = "eval") -> None:
         super().__init__(Shift(), budget, statistics)
