@@ -1,0 +1,210 @@
+"""How hard triplets are made: the destinations of hardness manipulation."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.config import builder
+from holdfast.errors import RecipeError
+from holdfast.losses.criterion import Encoded
+from holdfast.mining.base import Miner
+from holdfast.mining.tuples import Triplets
+from holdfast.regimes.slots import hardness, mine
+from holdfast.registry import Registry
+
+FIRST_LOSS = 2.0
+"""The loss before the first step: large, so that a gradual adversary starts weak."""
+
+HARDEST = 2.0
+"""No triplet of unit vectors is harder: `d(a, p) = 2`, `d(a, n) = 0`."""
+
+
+class Mined(NamedTuple):
+    """Source triplets of a clean batch, with their hardness `d(a, p) - d(a, n)`."""
+
+    encoded: Encoded
+    triplets: Triplets
+    hardness: Tensor
+
+
+class Destination(ABC):
+    """Says up to which hardness each triplet is to be raised."""
+
+    @abstractmethod
+    def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
+        """H_D, one per triplet.
+
+        Args:
+            mined: the source triplets.
+            generator: as it was before the source was mined.
+            u: the loss at which a gradual adversary is weakest.
+            margin: γ, the width of the semi-hard band.
+        """
+
+    def remember(self, loss: Tensor) -> None:  # noqa: B027  # most destinations have nothing to remember
+        """Take note of what the adversarial triplets cost; only a gradual adversary does."""
+
+    def state(self) -> dict[str, float]:
+        """Numbers that must survive a restart."""
+        return {}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Take back what `state` gave."""
+        if state:
+            raise ValueError(f"{type(self).__name__} keeps no state, but the checkpoint holds {sorted(state)}")
+
+
+registry: Registry[Destination] = Registry("destination", Destination, "holdfast.regimes.destinations")
+register = registry.register
+build, names = builder(registry), registry.names
+
+
+class Constant(Destination):
+    """The same hardness for every triplet, always; recipes write the number.
+
+    H_D = c
+
+    Args:
+        value: c, between -2 (plain training) and 2 (min-max).
+    """
+
+    def __init__(self, value: float) -> None:
+        if not (math.isfinite(value) and abs(value) <= HARDEST):
+            raise RecipeError(f"a constant destination is a hardness between -2 and 2, got {value}")
+        self.value = value
+
+    def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
+        """The constant."""
+        return torch.full_like(mined.hardness, self.value)
+
+
+class OfMiner(Destination):
+    """The hardness that another miner's triplets have on the same anchors; recipes write the miner.
+
+    H_D = H of the miner's triplet
+
+    An anchor that the miner leaves out keeps its source hardness: nothing is moved. The miner draws the same numbers
+    as the source did, so that the source itself as destination gives the source triplets.
+
+    Args:
+        miner: finds one triplet per anchor.
+    """
+
+    def __init__(self, miner: Miner) -> None:
+        self.miner = miner
+
+    def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
+        """The hardness of the miner's triplets, by anchor."""
+        z = mined.encoded.z
+        found = mine(self.miner, mined.encoded, generator)
+        by_anchor = mined.hardness.new_full((len(z),), -torch.inf)
+        by_anchor = by_anchor.scatter_reduce(0, found.anchor, hardness(z, found), "amax")
+        wanted = by_anchor[mined.triplets.anchor]
+        return torch.where(wanted.isinf(), mined.hardness, wanted)
+
+
+class Gradual(Destination):
+    """A destination that rises as the loss falls; one number of memory, the loss of the step before."""
+
+    def __init__(self) -> None:
+        self._loss = torch.tensor(FIRST_LOSS, dtype=torch.float64)
+
+    def share(self, u: float, like: Tensor) -> Tensor:
+        """`l̄ = min(u, l) / u`: one while the model struggles, zero when it has nothing to learn."""
+        self._loss = self._loss.to(like)  # copied at the first step only; later ones find it on the device
+        return self._loss.clamp_max(u) / u
+
+    def remember(self, loss: Tensor) -> None:
+        """Keep the loss on its device, so that no step waits for it."""
+        self._loss = loss.detach()
+
+    def state(self) -> dict[str, float]:
+        """The loss of the latest step."""
+        return {"previous_loss": float(self._loss)}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Go on from the loss of a saved step."""
+        self._loss = torch.tensor(state["previous_loss"], dtype=torch.float64)
+
+
+class _Power(Gradual):
+    power: ClassVar[float]
+
+    def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
+        """Between -γ and 0, the semi-hard band."""
+        return (-margin * self.share(u, mined.hardness).pow(self.power)).expand_as(mined.hardness)
+
+
+@register("lga")
+class LinearGradualAdversary(_Power):
+    """Rises in proportion as the loss falls, within the semi-hard band.
+
+    H_D = -γ l̄, l̄ = min(u, l) / u, l the triplet loss of the previous step's adversaries, 2 at the start
+
+    Relations: `g-2` rises sooner, `g-half` later.
+    Reference: HM, Equation 7.
+    """
+
+    power = 1.0
+
+
+@register("g-2")
+class QuadraticGradualAdversary(_Power):
+    """Rises sooner than `lga`: a harder adversary for the same loss.
+
+    H_D = -γ l̄²
+
+    Reference: HM, Table 9.
+    """
+
+    power = 2.0
+
+
+@register("g-half")
+class RootGradualAdversary(_Power):
+    """Rises later than `lga`: a softer adversary for the same loss.
+
+    H_D = -γ l̄^½
+
+    Reference: HM, Table 9.
+    """
+
+    power = 0.5
+
+
+@register("g-b")
+class GradualBoost(Gradual):
+    """Lifts another destination as the loss falls.
+
+    H_D' = H_D + ξ (1 - l̄)
+
+    Args:
+        of: H_D: a miner, whose hardness on the same anchors is meant, or a number.
+        xi: ξ, the largest lift.
+
+    Relations: `lga` needs no other destination.
+    Reference: HM, Equation 6.
+    """
+
+    def __init__(self, of: Miner | float = "semihard", xi: float = 0.1) -> None:  # type: ignore[assignment]
+        super().__init__()
+        if not (math.isfinite(xi) and xi >= 0):
+            raise RecipeError(f"xi must be a number of 0 or more, got {xi}")
+        self.of = as_destination(of)
+        self.xi = xi
+
+    def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
+        """The other destination, lifted."""
+        return self.of(mined, generator, u, margin) + self.xi * (1 - self.share(u, mined.hardness))
+
+
+def as_destination(given: Destination | Miner | float) -> Destination:
+    """A miner or a number as the destination it stands for."""
+    if isinstance(given, Destination):
+        return given
+    return OfMiner(given) if isinstance(given, Miner) else Constant(given)

@@ -1,0 +1,118 @@
+"""Free hardness manipulation."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from holdfast.attacks.ball import Ball
+from holdfast.attacks.frozen import Statistics
+from holdfast.errors import RecipeError, TrainingError
+from holdfast.mining.base import Miner
+from holdfast.regimes.base import Batch, StepContext, StepResult, register
+from holdfast.regimes.destinations import Destination
+from holdfast.regimes.manipulation import Manipulation, Task
+from holdfast.regimes.slots import cost, hardness, regrouped
+
+WHISPER = 1e-3
+"""Weight of the mean hardness in the loss."""
+
+
+class _Held(NamedTuple):
+    """What one replay leaves to the next: images whose gradient the update fills in, and how hard they were."""
+
+    task: Task
+    images: Tensor
+    adversarial: Tensor
+
+
+@register("free-hm")
+class FreeHardnessManipulation(Manipulation):
+    """Hardness manipulation at the price of plain training: each update's own gradient moves the images; 1 pass each.
+
+    L(a', p', n') + κ mean H, κ = 0.001; then x' ← Π(x' + α sign ∂L/∂x') where H < H_D, H = d(a', p') - d(a', n')
+
+    A batch is mined once and learnt m times, an update each, so images move m - 1 times and the last update sees the
+    hardest. With a triplet loss the move raises the hardness, as that of `hm`; any other loss takes the images with
+    their labels, and what moves them is that loss's gradient. Triplets that are hard enough stay untouched bit for
+    bit. Nothing but the destination's memory outlives a batch. Logs are those of `hm`, for the last update.
+
+    Args:
+        source: mines the triplets in the clean batch.
+        destination: H_D, as for `hm`.
+        replays: m, how often a batch is learnt. Fewer epochs in proportion keep the cost of a run.
+        eps: how far each pixel may go.
+        step: α, how far it goes after each update.
+        u: the loss at which gradual destinations are weakest; larger is a stronger adversary.
+        margin: γ: gradual destinations stay between -γ and 0, and remember the loss with this margin.
+        statistics: what BatchNorm layers use while mining: running statistics (`eval`), or what they use in training
+            (`keep`).
+
+    Requirements: unit vectors; a miner that returns triplets; two or more images per class.
+    Relations: `hm` takes η passes per update for images that are crafted against the present weights.
+    Reference: beyond the papers; HM, Section 3.1 names the idea, after Shafahi et al., NeurIPS 2019.
+    """
+
+    advice = (
+        "use a softer regime.destination (lga, semihard or a negative number such as -0.1), lower regime.eps or "
+        "regime.replays, or start from a trained model (init)"
+    )
+
+    def __init__(
+        self,
+        source: Miner = "softhard",  # type: ignore[assignment]
+        destination: Destination | Miner | float = "lga",  # type: ignore[assignment]
+        replays: int = 4,
+        eps: float = 8 / 255,
+        step: float = 4 / 255,
+        u: float = 0.2,
+        margin: float = 0.2,
+        statistics: Statistics = "eval",
+    ) -> None:
+        super().__init__(source, destination, u, margin, statistics)
+        for name, value in (("eps", eps), ("step", step)):
+            if not (math.isfinite(value) and value >= 0):
+                raise RecipeError(f"{name} must be a number of 0 or more, got {value}")
+        if replays < 2:
+            raise RecipeError(f"replays must be 2 or more, got {replays}: images move between the updates of a batch")
+        self.replays = replays
+        self.eps = eps
+        self.length = step
+        self._held: _Held | None = None
+
+    def step(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """Move what the last replay left, or lay out a new batch, and learn."""
+        task, images = self._begin(ctx, batch) if ctx.replay == 0 else self._move(batch)
+        images = images.requires_grad_()
+        rows = task.rows
+        encoded = ctx.encode(images, batch.labels[rows])
+        triplets = regrouped(len(task.source), rows.device)
+        reached = hardness(encoded.z, triplets)
+        # A triplet within the margin has no gradient, so nothing would say which way is harder. A whisper of its
+        # hardness does, and teaches what the triplet loss teaches.
+        loss = cost(ctx, encoded, triplets) + WHISPER * reached.mean()
+        adversarial = reached.detach()
+        if ctx.replay == self.replays - 1:
+            self.remember(adversarial)
+        else:
+            self._held = _Held(task, images, adversarial)
+        return StepResult(loss=loss, encoded=encoded, logs=task.logs(adversarial))
+
+    def _begin(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
+        """A new batch, not moved yet."""
+        task = self.prepare(ctx, batch)
+        return task, batch.images[task.rows]
+
+    def _move(self, batch: Batch) -> tuple[Task, Tensor]:
+        """The images of the last replay, one step along the gradient that its update left on them."""
+        held, self._held = self._held, None
+        if held is None or held.images.grad is None:
+            raise TrainingError("free-hm moves images along the gradient of the update before; call backward() first")
+        task, images = held.task, held.images.detach()
+        ball = Ball(batch.images[task.rows], self.eps, "linf")
+        moved = ball.project(images + self.length * held.images.grad.sign())
+        open_slots = (held.adversarial < task.limit).repeat_interleave(3)
+        return task, torch.where(open_slots.view(-1, *[1] * (images.ndim - 1)), moved, images)

@@ -1,0 +1,103 @@
+"""Hardness manipulation (HM)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from holdfast.attacks import Budget, References
+from holdfast.attacks.frozen import Statistics
+from holdfast.attacks.goals.tuples import Hardness
+from holdfast.errors import RecipeError
+from holdfast.losses.criterion import Encoded
+from holdfast.mining.base import Miner
+from holdfast.mining.tuples import Triplets
+from holdfast.regimes.base import Batch, StepContext, StepResult, register
+from holdfast.regimes.destinations import Destination
+from holdfast.regimes.manipulation import Manipulation
+from holdfast.regimes.slots import cost, hardness, regrouped
+from holdfast.sphere import distance
+
+BUDGET = Budget(eps=8 / 255, step=1 / 255, steps=8)
+
+
+@register("hm")
+class HardnessManipulation(Manipulation):
+    """Learn from triplets made as hard as asked and no harder: robust without collapse; η + 1 passes per step.
+
+    L(a', p', n') + λ mean relu(d(a, a') - d(a, p) + m),
+    (a', p', n') = argmin Σ max(0, H_D - H)², H = d(a', p') - d(a', n')
+
+    Each triplet has copies of its own of its images. Triplets that are hard enough stay untouched bit for bit. A loss
+    that does not learn from triplets takes the moved images with their labels. The log has the mean hardness of the
+    source, the destination and the moved triplets (`hardness_source`, `hardness_destination`,
+    `hardness_adversarial`) and the share that had to move (`moved`).
+
+    Args:
+        source: mines the triplets in the clean batch.
+        destination: H_D: `lga`, `g-2`, `g-half`, `g-b`; a miner, whose hardness on the same anchors is meant; or a
+            number between -2 and 2.
+        ics: λ of the intra-class structure term, in which clean a and p learn too; zero leaves it out.
+        ics_margin: its margin m.
+        u: the loss at which gradual destinations are weakest; larger is a stronger adversary.
+        margin: γ: gradual destinations stay between -γ and 0, and remember the loss with this margin.
+        budget: how far each image may go, and in how many steps η; it starts at the image.
+        statistics: what BatchNorm layers use while mining and crafting: running statistics (`eval`), or what they use
+            in training (`keep`).
+
+    Requirements: unit vectors; a miner that returns triplets; two or more images per class.
+    Relations: the source as destination is plain training on its triplets; a destination of 2 is `min-max`; `act`
+        leaves anchors alone; `free-hm` takes the gradient from the update.
+    Reference: Zhou and Patel, CVPR 2022 (HM).
+    """
+
+    def __init__(
+        self,
+        source: Miner = "softhard",  # type: ignore[assignment]
+        destination: Destination | Miner | float = "lga",  # type: ignore[assignment]
+        ics: float = 0.0,
+        ics_margin: float = 0.0,
+        u: float = 0.2,
+        margin: float = 0.2,
+        budget: Budget = BUDGET,
+        statistics: Statistics = "eval",
+    ) -> None:
+        super().__init__(source, destination, u, margin, statistics)
+        for name, value in (("ics", ics), ("ics_margin", ics_margin)):
+            if not (math.isfinite(value) and value >= 0):
+                raise RecipeError(f"{name} must be a number of 0 or more, got {value}")
+        if ics_margin and not ics:
+            raise RecipeError("ics_margin belongs to the intra-class structure term; give its weight too (ics: 0.5)")
+        if budget.start != "zero":
+            raise RecipeError("budget.start must be zero: a random start would move triplets that are hard enough")
+        self.ics = ics
+        self.ics_margin = ics_margin
+        self.budget = budget
+
+    def step(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """Observe, mine, move up to the destination, learn."""
+        task = self.prepare(ctx, batch)
+        rows = task.rows
+        goal = Hardness(task.limit).bind(References(task.z, normalize=False), rows)
+        images = ctx.attack(batch.images[rows], goal, self.budget, statistics=self.statistics)
+        labels = batch.labels[rows]
+        if self.ics:  # the clean images go along, so that it stays one pass
+            images, labels = torch.cat((images, batch.images)), torch.cat((labels, batch.labels))
+        encoded = ctx.encode(images, labels)
+        moved = Encoded(*(part[: len(rows)] for part in encoded))
+        triplets = regrouped(len(task.source), rows.device)
+        adversarial = hardness(moved.z.detach(), triplets)
+        self.remember(adversarial)
+        loss, terms = cost(ctx, moved, triplets), {}
+        if self.ics:
+            terms = {"triplet": loss, "ics": self._structure(encoded.z[len(rows) :], moved.z, task.triplets, triplets)}
+            loss = terms["triplet"] + terms["ics"]
+        return StepResult(loss=loss, encoded=moved, terms=terms, logs=task.logs(adversarial))
+
+    def _structure(self, clean: Tensor, moved: Tensor, triplets: Triplets, moved_triplets: Triplets) -> Tensor:
+        """A moved anchor stays nearer to the clean one than the positive is."""
+        anchor = clean[triplets.anchor]
+        apart = distance(anchor, moved[moved_triplets.anchor]) - distance(anchor, clean[triplets.positive])
+        return self.ics * torch.relu(apart + self.ics_margin).mean()

@@ -1,0 +1,118 @@
+"""What every form of hardness manipulation shares: triplets, where each is to go, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from holdfast.attacks.frozen import Statistics
+from holdfast.errors import RecipeError
+from holdfast.mining.base import Miner
+from holdfast.mining.tuples import Triplets
+from holdfast.regimes.base import Batch, Regime, StepContext
+from holdfast.regimes.destinations import Destination, Mined, as_destination
+from holdfast.regimes.slots import hardness, mine, slots
+
+
+class Task(NamedTuple):
+    """Source triplets and how hard each is to become.
+
+    Args:
+        z: clean embeddings of the batch.
+        triplets: rows of the batch.
+        source: hardness of the clean triplets.
+        destination: H_D, one per triplet.
+    """
+
+    z: Tensor
+    triplets: Triplets
+    source: Tensor
+    destination: Tensor
+
+    @property
+    def rows(self) -> Tensor:
+        """Rows of the batch, slot by slot."""
+        return slots(self.triplets)
+
+    @property
+    def limit(self) -> Tensor:
+        """Up to which hardness each triplet is moved; -∞ where it is hard enough as it is.
+
+        Embedding the slots again may differ from the observed batch in the last bit, so who stays untouched is
+        settled here, once.
+        """
+        return self.destination.masked_fill(self.source >= self.destination, -torch.inf)
+
+    def logs(self, adversarial: Tensor) -> dict[str, Tensor]:
+        """Means over all triplets, given the hardness of the moved ones."""
+        return {
+            "hardness_source": self.source.mean(),
+            "hardness_destination": self.destination.mean(),
+            "hardness_adversarial": adversarial.mean(),
+            "moved": (self.source < self.destination).to(self.source.dtype).mean(),
+        }
+
+
+class Manipulation(Regime):
+    """A regime that raises the hardness of source triplets up to a destination.
+
+    Args:
+        source: mines the triplets.
+        destination: how hard they become.
+        u: the loss at which a gradual destination is weakest.
+        margin: γ, of gradual destinations and of the loss they remember.
+        statistics: what BatchNorm layers use while mining and crafting.
+    """
+
+    advice = (
+        "use a softer regime.destination (lga, semihard or a negative number such as -0.1), lower "
+        "regime.budget.eps, or start from a trained model (init)"
+    )
+
+    def __init__(
+        self,
+        source: Miner,
+        destination: Destination | Miner | float,
+        u: float,
+        margin: float,
+        statistics: Statistics,
+    ) -> None:
+        for name, value in (("u", u), ("margin", margin)):
+            if not (math.isfinite(value) and value > 0):
+                raise RecipeError(f"{name} must be a number above 0, got {value}")
+        self.source = source
+        self.destination = as_destination(destination)
+        self.u = u
+        self.margin = margin
+        self.statistics = statistics
+
+    def prepare(self, ctx: StepContext, batch: Batch) -> Task:
+        """Look at the clean batch, mine it, and give each triplet its destination."""
+        clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
+        triplets = mine(self.source, clean, ctx.generator("source"))
+        mined = Mined(clean, triplets, hardness(clean.z, triplets))
+        # The same stage again: a destination that is the source itself must find the source triplets.
+        wanted = self.destination(mined, ctx.generator("source"), self.u, self.margin)
+        return Task(clean.z, triplets, mined.hardness, wanted)
+
+    def remember(self, adversarial: Tensor) -> None:
+        """Tell the destination the triplet loss of the moved triplets, given their hardness."""
+        self.destination.remember(torch.relu(adversarial + self.margin).mean())
+
+    def caption(self, line: Mapping[str, float]) -> str:
+        """How hard triplets were, became and should have become."""
+        before, after = line["hardness_source"], line["hardness_adversarial"]
+        wanted, moved = line["hardness_destination"], line["moved"]
+        return f"hardness {before:.2f} → {after:.2f} (to {wanted:.2f}), {moved:.0%} moved".replace("%", " %")
+
+    def state(self) -> dict[str, float]:
+        """What the destination remembers."""
+        return self.destination.state()
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Take back what `state` gave."""
+        self.destination.restore(state)

@@ -1,0 +1,44 @@
+"""Min-max training on triplets."""
+
+from __future__ import annotations
+
+from holdfast.attacks import Budget
+from holdfast.attacks.frozen import Statistics
+from holdfast.mining.base import Miner
+from holdfast.regimes.base import register
+from holdfast.regimes.destinations import HARDEST
+from holdfast.regimes.hm import BUDGET, HardnessManipulation
+
+
+@register("min-max")
+class MinMax(HardnessManipulation):
+    """Learn from the hardest triplets the budget allows: the classic defence, prone to collapse; η + 1 passes per step.
+
+    L(a', p', n'), (a', p', n') = argmax d(a', p') - d(a', n')
+
+    No triplet of unit vectors is harder than 2, so moving up to 2 never stops, and the direction of a step is that of
+    maximising the hardness itself. Logs are those of `hm`.
+
+    Args:
+        source: mines the triplets in the clean batch.
+        budget: how far each image may go, and in how many steps η; it starts at the image.
+        statistics: what BatchNorm layers use while mining and crafting: running statistics (`eval`), or what they use
+            in training (`keep`).
+
+    Requirements: unit vectors; a miner that returns triplets; two or more images per class.
+    Relations: `hm` with a destination of 2.
+    Reference: Madry et al., ICLR 2018; HM, Section 3.1.
+    """
+
+    advice = (
+        "stop at a hardness (regime: hm, destination: lga), mine with regime.source: random, lower regime.budget.eps, "
+        "or start from a trained model (init)"
+    )
+
+    def __init__(
+        self,
+        source: Miner = "softhard",  # type: ignore[assignment]
+        budget: Budget = BUDGET,
+        statistics: Statistics = "eval",
+    ) -> None:
+        super().__init__(source, HARDEST, budget=budget, statistics=statistics)
