@@ -202,7 +202,7 @@ def _audit(options: argparse.Namespace) -> None:
 def default_audit_folder(model: str, data: str) -> str:
     """The run itself where a run is audited on its own data, otherwise a folder named after model and data."""
     from holdfast.data import parse
-    from holdfast.training.recipe import read_plain
+    from holdfast.training.recipe_files import read_plain
 
     recipe = Path(model) / "recipe.yaml"
     if recipe.is_file():
@@ -235,9 +235,9 @@ def _families() -> dict[str, Callable[[], dict[str, str]]]:
         return entries
 
     def recipes() -> dict[str, str]:
-        from holdfast.training import recipe
+        from holdfast.training.recipe_files import shipped, summary
 
-        return {name: recipe.summary(name) for name in recipe.shipped()}
+        return {name: summary(name) for name in shipped()}
 
     def direct_gradients() -> dict[str, str]:
         from holdfast.gradients.listing import entries

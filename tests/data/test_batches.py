@@ -103,3 +103,23 @@ def test_impossible_shapes_are_refused() -> None:
         ClassBatches(labels, 2, 0, seed=0)
     with pytest.raises(ValueError, match="rank"):
         ClassBatches(labels, 2, 2, seed=0, rank=2, world=2)
+
+
+@settings(max_examples=30, deadline=None)
+@given(groups=st.integers(1, 4), hand=st.integers(2, 5), seed=st.integers(0, 99))
+def test_groups_need_only_their_own_classes_to_differ(groups: int, hand: int, seed: int) -> None:
+    labels = np.repeat(np.arange(5), 8)
+    batches = ClassBatches(labels, groups * hand, 2, seed, groups=groups)
+    dealt = set()
+    for rows in batches:
+        for part in rows.chunk(groups):
+            classes = labels[part.numpy()]
+            assert len(part) == hand * 2
+            assert len(set(classes)) == hand
+            assert (classes[::2] == classes[1::2]).all()
+            dealt |= set(classes)
+    assert dealt == set(range(5))
+    with pytest.raises(DataError, match="6 classes needs more than the 5"):
+        ClassBatches(labels, groups * 6, 2, seed, groups=groups)
+    with pytest.raises(DataError, match="must be a multiple of the 2 groups"):
+        ClassBatches(labels, 5, 2, seed, groups=2)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.errors import RecipeError
-from holdfast.training.recipe import Recipe, load_recipe, read_plain, shipped, summary
+from holdfast.training.recipe import Recipe, load_recipe
+from holdfast.training.recipe_files import overlay, read_plain, shipped, summary
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -89,3 +93,111 @@ def test_recipes_are_values(tiny: dict[str, Any]) -> None:
     before = str(tiny)
     load_recipe(tiny, settings=["epochs=9"])
     assert str(tiny) == before
+
+
+def write(folder: Path, **files: str) -> Path:
+    """Recipe files in a folder; returns the first."""
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder / f"{next(iter(files))}.yaml"
+
+
+def test_a_recipe_builds_on_another(tmp_path: Path) -> None:
+    mine = write(
+        tmp_path,
+        mine="base: house.yaml\nloss: {beta: 30}\nbatch: {classes: 8}\ntrackers: [wandb]\naugment: none",
+        house="base: pocket\nepochs: 3\ntrackers: [tensorboard, comet]\nmodel: {dim: 32}",
+    )
+    plain = read_plain(mine)
+    pocket = read_plain("pocket")
+    assert plain == {
+        **pocket,
+        "epochs": 3,
+        "model": {**pocket["model"], "dim": 32},
+        "loss": {**pocket["loss"], "beta": 30},
+        "batch": {**pocket["batch"], "classes": 8},
+        "trackers": ["wandb"],
+        "augment": "none",
+    }
+    recipe = load_recipe(mine, data="digits", settings=["trackers=[]", "loss.beta=20", "epochs=5"], seed=3)
+    assert (recipe.loss.plain["beta"], recipe.epochs, recipe.data.name, recipe.seed) == (20, 5, "digits", 3)
+    assert "base" not in recipe.plain()
+    assert load_recipe(recipe.plain()) == recipe
+
+
+def test_another_method_takes_nothing_over() -> None:
+    base = {"name": "hm", "source": {"name": "softhard", "anchors": "first"}, "budget": {"eps": 1, "steps": 8}}
+    for change, expected in (
+        ({"budget": {"steps": 2}}, {**base, "budget": {"eps": 1, "steps": 2}}),
+        ({"name": "hm", "u": 0.1}, {**base, "u": 0.1}),
+        ({"name": "at"}, {"name": "at"}),
+        ("hm", "hm"),
+        ({"source": "softhard"}, {**base, "source": "softhard"}),
+        ({"source": {"name": "random", "u": 1}}, {**base, "source": {"name": "random", "u": 1}}),
+        ({"source": {"u": 1}}, {**base, "source": {"name": "softhard", "anchors": "first", "u": 1}}),
+    ):
+        assert overlay({"regime": base}, {"regime": change}) == {"regime": expected}
+    assert overlay({"loss": "triplet"}, {"loss": {"margin": 0.1}}) == {"loss": {"name": "triplet", "margin": 0.1}}
+    assert overlay({"loss": "triplet"}, {"loss": {"name": "margin"}}) == {"loss": {"name": "margin"}}
+    assert overlay({"ema": 0.9}, {"ema": None}) == {"ema": None}
+
+
+PLAIN = st.recursive(
+    st.none() | st.integers(0, 3) | st.sampled_from(["a", "b"]) | st.lists(st.integers(0, 3), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from(["name", "x", "y"]), inner, max_size=3),
+    max_leaves=6,
+)
+BLOCKS = st.dictionaries(st.sampled_from(["loss", "model", "epochs"]), PLAIN, max_size=3)
+
+
+@given(below=BLOCKS, above=BLOCKS)
+def test_what_is_written_always_holds(below: dict[str, Any], above: dict[str, Any]) -> None:
+    before = copy.deepcopy((below, above))
+    result = overlay(below, above)
+    assert (below, above) == before
+    assert overlay(result, above) == result
+    assert overlay(below, {}) == below
+    assert overlay({}, above) == above
+    assert holds(result, above)
+
+
+def holds(result: Any, wanted: Any) -> bool:
+    """Whether everything that is wanted is there; blocks may hold more."""
+    if isinstance(wanted, dict) and isinstance(result, dict):
+        return all(key in result and holds(result[key], value) for key, value in wanted.items())
+    return bool(result == wanted)
+
+
+def test_a_path_in_the_data_of_a_base_stays(tmp_path: Path) -> None:
+    mine = write(tmp_path, mine="base: house.yaml\ndata: {validation: 0.2}", house="data: folder:photos\nepochs: 2")
+    assert read_plain(mine)["data"] == {"name": "folder", "root": "photos", "validation": 0.2}
+
+
+def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "shared", house="base: below.yaml\nepochs: 2", below="base: pocket\nclip: 1")
+    mine = write(tmp_path / "mine", pocket="base: ../shared/house.yaml\nema: 0.9")
+    (tmp_path / "shared" / "pocket").mkdir()
+    plain = read_plain(mine)
+    assert (plain["epochs"], plain["clip"], plain["ema"], plain["data"]) == (2, 1, 0.9, "glyphs")
+    monkeypatch.chdir(tmp_path)
+    assert read_plain({"base": "shared/house.yaml"}) == read_plain(tmp_path / "shared" / "house.yaml")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a": "base: pockett"}, "base: unknown recipe 'pockett'; did you mean 'pocket'"),
+        ({"a": "base: b.yaml"}, r"base: no recipe at .*b\.yaml"),
+        ({"a": "base: [pocket]"}, r"base: expected the name of a recipe .* got \['pocket'\]"),
+        ({"a": "base:"}, "base: expected the name"),
+        ({"a": "base: a.yaml"}, r"in a circle \(a\.yaml on a\.yaml\)"),
+        ({"a": "base: b.yaml", "b": "base: c.yaml", "c": "base: b.yaml"}, r"circle \(b\.yaml on c\.yaml on b\.yaml\)"),
+        ({"a": "base: b.yaml", "b": "- 1"}, "must hold keys"),
+        ({"a": "base: pocket\nlos: triplet"}, "did you mean 'loss'"),
+    ],
+)
+def test_mistaken_bases(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    with pytest.raises(RecipeError, match=message) as error:
+        load_recipe(write(tmp_path, **files))
+    assert "\n" not in str(error.value)

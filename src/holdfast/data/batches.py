@@ -36,7 +36,7 @@ class Deck:
 
 
 class ClassBatches:
-    """Row indices of batches with `classes` different classes and `per_class` images of each, side by side.
+    """Row indices of batches with `classes` classes and `per_class` images of each, side by side.
 
     Every epoch deals the classes from a shuffled deck, so each comes up at least once, and the images of a class from
     a deck of its own, so none comes up again before the others have. A class with fewer than `per_class` images
@@ -45,30 +45,41 @@ class ClassBatches:
 
     Args:
         labels: class of each row.
-        classes: P, different classes in a batch, over all ranks.
+        classes: P, classes in a batch, over all groups and ranks.
         per_class: K, images of each.
         seed: of the run.
+        groups: equal parts of a batch that are learnt apart; classes differ within each, and may come back in the next.
         rank: which share of each batch's classes to give out.
         world: number of shares.
     """
 
     def __init__(
-        self, labels: ArrayLike | Tensor, classes: int, per_class: int, seed: int, rank: int = 0, world: int = 1
+        self,
+        labels: ArrayLike | Tensor,
+        classes: int,
+        per_class: int,
+        seed: int,
+        groups: int = 1,
+        rank: int = 0,
+        world: int = 1,
     ) -> None:
         column = np.asarray(labels)
         names, codes = np.unique(column, return_inverse=True)
         if classes < 1 or per_class < 1:
             raise DataError(f"batch.classes and batch.per_class must be positive, got {classes} and {per_class}")
-        if len(names) < classes:
+        if classes % groups:
+            raise DataError(f"batch.classes ({classes}) must be a multiple of the {groups} groups")
+        at_once = classes // groups
+        if len(names) < at_once:
             raise DataError(
-                f"a batch of {classes} classes needs more than the {len(names)} there are; lower batch.classes"
+                f"a batch of {at_once} classes needs more than the {len(names)} there are; lower batch.classes"
             )
         if classes % world:
             raise DataError(f"batch.classes ({classes}) must be a multiple of the {world} processes")
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank} of {world}")
         self.classes, self.per_class, self.seed = classes, per_class, seed
-        self.rank, self.world = rank, world
+        self.groups, self.rank, self.world = groups, rank, world
         self.epoch = 0
         order = np.argsort(codes, kind="stable")
         self._rows = np.split(order, np.cumsum(np.bincount(codes))[:-1])
@@ -88,7 +99,7 @@ class ClassBatches:
         share = self.classes // self.world * self.per_class
         for _ in range(self._steps):
             batch = []
-            for label in deck.deal(self.classes):
+            for label in np.concatenate([deck.deal(self.classes // self.groups) for _ in range(self.groups)]):
                 if label not in images:
                     images[label] = Deck(self._rows[label], rng)
                 batch.append(images[label].deal(self.per_class))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
 from holdfast.config import Block, block, instantiate, override, resolve
-from holdfast.data import Augment, Reader
-from holdfast.errors import RecipeError, unknown
+from holdfast.data import Augment, Reader, parse
+from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
 from holdfast.regimes import Regime
 from holdfast.training.optimizers import Optimizer
+from holdfast.training.recipe_files import read_plain
 from holdfast.training.schedules import Schedule
 
 
@@ -127,40 +126,6 @@ class Recipe:
         return hashlib.sha256(json.dumps(self.plain(), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def shipped() -> list[str]:
-    """Names of the recipes that come with the package."""
-    folder = resources.files("holdfast.recipes")
-    return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
-
-
-def summary(name: str) -> str:
-    """The first comment line of a shipped recipe."""
-    text = resources.files("holdfast.recipes").joinpath(f"{name}.yaml").read_text("utf-8")
-    return text.partition("\n")[0].removeprefix("#").strip()
-
-
-def read_plain(recipe: str | Path | dict[str, Any]) -> dict[str, Any]:
-    """Plain data of a shipped recipe, a YAML file or a dictionary (copied)."""
-    if isinstance(recipe, dict):
-        return copy.deepcopy(recipe)
-    file = Path(recipe)
-    if file.suffix in (".yaml", ".yml") or file.exists():
-        if not file.is_file():
-            raise RecipeError(f"no recipe at {file}; `holdfast list recipes` shows those that ship with holdfast")
-        text = file.read_text("utf-8")
-    elif str(recipe) in shipped():
-        text = resources.files("holdfast.recipes").joinpath(f"{recipe}.yaml").read_text("utf-8")
-    else:
-        raise RecipeError(unknown("recipe", str(recipe), shipped()) + " (or give the path of a YAML file)")
-    try:
-        plain = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{recipe} is not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(plain, dict):
-        raise RecipeError(f"{recipe} must hold keys such as data, model and loss; see `holdfast list recipes`")
-    return plain
-
-
 def load_recipe(
     recipe: str | Path | dict[str, Any] | Recipe,
     data: str | dict[str, Any] | None = None,
@@ -175,8 +140,6 @@ def load_recipe(
         settings: `key.path=value` overrides; values are YAML.
         seed: replaces the recipe's seed.
     """
-    from holdfast.data import parse
-
     plain = recipe.plain() if isinstance(recipe, Recipe) else read_plain(recipe)
     if data is not None:
         plain["data"] = parse(data) if isinstance(data, str) else data

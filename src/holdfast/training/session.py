@@ -132,7 +132,9 @@ def build_session(
         table=table,
         store=store,
         labels=labels,
-        batches=ClassBatches(labels.cpu(), recipe.batch.classes, recipe.batch.per_class, recipe.seed),
+        batches=ClassBatches(
+            labels.cpu(), recipe.batch.classes, recipe.batch.per_class, recipe.seed, recipe.mining_groups
+        ),
         augment=recipe.augment.build().sized(model.size),
         model=model,
         criterion=criterion,

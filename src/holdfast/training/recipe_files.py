@@ -1,0 +1,107 @@
+"""Recipes as people write them: shipped names, YAML files, and one recipe built on another."""
+
+from __future__ import annotations
+
+import copy
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from holdfast.data import parse
+from holdfast.errors import RecipeError, unknown
+
+
+def shipped() -> list[str]:
+    """Names of the recipes that come with the package."""
+    folder = resources.files("holdfast.recipes")
+    return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
+
+
+def summary(name: str) -> str:
+    """The first comment line of a shipped recipe."""
+    return _shipped_text(name).partition("\n")[0].removeprefix("#").strip()
+
+
+def read_plain(recipe: str | Path | dict[str, Any]) -> dict[str, Any]:
+    """Plain data of a shipped recipe, a YAML file or a dictionary (copied), on top of what its `base` names.
+
+    `base` is the name of a shipped recipe or the path of a file, relative to the file that names it (or, in a
+    dictionary, to the current folder). What is written beside it is laid over that recipe, see `overlay`.
+    """
+    if isinstance(recipe, dict):
+        return _on_its_base(copy.deepcopy(recipe), Path(), ("this recipe",))
+    return _read(str(recipe), Path(), ())
+
+
+def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """The keys of both; where both have one, `above` wins.
+
+    Two blocks merge key by key unless `above` names another method: its arguments are then its own. Everything else,
+    a bare name and a list too, replaces.
+    """
+    return below | {key: _laid(below.get(key), value) for key, value in above.items()}
+
+
+def _laid(below: Any, above: Any) -> Any:
+    if not isinstance(above, dict):
+        return above
+    if isinstance(below, str):
+        below = {"name": below}
+    if not isinstance(below, dict) or above.get("name", below.get("name")) != below.get("name"):
+        return above
+    return overlay(below, above)
+
+
+def _read(recipe: str, folder: Path | None, above: tuple[str, ...]) -> dict[str, Any]:
+    """A recipe by name or path.
+
+    Args:
+        recipe: as written.
+        folder: what a path is relative to; None inside shipped recipes, which name each other only.
+        above: the recipes that are based on this one.
+    """
+    where = "base: " if above else ""
+    file = None if folder is None else folder / recipe
+    if file is not None and (file.suffix in (".yaml", ".yml") or (file.exists() and recipe not in shipped())):
+        if not file.is_file():
+            raise RecipeError(
+                f"{where}no recipe at {file}; `holdfast list recipes` shows those that ship with holdfast"
+            )
+        text, key, folder = file.read_text("utf-8"), str(file.resolve()), file.parent
+    elif recipe in shipped():
+        text, key, folder = _shipped_text(recipe), recipe, None
+    else:
+        raise RecipeError(f"{where}{unknown('recipe', recipe, shipped())} (or give the path of a YAML file)")
+    if key in above:
+        circle = " on ".join(Path(k).name for k in (*above[above.index(key) :], key))
+        raise RecipeError(f"base: recipes build on each other in a circle ({circle}); take the base out of one")
+    return _on_its_base(_parsed(text, recipe), folder, (*above, key))
+
+
+def _on_its_base(plain: dict[str, Any], folder: Path | None, above: tuple[str, ...]) -> dict[str, Any]:
+    """Lay a recipe over the one it names, and that over its own."""
+    if "base" not in plain:
+        return plain
+    base = plain.pop("base")
+    if not isinstance(base, str):
+        raise RecipeError(f"base: expected the name of a recipe or the path of a YAML file, got {base!r}")
+    below = _read(base, folder, above)
+    if isinstance(below.get("data"), str) and isinstance(plain.get("data"), dict):
+        below["data"] = parse(below["data"])  # a path in it becomes a key, which stays when others are added
+    return overlay(below, plain)
+
+
+def _parsed(text: str, recipe: str) -> dict[str, Any]:
+    try:
+        plain = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{recipe} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(plain, dict):
+        raise RecipeError(f"{recipe} must hold keys such as data, model and loss; see `holdfast list recipes`")
+    return plain
+
+
+def _shipped_text(name: str) -> str:
+    return resources.files("holdfast.recipes").joinpath(f"{name}.yaml").read_text("utf-8")
