@@ -199,6 +199,46 @@ def test_unions_keep_what_fits() -> None:
     assert resolve(int | float, 2) == 2
 
 
+class Other:
+    """Base class of a second family."""
+
+
+others: Registry[Other] = Registry("other", Other, __name__)
+
+
+@others.register("plane")
+class Plane(Other):
+    """Its name is close to one of the first family."""
+
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("plene", "size: unknown part or other 'plene'; did you mean 'plane'?"),
+        ({"name": "stric"}, "size: unknown part or other 'stric'; did you mean 'strict'?"),
+        ({"name": "plain", "rat": 1}, "size: unknown key 'rat'; did you mean 'rate'?"),
+        ({"name": "plane", "widht": 1}, "size: unknown key 'widht'; did you mean 'width'?"),
+        ("strict", "size: 'size' is required"),
+        ([1], "size: expected a"),
+    ],
+)
+@pytest.mark.parametrize("act", [resolve, instantiate])
+def test_a_choice_between_families_is_explained_by_the_one_that_was_meant(act: Any, value: Any, message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        act(Part | Other | float, value, "size")
+    assert str(caught.value).startswith(message)
+
+
+def test_a_choice_between_families_keeps_what_fits() -> None:
+    assert resolve(Part | Other | float, "plane") == {"name": "plane", "width": 1}
+    assert resolve(Part | Other | float, "-1/10") == -0.1
+    assert isinstance(instantiate(Part | Other | float, {"name": "plane", "width": 2}), Plane)
+    assert instantiate(Part | Other | float, "plain") == Plain()
+
+
 def test_built_objects_pass_through_but_cannot_be_written_down() -> None:
     part = Plain(count=1)
     assert instantiate(Part, part) is part

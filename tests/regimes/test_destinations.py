@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from holdfast import mining
+from holdfast.losses.criterion import Encoded
+from holdfast.mining.tuples import Triplets
+from holdfast.regimes import destinations
+from holdfast.regimes.destinations import Constant, Destination, Mined, OfMiner, as_destination
+
+positive = st.floats(0.01, 3)
+losses = st.floats(0, 3)
+
+
+def clean(count: int = 6) -> Mined:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.nn.functional.normalize(torch.randn(count, 4, dtype=torch.float64, generator=generator), dim=1)
+    labels = torch.arange(count) // 2
+    triplets = Triplets(torch.tensor([1, 4]), torch.tensor([0, 5]), torch.tensor([3, 2]))
+    return Mined(Encoded(z, z, labels), triplets, torch.tensor([-0.3, 0.1], dtype=torch.float64))
+
+
+def asked(destination: Destination, u: float = 0.2, margin: float = 0.2) -> Tensor:
+    return destination(clean(), torch.Generator().manual_seed(1), u, margin)
+
+
+@given(losses, positive, positive, st.floats(0, 1))
+def test_formulas(loss: float, u: float, margin: float, xi: float) -> None:
+    share = min(u, loss) / u
+    formulas = {
+        "lga": -margin * share,
+        "g-2": -margin * share * share,
+        "g-half": -margin * math.sqrt(share),
+        "g-b": -0.25 + xi * (1 - share),
+    }
+    assert sorted(formulas) == destinations.names()
+    for name, value in formulas.items():
+        arguments = {"of": -0.25, "xi": xi} if name == "g-b" else {}
+        destination = destinations.build(name, **arguments)
+        destination.remember(torch.tensor(loss, dtype=torch.float64))
+        wanted = torch.full((2,), value, dtype=torch.float64)
+        torch.testing.assert_close(asked(destination, u, margin), wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", destinations.names())
+def test_a_gradual_adversary_starts_weak_and_ends_strong(name: str) -> None:
+    destination = destinations.build(name)
+    weak = asked(destination)
+    destination.remember(torch.tensor(0.1))
+    middle = asked(destination)
+    destination.remember(torch.tensor(0.0))
+    assert (weak < middle).all()
+    assert (middle < asked(destination)).all()
+
+
+@pytest.mark.parametrize("name", destinations.names())
+@given(loss=st.floats(0, 3, width=32))
+def test_memory_survives_a_restart_exactly(name: str, loss: float) -> None:
+    first, second = destinations.build(name), destinations.build(name)
+    assert first.state() == {"previous_loss": 2.0}
+    first.remember(torch.tensor(loss))
+    second.restore(first.state())
+    assert second.state() == first.state() == {"previous_loss": loss}
+    assert torch.equal(asked(first), asked(second))
+
+
+def test_memory_holds_no_graph() -> None:
+    destination = destinations.build("lga")
+    destination.remember(torch.tensor(0.1, requires_grad=True) * 2)
+    assert not asked(destination).requires_grad
+
+
+class Two(mining.base.Miner):
+    """Knows anchors 4 and 0, not 1."""
+
+    def __call__(self, embeddings: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Triplets:
+        return Triplets(torch.tensor([4, 0]), torch.tensor([5, 1]), torch.tensor([0, 5]))
+
+
+def test_a_miner_is_looked_up_by_anchor() -> None:
+    z = clean().encoded.z
+    by_miner = (z[4] - z[5]).norm() - (z[4] - z[0]).norm()
+    torch.testing.assert_close(asked(OfMiner(Two())), torch.stack((clean().hardness[0], by_miner)))
+
+
+def test_miners_and_numbers_stand_for_destinations() -> None:
+    miner = mining.build("semihard")
+    of_miner, constant, itself = as_destination(miner), as_destination(-0.1), destinations.build("lga")
+    assert isinstance(of_miner, OfMiner)
+    assert of_miner.miner is miner
+    assert isinstance(constant, Constant)
+    assert asked(constant).tolist() == [-0.1, -0.1]
+    assert as_destination(itself) is itself
+
+
+@pytest.mark.parametrize("destination", [Constant(0.0), OfMiner(mining.build("random"))])
+def test_without_memory_there_is_nothing_to_save(destination: Any) -> None:
+    destination.remember(torch.tensor(0.5))
+    assert destination.state() == {}
+    destination.restore({})
+    with pytest.raises(ValueError, match="keeps no state"):
+        destination.restore({"previous_loss": 1.0})
