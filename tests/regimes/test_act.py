@@ -5,6 +5,8 @@ import copy
 import by_hand
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from regime_cases import batch, context, embedder, gradients, unit
 from torch import Tensor
 
@@ -29,55 +31,58 @@ def triplets_by_hand(labels: Tensor) -> list[tuple[int, int, int]]:
 
 def pairs_by_hand(model: Embedder, statistics: str, budget: Budget) -> Tensor:
     """Images p0', n0', p1', n1', ..."""
-    given = batch()
-    rows = [row for _, p, n in triplets_by_hand(given.labels) for row in (p, n)]
+    data = batch()
+    rows = [row for _, p, n in triplets_by_hand(data.labels) for row in (p, n)]
 
     def loss(z: Tensor, number: int) -> Tensor:
         return torch.stack([(z[i] - z[i + 1]).norm() for i in range(0, len(z), 2)]).sum()
 
     look = by_hand.looking(model, statistics)
-    return by_hand.moved(look, given.images[rows], loss, budget.eps, budget.step_size, budget.steps)
+    return by_hand.moved(look, data.images[rows], loss, budget.eps, budget.step_size, budget.steps)
 
 
-def learnt_by_hand(given: Tensor, pairs: Tensor) -> Tensor:
+def learnt_by_hand(data: Tensor, pairs: Tensor) -> Tensor:
     """Images a0, p0', n0', a1, ..."""
-    return torch.stack([image for i in range(len(given)) for image in (given[i], pairs[2 * i], pairs[2 * i + 1])])
+    return torch.stack([image for i in range(len(data)) for image in (data[i], pairs[2 * i], pairs[2 * i + 1])])
 
 
 @policies
 @statistics
 def test_a_whole_step(batchnorm: str, statistics: str) -> None:
-    model, given = embedder(batchnorm), batch()
+    model, data = embedder(batchnorm), batch()
     twin = copy.deepcopy(model)
-    images = learnt_by_hand(given.images, pairs_by_hand(model, statistics, BUDGET))
-    clean = by_hand.looking(model, statistics)(given.images)
+    images = learnt_by_hand(data.images, pairs_by_hand(model, statistics, BUDGET))
+    clean = by_hand.looking(model, statistics)(data.images)
     ctx = context(model)
     seen = by_hand.images_learnt(ctx)
-    result = regimes.build("act", budget=BUDGET, statistics=statistics).step(ctx, given)
+    result = regimes.build("act", budget=BUDGET, statistics=statistics).step(ctx, data)
     assert len(seen) == 1, "clean anchors and moved images learn in one pass"
     torch.testing.assert_close(seen[0], images, rtol=0, atol=1e-12)
     z = unit(twin, images)
     loss = by_hand.triplet_loss(z, [(i, i + 1, i + 2) for i in range(0, len(z), 3)])
     torch.testing.assert_close(result.loss, loss)
     by_hand.close(gradients(model, result.loss), gradients(twin, loss))
-    before = [(clean[p] - clean[n]).norm() for _, p, n in triplets_by_hand(given.labels)]
+    before = [(clean[p] - clean[n]).norm() for _, p, n in triplets_by_hand(data.labels)]
     torch.testing.assert_close(result.logs["distance_clean"], torch.stack(before).mean())
     torch.testing.assert_close(result.logs["distance_adversarial"], (z[1::3] - z[2::3]).norm(dim=1).mean())
     for mine, theirs in zip(model.buffers(), twin.buffers(), strict=True):
         torch.testing.assert_close(mine, theirs, msg="the one pass that learnt, and no other, is remembered")
 
 
-def test_anchors_stay_and_all_others_move() -> None:
-    given = batch()
+@settings(max_examples=20, deadline=None)
+@given(eps=st.floats(0.001, 0.5), steps=st.integers(1, 3), start=st.sampled_from(["zero", "uniform"]))
+def test_anchors_stay_and_all_others_move(eps: float, steps: int, start: str) -> None:
+    data = batch()
     ctx = context(embedder())
     seen = by_hand.images_learnt(ctx)
-    regimes.build("act").step(ctx, given)
-    assert torch.equal(seen[0][0::3], given.images)
+    regimes.build("act", budget={"eps": eps, "steps": steps, "start": start}).step(ctx, data)
+    assert torch.equal(seen[0][0::3], data.images)
+    assert ((seen[0] >= 0) & (seen[0] <= 1)).all()
     for slot in (1, 2):
-        chosen = [triplet[slot] for triplet in triplets_by_hand(given.labels)]
-        change = (seen[0][slot::3] - given.images[chosen]).abs().flatten(1).amax(1)
+        chosen = [triplet[slot] for triplet in triplets_by_hand(data.labels)]
+        change = (seen[0][slot::3] - data.images[chosen]).abs().flatten(1).amax(1)
         assert (change > 0).all()
-        assert (change <= 8 / 255 + 1e-15).all()
+        assert (change <= eps + 1e-15).all()
 
 
 @statistics
@@ -89,27 +94,27 @@ def test_positives_and_negatives_come_nearer(statistics: str) -> None:
 
 @policies
 def test_other_losses_learn_on_the_same_images_with_their_labels(batchnorm: str) -> None:
-    model, given = embedder(batchnorm), batch()
+    model, data = embedder(batchnorm), batch()
     twin = copy.deepcopy(model)
-    images = learnt_by_hand(given.images, pairs_by_hand(model, "eval", BUDGET))
-    rows = [row for triplet in triplets_by_hand(given.labels) for row in triplet]
-    result = regimes.build("act", budget=BUDGET).step(context(model, "multi-similarity"), given)
-    loss = build_loss("multi-similarity")(unit(twin, images), given.labels[rows])
+    images = learnt_by_hand(data.images, pairs_by_hand(model, "eval", BUDGET))
+    rows = [row for triplet in triplets_by_hand(data.labels) for row in triplet]
+    result = regimes.build("act", budget=BUDGET).step(context(model, "multi-similarity"), data)
+    loss = build_loss("multi-similarity")(unit(twin, images), data.labels[rows])
     torch.testing.assert_close(result.loss, loss)
     by_hand.close(gradients(model, result.loss), gradients(twin, loss))
 
 
 def test_the_source_decides_which_triplets_move() -> None:
-    model, given = embedder("freeze-statistics"), batch()
+    model, data = embedder("freeze-statistics"), batch()
     ctx = context(model)
     seen = by_hand.images_learnt(ctx)
-    regimes.build("act", source="ephn", budget=Budget(eps=0.0, steps=1)).step(ctx, given)
-    z = by_hand.looking(model, "eval")(given.images).detach()
+    regimes.build("act", source="ephn", budget=Budget(eps=0.0, steps=1)).step(ctx, data)
+    z = by_hand.looking(model, "eval")(data.images).detach()
     for i, (positive, negative) in enumerate(zip(seen[0][1::3], seen[0][2::3], strict=True)):
         apart = (z - z[i]).norm(dim=1).tolist()
         for image, same in ((positive, True), (negative, False)):
-            nearest = min(by_hand.others(given.labels, i, same), key=apart.__getitem__)
-            assert torch.equal(image, given.images[nearest])
+            nearest = min(by_hand.others(data.labels, i, same), key=apart.__getitem__)
+            assert torch.equal(image, data.images[nearest])
 
 
 @pytest.mark.parametrize("steps", [1, 5])

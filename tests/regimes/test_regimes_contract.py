@@ -70,7 +70,8 @@ class Run:
         """All updates of a step: what the regime returned, and the gradients."""
         self.ctx.start(step)
         given, updates = given or pictures(step), []
-        for self.ctx.replay in range(self.regime.replays):
+        for replay in range(self.regime.replays):
+            self.ctx.replay = replay
             result = self.regime.step(self.ctx, given)
             result.loss.backward()
             updates.append((result, {name: p.grad for name, p in self.parameters().items()}))
