@@ -1,0 +1,162 @@
+"""The shipped recipes: one per published row, at paper and at pocket size."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import holdfast
+from holdfast import regimes
+from holdfast.training.recipe import Recipe, load_recipe
+from holdfast.training.recipe_files import read_plain, shipped, summary
+
+ADML = ["adml-a", "adml-t", "adml-u", "adml-au"]
+HM = ["hm-lga", "hm-lga-ics", "hm-semihard", "hm-gb", "hm-g2", "hm-ghalf", "act", "min-max", "est", "free-hm"]
+MDPROP = ["at", "advprop-d", "mdprop-1", "mdprop-2", "mdprop-ux", "mdprop-2-s2sd"]
+POCKET = {
+    **{name: f"{name}-pocket" for name in (*ADML, *HM, *MDPROP)},
+    "resnet18-triplet": "triplet-pocket",
+    "resnet50-ms": "pocket",
+    "resnet50-s2sd": "s2sd-pocket",
+}
+"""Recipes at paper size, and the same at pocket size."""
+
+SCALE = {"data", "model", "batch", "mining_groups", "augment", "optimizer", "schedule", "epochs", "evaluate_every"}
+"""What a small net, which starts from nothing, and small pictures need otherwise."""
+
+SIZES = {"budget", "anchors", "variant", "dims", "feature_after"}
+"""Steps of an attack, consecutive pairs, widths of heads, and when features begin to teach."""
+
+
+def without(keys: set[str], plain: Any) -> Any:
+    """Plain data less some keys, at any depth."""
+    if isinstance(plain, dict):
+        return {key: without(keys, value) for key, value in plain.items() if key not in keys}
+    return [without(keys, value) for value in plain] if isinstance(plain, list) else plain
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_it_resolves_and_repeats_itself(name: str) -> None:
+    recipe = load_recipe(name)
+    plain = yaml.safe_load(recipe.yaml())
+    assert "base" not in plain
+    assert load_recipe(plain) == recipe
+    assert load_recipe(plain).digest() == recipe.digest()
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_its_summary_says_what_it_is_and_where_it_runs(name: str) -> None:
+    line = summary(name)
+    assert 20 < len(line) < 120
+    assert line.endswith(".")
+    small = name in POCKET.values() or name in ("gs-pocket", "eps-mnist")
+    assert ("needs a GPU" in line, "two CPU cores" in line) == (not small, small)
+
+
+def test_no_recipe_is_another_again() -> None:
+    plain = {name: load_recipe(name).plain() for name in shipped()}
+    assert [pair for pair in combinations(plain, 2) if plain[pair[0]] == plain[pair[1]]] == []
+    summaries = [summary(name) for name in shipped()]
+    assert len(set(summaries)) == len(summaries)
+
+
+@pytest.mark.parametrize(("paper", "pocket"), POCKET.items())
+def test_both_sizes_are_one_method(paper: str, pocket: str) -> None:
+    large, small = load_recipe(paper).plain(), load_recipe(pocket).plain()
+    assert without({"budget"}, large["regime"]) == without({"budget"}, small["regime"])
+    assert without(SIZES, large["loss"]) == without(SIZES, small["loss"])
+    assert {key for key in large if large[key] != small[key]} <= SCALE | {"regime", "loss"}
+
+
+def test_every_regime_has_a_recipe_of_either_size() -> None:
+    for sizes in (POCKET.keys(), POCKET.values()):
+        assert {load_recipe(name).regime.name for name in sizes} == set(regimes.names())
+
+
+def at(name: str, path: str) -> Any:
+    """A value of a resolved recipe."""
+    value: Any = load_recipe(name).plain()
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("names", "path", "value"),
+    [
+        (ADML, "regime.weight", 0.1),
+        (ADML, "regime.goal.reference", "joint"),
+        (ADML, "regime.budget.eps", 0.0314),
+        (ADML, "regime.budget.step", 0.007),
+        (ADML, "regime.budget.steps", 7),
+        (ADML, "model.batchnorm", "freeze-statistics"),
+        (ADML, "epochs", 100),
+        (HM[:-1], "regime.budget.eps", pytest.approx(8 / 255)),
+        (HM[:-1], "regime.budget.step", pytest.approx(1 / 255)),
+        (HM[:-1], "regime.budget.steps", 8),
+        (HM[:-1], "mining_groups", 2),
+        (HM[:-1], "batch.classes", 112),
+        (["free-hm"], "batch.classes", 56),
+        (HM, "batch.per_class", 2),
+        (HM, "model.dim", 512),
+        (HM, "loss.miner.variant", "published"),
+        ([name for name in HM if name != "est"], "regime.source.variant", "published"),
+        ([name for name in HM if name != "est"], "regime.source.anchors", "first"),
+        ([name for name in HM if name != "est"], "model.batchnorm", "freeze-statistics"),
+        (["est", *MDPROP], "model.batchnorm", "train"),
+        (["hm-lga-ics"], "regime.ics", 0.5),
+        (["hm-lga", "hm-semihard"], "regime.ics", 0.0),
+        (["act"], "regime.source.name", "random"),
+        (["est"], "loss.miner.name", "random"),
+        (MDPROP, "batch.classes", 32),
+        (MDPROP, "epochs", 125),
+        (["mdprop-1"], "regime.distributions.0.goal.targets", 3),
+        (["mdprop-2", "mdprop-2-s2sd"], "regime.distributions.1.goal.targets", 5),
+        (["mdprop-1", "mdprop-2", "mdprop-ux"], "regime.distributions.0.budget.units", "normalized"),
+        (["at", "advprop-d"], "regime.budget.units", "normalized"),
+        (["at", "advprop-d"], "regime.budget.steps", 1),
+        (["at", "advprop-d"], "regime.budget.start_radius", 0.0005),
+        (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.dims", [512, 1024, 1536, 2048]),
+        (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.feature_after", 1000),
+    ],
+)
+def test_published_values(names: list[str], path: str, value: Any) -> None:
+    assert [at(name, path) for name in names] == [value] * len(names)
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if "budget" in read_plain(name).get("regime", {})])
+def test_one_value_of_a_budget_can_be_set(name: str) -> None:
+    before, after = load_recipe(name), load_recipe(name, settings=["regime.budget.steps=5"])
+    assert after.regime.plain["budget"] == {**before.regime.plain["budget"], "steps": 5}
+
+
+SMALL = [
+    *("data={name: glyphs, characters: 40, per_class: 6}", "model.backbone=conv-tiny", "model.weights=null"),
+    *("model.size=null", "model.canvas=null", "model.dim=16", "augment={name: random-crop, padding: 2}"),
+    *("epochs=1", "evaluate_every=1", "log_every=1", "optimizer.lr=1e-4"),
+]
+
+
+def shrunk(name: str) -> Recipe:
+    """A recipe's method on a few small pictures."""
+    groups = load_recipe(name).mining_groups
+    settings = [*SMALL, f"batch.classes={8 * groups}"]
+    if load_recipe(name).loss.name == "s2sd":
+        settings += ["loss.dims=[8, 12]", "loss.feature_after=1"]
+    return load_recipe(name, settings=settings)
+
+
+@pytest.mark.parametrize("name", ["resnet18-triplet", "hm-lga-ics", "mdprop-2-s2sd-pocket"])
+def test_it_trains(name: str, tmp_path: Path) -> None:
+    run = holdfast.train(shrunk(name), out=tmp_path / "run", device="cpu")
+    assert run.evaluation["metrics"]["R@1"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*POCKET, *POCKET.values()])
+def test_all_train(name: str, tmp_path: Path) -> None:
+    test_it_trains(name, tmp_path)
