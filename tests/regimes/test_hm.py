@@ -25,6 +25,9 @@ BUDGET = Budget(eps=0.006, step=0.002, steps=5)
 PREVIOUS = 0.05
 """The remembered loss in these tests: between nothing and u, so that no destination is at an end of its range."""
 
+ICS_MARGIN = 1.0
+"""Large, so that the hinge of the structure term is open for some triplets and closed for others."""
+
 DESTINATIONS: list[Any] = [
     0.05,
     2.0,
@@ -116,7 +119,7 @@ def test_a_whole_step(destination: Any, ics: float) -> None:
     twin = copy.deepcopy(model)
     images, short = moved_by_hand(model, destination, "eval")
     assert any(short)
-    made = regime(destination, ics=ics, ics_margin=0.1 if ics else 0.0)
+    made = regime(destination, ics=ics, ics_margin=ICS_MARGIN if ics else 0.0)
     result, seen = taken(model, made)
     rows = torch.cat((images, given.images)) if ics else images
     torch.testing.assert_close(seen, rows, rtol=0, atol=1e-12)
@@ -126,9 +129,10 @@ def test_a_whole_step(destination: Any, ics: float) -> None:
     if ics:
         first = len(images)
         near = [
-            torch.relu(apart(z, first + a, slot) - apart(z, first + a, first + p) + 0.1)
+            torch.relu(apart(z, first + a, slot) - apart(z, first + a, first + p) + ICS_MARGIN)
             for (a, p, _), (slot, _, _) in zip(drawn_triplets(given.labels), places, strict=True)
         ]
+        assert 0 < sum(bool(cost > 0) for cost in near) < len(near)
         structure = ics * torch.stack(near).mean()
         loss = triplet + structure
         torch.testing.assert_close(result.terms, {"triplet": triplet, "ics": structure})
