@@ -135,7 +135,7 @@ def load_recipe(
     """A checked recipe.
 
     Args:
-        recipe: a shipped name, a YAML file, plain data or a recipe.
+        recipe: a shipped name, a YAML file, plain data (both may name a `base`) or a recipe.
         data: replaces the recipe's data: `glyphs`, `folder:DIR`, or a block.
         settings: `key.path=value` overrides; values are YAML.
         seed: replaces the recipe's seed.
