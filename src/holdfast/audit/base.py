@@ -45,6 +45,9 @@ class Protocol(ABC):
 
     modes: ClassVar[tuple[str, ...]] = ("fixed",)
 
+    through_sets: ClassVar[bool] = False
+    """Whether it also looks through the auxiliary BatchNorm sets of a model."""
+
     def __init__(self, mode: str = "fixed", eps: float | None = None) -> None:
         if mode not in self.modes:
             raise RecipeError(unknown("mode", mode, self.modes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 
 import torch
@@ -18,6 +19,7 @@ from holdfast.data import ImageStore, ImageTable, centre_crop
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
+from holdfast.models.bank import Through
 
 PROBED = (24, 4)
 """Classes, and images of each, that the first checks look at."""
@@ -26,11 +28,11 @@ APART = 16
 
 
 def borrow_model(
-    model: str | nn.Module, size: int | None, trust_code: bool, device: torch.device
+    model: str | nn.Module, size: int | None, trust_code: bool, device: torch.device, through_sets: bool = False
 ) -> tuple[Embedder, list[Flag]]:
     """A model as an embedder on its device, and what was odd about the way it came."""
     if isinstance(model, str):
-        model = load_model(model, size, trust_code)
+        model = load_model(model, size, trust_code, sets=through_sets)
     raised = checks.training_mode(model)
     embedder = as_embedder(model, size)
     if not embedder.differentiable:
@@ -47,6 +49,7 @@ def make_subject(
     batch: int,
     skip_bad: bool,
     console: Console,
+    through_sets: bool = False,
 ) -> tuple[Subject, list[tuple[str, str]], list[Flag]]:
     """The subject of an audit, unreadable images that were left out, and flags of the first checks.
 
@@ -59,6 +62,7 @@ def make_subject(
         batch: images per pass.
         skip_bad: leave unreadable images out.
         console: shows progress.
+        through_sets: prepare a subject for each auxiliary BatchNorm set, too.
     """
     device = embedder.mean.device
     store = ImageStore(table if split == "all" else table.split(split), embedder.canvas, device, skip_bad=skip_bad)
@@ -66,42 +70,65 @@ def make_subject(
     if len(torch.unique(labels)) < 2:
         raise DataError(f"{table.name} ({split}) holds one class; an attack needs another class to aim at")
     model, raised = _first_checks(embedder, store, labels, seed)
-    torch.manual_seed(seeds.derive(seed, "clean"))
-    vectors = embed(model, store, batch, console=console).to(device)
-    skipped = list(store.skipped)
-    groups = gallery_groups = _groups(store.table, device)
-    tables = [store.table]
+    gallery = None
     if split == "query":
-        others = ImageStore(table.split("gallery"), embedder.canvas, device, skip_bad=skip_bad)
-        tables.append(others.table)
-        skipped += others.skipped
-        gallery_groups = _groups(others.table, device)
-        references = References(
-            embed(model, others, batch, console=console).to(device),
-            torch.tensor(others.table.labels, device=device),
-            queries=vectors,
-            query_labels=labels,
-            groups=gallery_groups,
-            query_groups=groups,
-        )
-    else:
-        references = References(vectors, labels, groups=groups)
+        gallery = ImageStore(table.split("gallery"), embedder.canvas, device, skip_bad=skip_bad)
+    stores = [store] if gallery is None else [store, gallery]
     subject = Subject(
         model=model,
         store=store,
         size=embedder.size,
         std=embedder.std,
         labels=labels,
-        references=references,
+        references=_references(model, store, gallery, seed, batch, console),
         rows=balanced_rows(labels, limit, seed).to(device),
         seed=seed,
         differentiable=embedder.differentiable,
-        groups=groups,
-        gallery_groups=gallery_groups,
+        groups=_groups(store.table, device),
+        gallery_groups=_groups(stores[-1].table, device),
         chunk=batch,
-        digest=_digest(tables),
+        digest=_digest([each.table for each in stores]),
     )
-    return subject, skipped, raised
+    if through_sets:
+        views = {name: _view(model, Through(embedder, name)) for name in embedder.bank.names()}
+        sets = {
+            name: dataclasses.replace(
+                subject, model=view, references=_references(view, store, gallery, seed, batch, console)
+            )
+            for name, view in views.items()
+        }
+        subject = dataclasses.replace(subject, sets=sets)
+    return subject, [entry for each in stores for entry in each.skipped], raised
+
+
+def _references(
+    model: Embedder | Expectation | Through,
+    store: ImageStore,
+    gallery: ImageStore | None,
+    seed: int,
+    batch: int,
+    console: Console,
+) -> References:
+    """Clean embeddings of the images that may be attacked and, where it is another set, of the gallery."""
+    device = model.mean.device
+    torch.manual_seed(seeds.derive(seed, "clean"))  # for randomised models
+    vectors = embed(model, store, batch, console=console).to(device)
+    labels, groups = torch.tensor(store.table.labels, device=device), _groups(store.table, device)
+    if gallery is None:
+        return References(vectors, labels, groups=groups)
+    return References(
+        embed(model, gallery, batch, console=console).to(device),
+        torch.tensor(gallery.table.labels, device=device),
+        queries=vectors,
+        query_labels=labels,
+        groups=_groups(gallery.table, device),
+        query_groups=groups,
+    )
+
+
+def _view(model: Embedder | Expectation, through: Through) -> Expectation | Through:
+    """A look through a BatchNorm set, averaged where the model is."""
+    return Expectation(through) if isinstance(model, Expectation) else through
 
 
 def _groups(table: ImageTable, device: torch.device) -> torch.Tensor | None:

@@ -99,11 +99,13 @@ def run(
     if examples and out is None:
         raise RecipeError("examples need a folder to go to; give out")
     table, skip_bad = read_table(data, skip_bad)
-    embedder, raised = borrow_model(model, size, trust_code, choose_device(device))
+    embedder, raised = borrow_model(model, size, trust_code, choose_device(device), chosen.through_sets)
     part = choose_split(table, split)
     place = embedder.mean.device
     with frozen(embedder), torch.random.fork_rng([place] if place.type == "cuda" else []):
-        subject, skipped, more = make_subject(embedder, table, part, limit, seed, batch, skip_bad, console)
+        subject, skipped, more = make_subject(
+            embedder, table, part, limit, seed, batch, skip_bad, console, chosen.through_sets
+        )
         budget = chosen.budget(subject)
         if budget.eps > 1:
             raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}/255?")
@@ -224,6 +226,8 @@ def _identity(embedder: Embedder, subject: Subject, budget: Budget, title: str) 
     """What the measurements depend on."""
     digest = hashlib.sha256()
     for name, tensor in sorted({**embedder.state_dict(), "std": subject.std}.items()):
+        if name.startswith("bank.") and not subject.sets:  # most audits never look at auxiliary BatchNorm sets
+            continue
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return {

@@ -30,6 +30,10 @@ class Stax(Protocol):
     20 steps of ε/20 with ε 0.01 in normalised units, and again with ten times that. `fixed` searches the clean gallery;
     `replaced` replaces every image.
 
+    A model that brings auxiliary BatchNorm sets (MDProp, AdvProp-D) is also looked at through each of them, gallery
+    included: `set/NAME/R@1` for clean images and `set/NAME/stax/R@1` for single-target inputs crafted against that
+    set, both with R@4. Unmarked figures are those of the clean set, which is the model.
+
     Args:
         mode: `fixed` or `replaced`.
         eps: radius in normalised units.
@@ -40,6 +44,7 @@ class Stax(Protocol):
     """
 
     modes: ClassVar[tuple[str, ...]] = ("fixed", "replaced")
+    through_sets: ClassVar[bool] = True
 
     def budget(self, subject: Subject) -> Budget:
         """0.01 in normalised units, or as asked, from a start of up to a twentieth of it."""
@@ -48,30 +53,44 @@ class Stax(Protocol):
         return budget.in_pixels(subject.std)
 
     def parts(self, subject: Subject) -> list[Part]:
-        """Both kinds of input at both radii."""
+        """Both kinds of input at both radii, and single-target ones through each auxiliary set."""
         _require_classes(subject)
         if self.mode == "replaced":
             refuse_queries(subject)
         small = self.budget(subject)
         radii = {"": small, "-large": small.scaled(LARGER)}
-        return [
+        parts = [
             Part(kind + suffix, fixed_attack(subject, kind + suffix, goal, budget))
             for suffix, budget in radii.items()
             for kind, goal in INPUTS.items()
         ]
+        for name, view in subject.sets.items():
+            # The draws of plain stax, so that what differs between figures is the set.
+            parts.append(Part(_set_part(name), fixed_attack(view, "stax", INPUTS["stax"], small)))
+        return parts
 
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """Clean figures, and those of each kind of input under its name."""
         figures = Figures(subject.seed)
         labels = subject.labels[subject.rows]
-        sets = {"": clean_figures(figures, subject, KEYS, self.mode)}
-        sets |= {f"{name}/": stacked(arrays, subject) for name, arrays in measured.items()}
-        for prefix, vectors in sets.items():
+        kinds = {"": clean_figures(figures, subject, KEYS, self.mode)}
+        through = {_set_part(name) for name in subject.sets}
+        kinds |= {f"{part}/": stacked(arrays, subject) for part, arrays in measured.items() if part not in through}
+        for prefix, vectors in kinds.items():
             if prefix:
                 retrieval_figures(figures, KEYS, searched(subject, vectors, self.mode), prefix)
             figures.clustering(f"{prefix}NMI", vectors, labels)
             figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
+        for name, view in subject.sets.items():
+            clean, part = view.references.clean(subject.rows), _set_part(name)
+            retrieval_figures(figures, KEYS, searched(view, clean, self.mode), f"set/{name}/")
+            retrieval_figures(figures, KEYS, searched(view, stacked(measured[part], view), self.mode), f"{part}/")
         return figures
+
+
+def _set_part(name: str) -> str:
+    """Single-target inputs through an auxiliary set: the name of the part and the start of its figures."""
+    return f"set/{name}/stax"
 
 
 def _require_classes(subject: Subject) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import torch
 from torch import Generator, Tensor, nn
@@ -13,6 +14,7 @@ from holdfast.attacks import Attacked, BoundGoal, Budget, References, pgd, squar
 from holdfast.data import ImageStore, centre_crop
 from holdfast.metrics import EmbeddedSet
 from holdfast.models import Embedder
+from holdfast.models.bank import Through
 from holdfast.sphere import precise
 
 SQUARE_QUERIES = 500
@@ -26,7 +28,7 @@ class Expectation(nn.Module):
         passes: how many to average.
     """
 
-    def __init__(self, model: Embedder, passes: int = 8) -> None:
+    def __init__(self, model: Embedder | Through, passes: int = 8) -> None:
         super().__init__()
         self.model = model
         self.passes = passes
@@ -57,6 +59,7 @@ class Subject:
         gallery_groups: and of each gallery item.
         chunk: images per pass, to bound memory.
         digest: identifies images and labels on both sides.
+        sets: the same subject with everything seen through one auxiliary BatchNorm set, by the set's name.
     """
 
     model: nn.Module
@@ -72,6 +75,7 @@ class Subject:
     gallery_groups: Tensor | None = None
     chunk: int | None = None
     digest: str = ""
+    sets: Mapping[str, Subject] = dataclasses.field(default_factory=dict)
 
     def images(self, rows: Tensor) -> Tensor:
         """Images of some rows, as the model takes them."""

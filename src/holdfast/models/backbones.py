@@ -190,7 +190,9 @@ def _timm(name: str, size: int | None, pretrained: bool) -> Backbone:
     settings: dict[str, Any] = module.pretrained_cfg
     mean = tuple(settings.get("mean", IMAGENET_MEAN))
     std = tuple(settings.get("std", IMAGENET_STD))
-    return Backbone(module, int(module.num_features), size or int(settings["input_size"][-1]), mean, std)
+    # Some (MobileNetV3, VGG) widen the pooled features before the classifier, and give those.
+    features = int(getattr(module, "head_hidden_size", None) or module.num_features)
+    return Backbone(module, features, size or int(settings["input_size"][-1]), mean, std)
 
 
 def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:

@@ -14,6 +14,7 @@ import copy
 import dataclasses
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor, nn
@@ -21,6 +22,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.errors import ModelError, unknown
 from holdfast.models.batchnorm import batchnorm_layers
+
+if TYPE_CHECKING:
+    from holdfast.models.embedder import Embedder
 
 CLEAN = "clean"
 """The backbone's own set: what clean images train, and all that inference and export keep."""
@@ -195,10 +199,11 @@ class Through(nn.Module):
         distribution: whose set its passes use.
     """
 
-    def __init__(self, model: nn.Module, distribution: str = CLEAN) -> None:
+    def __init__(self, model: Embedder, distribution: str = CLEAN) -> None:
         super().__init__()
         self.model = model
         self.distribution = distribution
+        self.size, self.dim, self.mean = model.size, model.dim, model.mean
         self.training = model.training  # a new module starts in training mode
 
     def forward(self, images: Tensor) -> Tensor:

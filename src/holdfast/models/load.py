@@ -18,7 +18,7 @@ from holdfast.models.weights import load_backbone_weights
 MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME, file.py:function or onnx:FILE"
 
 
-def load_model(spec: str, size: int | None = None, trust_code: bool = False) -> Embedder:
+def load_model(spec: str, size: int | None = None, trust_code: bool = False, sets: bool = False) -> Embedder:
     """The model behind a command-line MODEL, in eval mode.
 
     Args:
@@ -26,6 +26,7 @@ def load_model(spec: str, size: int | None = None, trust_code: bool = False) -> 
             `file.py:function` or `onnx:FILE` (embeds, but gives no gradients).
         size: input size for models that do not know their own; another than a model's own is refused.
         trust_code: allow a package whose backbone is a user's own module to import it.
+        sets: also read the auxiliary BatchNorm sets that a run or package folder may hold, to look through them.
     """
     head, colon, tail = spec.rpartition(":")
     if colon and head.endswith(".py"):
@@ -41,7 +42,10 @@ def load_model(spec: str, size: int | None = None, trust_code: bool = False) -> 
         return model.eval()
     folder = Path(spec)
     if folder.is_dir():
-        model = _load_folder(folder / "model" if (folder / "model").is_dir() else folder, trust_code)
+        package = folder / "model" if (folder / "model").is_dir() else folder
+        model = _load_folder(package, trust_code)
+        if sets:
+            model.bank.load(model.backbone, package)
         refuse_size(spec, model.size, size)
         return model
     if folder.exists() or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
