@@ -217,6 +217,21 @@ def test_min_max_climbs_the_hardness_itself() -> None:
     torch.testing.assert_close(seen, images, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("destination", [-0.1, 0.1, "hardest"])
+def test_a_step_goes_where_the_hardness_grows(destination: Any) -> None:
+    """Equations 4 and 5: how far away the destination is does not change the direction."""
+    model, given = embedder(), batch()
+    rows = [row for triplet in drawn_triplets(given.labels) for row in triplet]
+    clean = given.images[rows].requires_grad_()
+    z = by_hand.looking(model, "eval")(clean)
+    (slope,) = torch.autograd.grad(torch.stack([hard(z, (i, i + 1, i + 2)) for i in range(0, len(z), 3)]).sum(), clean)
+    _, short = moved_by_hand(model, destination, "eval")
+    _, seen = taken(model, regime(destination, budget=Budget(eps=0.002, step=0.002, steps=1)))
+    climbed = (clean.detach() + 0.002 * slope.sign()).clamp(0, 1)
+    expected = torch.stack([climbed[i] if short[i // 3] else clean[i].detach() for i in range(len(clean))])
+    torch.testing.assert_close(seen, expected, rtol=0, atol=1e-12)
+
+
 @over(st.floats(-0.6, 0.6), st.integers(0, 4), st.sampled_from(["eval", "keep"]))
 @settings(max_examples=15, deadline=None)
 def test_triplets_hard_enough_stay_untouched(constant: float, seed: int, statistics: str) -> None:
