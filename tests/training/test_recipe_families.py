@@ -28,8 +28,8 @@ POCKET = {
 SCALE = {"data", "model", "batch", "mining_groups", "augment", "optimizer", "schedule", "epochs", "evaluate_every"}
 """What a small net, which starts from nothing, and small pictures need otherwise."""
 
-SIZES = {"budget", "anchors", "variant", "dims", "feature_after"}
-"""Steps of an attack, consecutive pairs, widths of heads, and when features begin to teach."""
+SIZES = {"anchors", "variant", "dims", "weight", "feature_weight", "feature_after"}
+"""Consecutive pairs; widths of heads, and how much they and the features teach, which must learn themselves first."""
 
 
 def without(keys: set[str], plain: Any) -> Any:
@@ -121,6 +121,8 @@ def at(name: str, path: str) -> Any:
         (["at", "advprop-d"], "regime.budget.steps", 1),
         (["at", "advprop-d"], "regime.budget.start_radius", 0.0005),
         (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.dims", [512, 1024, 1536, 2048]),
+        (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.weight", 50.0),
+        (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.feature_weight", 50.0),
         (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.feature_after", 1000),
     ],
 )
