@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from regime_recipes import HM, MDPROP
 from safetensors.torch import load_file
 
 # Runs the command line, but kills its own process at the nth write that reaches the disk: the moments a random delay
@@ -54,14 +55,15 @@ class Command:
         )
 
     def finish(self) -> dict[str, torch.Tensor]:
-        """Run to the end and return every weight."""
+        """Run to the end and return every weight, those of auxiliary BatchNorm sets included."""
         process = self.start("-m", "holdfast.cli")
         _, errors = process.communicate()
         assert process.returncode == 0, errors.decode()
         return {
-            f"{which}/{name}": tensor
+            f"{which}/{file.stem}/{name}": tensor
             for which in ("model", "last")
-            for name, tensor in load_file(self.out / which / "model.safetensors").items()
+            for file in sorted((self.out / which).glob("*.safetensors"))
+            for name, tensor in load_file(file).items()
         }
 
     def killed_at_write(self, write: int) -> bool:
@@ -94,6 +96,17 @@ def test_killed_in_the_middle_of_writing(tiny: dict[str, Any], tmp_path: Path) -
     broken = Command(tiny, tmp_path / "broken")
     # Each start does a few writes before its first checkpoint; these counts end inside tensors, state and renames.
     assert all(broken.killed_at_write(write) for write in (8, 5, 6))
+    assert_same(whole, broken.finish())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [MDPROP, HM], ids=["mdprop", "hm"])
+def test_a_regime_with_sets_or_a_memory_is_killed(tiny: dict[str, Any], change: dict[str, Any], tmp_path: Path) -> None:
+    recipe = {**tiny, **change, "checkpoint_every": 1}
+    whole = Command(recipe, tmp_path / "whole").finish()
+    assert any("/batchnorm/" in name for name in whole) == (change is MDPROP)
+    broken = Command(recipe, tmp_path / "broken")
+    assert all(broken.killed_at_write(write) for write in (12, 7, 5, 9))
     assert_same(whole, broken.finish())
 
 

@@ -1,0 +1,76 @@
+"""Regimes with sets or memory: an interrupted run ends like an uninterrupted one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from regime_recipes import HM, MDPROP
+from safetensors.torch import load_file
+
+import holdfast
+from holdfast.training import loop
+from holdfast.training.checkpoint import load_checkpoint
+from holdfast.training.logs import read_log
+
+CASES = {
+    "mdprop": MDPROP,
+    "mdprop-released-ema": {
+        "regime": {"name": "mdprop", "variant": "released", "statistics": "keep"},
+        "ema": 0.9,
+        "loss": "multi-similarity",
+    },
+    "mdprop-groups": {**MDPROP, "mining_groups": 2, "batch": {"classes": 8, "per_class": 2}},
+    "advprop-d": {"regime": {"name": "advprop-d", "noise": 0.1}},
+    "hm": HM,
+}
+
+
+def packages(folder: Path) -> dict[str, torch.Tensor]:
+    """Every tensor of both packaged models, auxiliary sets included."""
+    return {
+        f"{file.relative_to(folder)}:{name}": tensor
+        for which in ("model", "last")
+        for file in sorted((folder / which).glob("*.safetensors"))
+        for name, tensor in load_file(file).items()
+    }
+
+
+def different(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> list[str]:
+    assert a.keys() == b.keys()
+    return [name for name in a if not torch.equal(a[name], b[name])]
+
+
+@pytest.mark.parametrize("change", CASES.values(), ids=CASES.keys())
+def test_an_interrupted_run_of_a_regime_ends_like_an_uninterrupted_one(
+    tiny: dict[str, Any], change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = {**tiny, **change, "epochs": 2}
+    whole = holdfast.train(recipe, out=tmp_path / "whole")
+    real, calls = loop.one_step, iter(range(1000))
+
+    def fails_once(*arguments: Any) -> Any:
+        if next(calls) == 7:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(loop, "one_step", fails_once)
+    with pytest.raises(KeyboardInterrupt):
+        holdfast.train(recipe, out=tmp_path / "cut")
+    found = load_checkpoint(tmp_path / "cut" / "checkpoint")
+    assert found is not None
+    assert found.step == 4
+    assert bool(found.state["regime"]) == (change is HM)
+    resumed = holdfast.train(recipe, out=tmp_path / "cut")
+    assert different(packages(whole.folder), packages(resumed.folder)) == []
+    ends = [load_checkpoint(folder / "checkpoint") for folder in (whole.folder, resumed.folder)]
+    assert different(ends[0].tensors, ends[1].tensors) == []  # type: ignore[union-attr]
+    assert ends[0].state == ends[1].state  # type: ignore[union-attr]
+    assert whole.evaluation["metrics"] == resumed.evaluation["metrics"]
+    logs = [read_log(folder / "metrics.jsonl") for folder in (whole.folder, resumed.folder)]
+    losses = [{line["step"]: line["loss"] for line in log if "loss" in line} for log in logs]
+    assert losses[0] == losses[1]
+    sets = [name for name in packages(whole.folder) if "batchnorm.safetensors" in name]
+    assert bool(sets) == (change is not HM)
