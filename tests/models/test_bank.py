@@ -439,8 +439,10 @@ def worker(rank: int, folder: str) -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     model, images = parallel_model()
-    net = DistributedDataParallel(model, broadcast_buffers=False)
-    torch.save(several_passes(net, model, images[4 * rank : 4 * rank + 4]), Path(folder) / f"{rank}.pt")
+    for broadcast in (True, False):
+        net = DistributedDataParallel(model, broadcast_buffers=broadcast)
+        found = several_passes(net, model, images[4 * rank : 4 * rank + 4])
+        torch.save(found, Path(folder) / f"{rank}-{broadcast}.pt")
     dist.destroy_process_group()
 
 
@@ -451,5 +453,7 @@ def test_two_processes_with_several_passes_before_one_backward(tmp_path: Path) -
     model, images = parallel_model()
     expected = several_passes(model, model, images)
     assert len(expected) == len(list(model.parameters()))
-    for rank in range(2):
-        torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt", weights_only=True), expected)
+    files = sorted(tmp_path.glob("*.pt"))
+    assert len(files) == 4
+    for file in files:
+        torch.testing.assert_close(torch.load(file, weights_only=True), expected)
