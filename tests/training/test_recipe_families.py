@@ -28,8 +28,11 @@ POCKET = {
 SCALE = {"data", "model", "batch", "mining_groups", "augment", "optimizer", "schedule", "epochs", "evaluate_every"}
 """What a small net, which starts from nothing, and small pictures need otherwise."""
 
-SIZES = {"anchors", "variant", "dims", "weight", "feature_weight", "feature_after"}
-"""Consecutive pairs; widths of heads, and how much they and the features teach, which must learn themselves first."""
+PAIRED = {"anchors", "variant"}
+"""Published batches are consecutive pairs; small ones have four images per class, and each is an anchor."""
+
+SIZES = {*PAIRED, "dims", "weight", "feature_weight", "feature_after"}
+"""And widths of heads, and how much they and the features teach, which must learn themselves first."""
 
 
 def without(keys: set[str], plain: Any) -> Any:
@@ -67,7 +70,7 @@ def test_no_recipe_is_another_again() -> None:
 @pytest.mark.parametrize(("paper", "pocket"), POCKET.items())
 def test_both_sizes_are_one_method(paper: str, pocket: str) -> None:
     large, small = load_recipe(paper).plain(), load_recipe(pocket).plain()
-    assert without({"budget"}, large["regime"]) == without({"budget"}, small["regime"])
+    assert without({"budget", *PAIRED}, large["regime"]) == without({"budget", *PAIRED}, small["regime"])
     assert without(SIZES, large["loss"]) == without(SIZES, small["loss"])
     assert {key for key in large if large[key] != small[key]} <= SCALE | {"regime", "loss"}
 
