@@ -11,9 +11,9 @@ from holdfast.regimes.mdprop import BUDGET, Distribution, MDProp, Variant
 
 @register("advprop-d")
 class AdvPropD(MDProp):
-    """Learn from clean images and from single-target adversaries, which go through a BatchNorm set of their own.
+    """Learn from clean images and, through their own BatchNorm set, single-target adversaries; η + 2 passes per step.
 
-    L(x) + L(x'), x' = x moved towards an image of another class in η steps; η + 2 passes per step
+    L(x) + L(x'), x' = x moved towards an image of another class in η steps
 
     Args:
         budget: how far, and in how many steps η.
@@ -26,6 +26,8 @@ class AdvPropD(MDProp):
     Relations: `mdprop` with the one distribution `stax`; `at` learns from the adversaries alone.
     Reference: MDProp, Section 3.1.4; AdvProp: Xie et al., 2020.
     """
+
+    advice = "lower regime.budget.eps or regime.budget.steps, start from a trained model (init), or use another loss"
 
     def __init__(
         self,

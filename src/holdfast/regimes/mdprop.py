@@ -59,9 +59,9 @@ class Distribution:
 
 @register("mdprop")
 class MDProp(Regime):
-    """Learn from clean images and several kinds of moved ones, each kind through its own BatchNorm set.
+    """Learn from clean and several kinds of moved images, a BatchNorm set each; 1 + Σ_k (η_k + 1) passes per step.
 
-    Σ_k L(x^k), x¹ = x clean, x^k = x moved towards goal k in η_k steps; 1 + Σ_k (η_k + 1) passes per step
+    Σ_k L(x^k), x¹ = x clean, x^k = x moved towards goal k in η_k steps
 
     The clean set is the model: what is learnt about the other distributions reaches it through all other weights.
     `paper`: targets are the clean batch seen through the clean set, x^k is crafted and learnt through set k, and each
