@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from holdfast import attacks
 from holdfast.attacks import Attacked, BoundGoal, Budget
 from holdfast.attacks.ball import Ball
+from holdfast.attacks.progress import Lagged
 from holdfast.errors import DataError, ModelError, RecipeError
 
 ROWS = torch.arange(24)
@@ -443,3 +444,15 @@ class Scaled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.factor
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_on_a_gpu_an_answer_is_that_of_the_question_before() -> None:
+    asked = Lagged()
+    answers = [asked.ask(torch.tensor(value, device="cuda")) for value in (True, False, True, True)]
+    assert answers == [False, True, False, True]
+
+
+def test_elsewhere_an_answer_is_at_once() -> None:
+    asked = Lagged()
+    assert [asked.ask(torch.tensor(value)) for value in (True, False)] == [True, False]

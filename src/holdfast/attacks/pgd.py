@@ -14,6 +14,7 @@ from holdfast.attacks.budget import Budget
 from holdfast.attacks.frozen import Statistics, frozen
 from holdfast.attacks.movers import MOVERS
 from holdfast.attacks.passes import Passes, Precision, chunks, group_size, judge
+from holdfast.attacks.progress import Lagged
 from holdfast.attacks.result import Attacked, Crafted, worst
 from holdfast.errors import ModelError, RecipeError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 CHECK_EVERY = 4
-"""Steps between looks at whether every group is done: each look makes the device wait."""
+"""Steps between looks at whether every group is done."""
 
 
 class Options(TypedDict, total=False):
@@ -45,6 +46,7 @@ def craft(
     statistics: Statistics = "eval",
     precision: Precision = "float32",
     normalize: bool = True,
+    checked: bool = True,
 ) -> Crafted:
     """Perturb images towards a goal, in `budget.steps` passes forward and back and not one more (`apgd`: one forward).
 
@@ -62,9 +64,13 @@ def craft(
             batch statistics; groups then see each other through BatchNorm.
         precision: `bfloat16` runs the network under autocast; perturbations and losses stay in float32.
         normalize: scale the model's vectors to unit length, as `References` does.
+        checked: look whether images are in [0, 1], gradients finite and the result inside its ball. Training, whose
+            images are and whose loss is watched, leaves it out: every look makes a GPU wait.
     """
+    images = pixels(images) if checked else images.detach()
+    passes = Passes(module, normalize, precision)
     with frozen(module, statistics):
-        return _craft(Passes(module, normalize, precision), pixels(images), bound_goal, budget, generator, chunk)
+        return _craft(passes, images, bound_goal, budget, generator, chunk, checked)
 
 
 def pgd(
@@ -120,7 +126,13 @@ def require_pixels(budget: Budget) -> None:
 
 
 def _craft(
-    passes: Passes, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None, chunk: int | None
+    passes: Passes,
+    images: Tensor,
+    goal: BoundGoal,
+    budget: Budget,
+    generator: Generator | None,
+    chunk: int | None,
+    checked: bool = True,
 ) -> Crafted:
     require_pixels(budget)
     ball = Ball(images, budget.eps, budget.norm)
@@ -132,6 +144,8 @@ def _craft(
         previous.append(loss)
         slopes.append(slope)
         passed = max(passed, taken)
+    if not checked:
+        return Crafted(ball.finish(torch.cat(made), checked=False), torch.cat(previous), passed)
     # A sign of NaN is no step at all: a broken model would pass for a robust one.
     if not bool(torch.stack(slopes).isfinite().all()):
         raise ModelError("this model's vectors or gradients are not numbers, so no attack can run; check its weights")
@@ -148,10 +162,11 @@ def _descend(
     mover = MOVERS[budget.method](ball, budget, group_size(x, goal))
     bounded = goal.floor > -torch.inf
     slope = x.new_zeros(())
+    done = Lagged()
     for step in range(budget.steps):
         loss, gradient = passes.gradient(x, goal, first=step == 0)
         slope = slope + gradient.sum() + loss.sum()
-        if bounded and step % CHECK_EVERY == 0 and bool((loss <= goal.floor).all()):
+        if bounded and step % CHECK_EVERY == 0 and done.ask((loss <= goal.floor).all()):
             break
         moved = mover.move(x, gradient, loss)
         # A group at its floor has nothing to gain: it must not drift on what its mover remembers.
