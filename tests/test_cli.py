@@ -128,7 +128,8 @@ def test_every_help_has_an_example_that_parses(command: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    "family", ["losses", "miners", "gradients", "regimes", "datasets", "recipes", "backbones", "optimizers"]
+    "family",
+    ["losses", "miners", "gradients", "regimes", "destinations", "datasets", "recipes", "backbones", "optimizers"],
 )
 def test_lists_have_a_line_on_each(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", family, "--json") == 0

@@ -255,6 +255,7 @@ def _families() -> dict[str, Callable[[], dict[str, str]]]:
         "miners": registered("holdfast.mining.base"),
         "goals": registered("holdfast.attacks.base"),
         "regimes": registered("holdfast.regimes.base"),
+        "destinations": registered("holdfast.regimes.destinations"),
         "protocols": registered("holdfast.audit"),
         "datasets": registered("holdfast.data"),
         "augmentations": registered("holdfast.data.augment"),
