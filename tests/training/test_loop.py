@@ -15,7 +15,10 @@ import holdfast
 from holdfast.errors import HoldfastError, RecipeError, TrainingError
 from holdfast.losses import Loss
 from holdfast.training import loop
-from holdfast.training.checkpoint import load_checkpoint
+from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from holdfast.training.collapse import Collapsed, LastGood
+from holdfast.training.folder import RunFolder
+from holdfast.training.health import NARROW
 from holdfast.training.logs import read_log
 
 
@@ -233,19 +236,37 @@ def test_a_collapse_stops_the_run_and_keeps_the_last_good_model(
     recipe = {**collapsing, "checkpoint_every": 1, "evaluate_every": 1}
     if not validation:
         recipe["data"] = {**recipe["data"], "validation": 0}
-    with pytest.raises(loop.Collapsed, match="softer miner") as stopped:
+    with pytest.raises(Collapsed, match="softer miner") as stopped:
         holdfast.train(recipe, out=tmp_path / "run")
     assert str(tmp_path / "run" / "model") in str(stopped.value)
-    kept = load_checkpoint(tmp_path / "run" / "checkpoint")
-    assert kept is not None
     log = {line["step"]: line["spread"] for line in read_log(tmp_path / "run" / "metrics.jsonl") if "spread" in line}
-    assert log[kept.step] >= 1e-3, "the checkpoint is from before the collapse"
     assert max(log) < 40 * 5, "it did not go on to the end"
     assert not (tmp_path / "run" / "evaluation.json").exists()
-    holdfast.models.load_model(str(tmp_path / "run"))
+    kept = holdfast.evaluate(str(tmp_path / "run"), recipe["data"], split="train")
+    assert not kept.values["collapsed"], "the packaged model is from before the collapse"
+    newest, good = (load_checkpoint(tmp_path / "run" / name) for name in ("checkpoint", "checkpoint-good"))
+    assert newest is not None
+    assert good is not None
+    assert log[good.step] >= NARROW > log[newest.step]
     if not validation:
         packaged = weights(tmp_path / "run", "model")
-        assert all(torch.equal(packaged[name], kept.tensors[f"model.{name}"]) for name in packaged)
+        assert all(torch.equal(packaged[name], good.tensors[f"model.{name}"]) for name in packaged)
+
+
+def test_a_suspicion_that_passes_leaves_nothing_behind(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    good = LastGood(run)
+    good.mind(True)
+    assert not run.good.exists(), "there is no checkpoint to set aside yet"
+    save_checkpoint(run.checkpoints, Checkpoint(3, {"a": torch.ones(2)}, {}))
+    good.mind(True)
+    save_checkpoint(run.checkpoints, Checkpoint(4, {"a": torch.zeros(2)}, {}))
+    good.mind(True)
+    found = load_checkpoint(run.good)
+    assert found is not None
+    assert found.step == 3, "the first is the good one"
+    good.mind(False)
+    assert not run.good.exists()
 
 
 def test_too_few_classes_for_a_batch(tiny: dict[str, Any], tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 import torch
@@ -21,9 +21,6 @@ from holdfast.errors import ModelError, RecipeError
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-CHECK_EVERY = 4
-"""Steps between looks at whether every group is done."""
-
 
 class Options(TypedDict, total=False):
     """What `craft`, `pgd` and `sweep` share; `craft` explains."""
@@ -33,6 +30,7 @@ class Options(TypedDict, total=False):
     statistics: Statistics
     precision: Precision
     normalize: bool
+    run: Callable[[Tensor], Tensor] | None
 
 
 def craft(
@@ -47,6 +45,7 @@ def craft(
     precision: Precision = "float32",
     normalize: bool = True,
     checked: bool = True,
+    run: Callable[[Tensor], Tensor] | None = None,
 ) -> Crafted:
     """Perturb images towards a goal, in `budget.steps` passes forward and back and not one more (`apgd`: one forward).
 
@@ -66,9 +65,10 @@ def craft(
         normalize: scale the model's vectors to unit length, as `References` does.
         checked: look whether images are in [0, 1], gradients finite and the result inside its ball. Training, whose
             images are and whose loss is watched, leaves it out: every look makes a GPU wait.
+        run: another way to call the same module, such as its compiled form, for the passes that craft.
     """
     images = pixels(images) if checked else images.detach()
-    passes = Passes(module, normalize, precision)
+    passes = Passes(run or module, normalize, precision)
     with frozen(module, statistics):
         return _craft(passes, images, bound_goal, budget, generator, chunk, checked)
 
@@ -84,6 +84,7 @@ def pgd(
     statistics: Statistics = "eval",
     precision: Precision = "float32",
     normalize: bool = True,
+    run: Callable[[Tensor], Tensor] | None = None,
 ) -> Attacked:
     """Perturb images towards a goal and say what that achieved; arguments as for `craft`.
 
@@ -91,7 +92,7 @@ def pgd(
     """
     images = pixels(images)
     with frozen(module, statistics):
-        crafted = _craft(Passes(module, normalize, precision), images, bound_goal, budget, generator, chunk)
+        crafted = _craft(Passes(run or module, normalize, precision), images, bound_goal, budget, generator, chunk)
         vectors, loss, measures = judge(Passes(module, normalize), crafted.images, bound_goal, chunk)
     return Attacked(crafted.images, vectors, loss, measures, crafted.previous)
 
@@ -166,7 +167,7 @@ def _descend(
     for step in range(budget.steps):
         loss, gradient = passes.gradient(x, goal, first=step == 0)
         slope = slope + gradient.sum() + loss.sum()
-        if bounded and step % CHECK_EVERY == 0 and done.ask((loss <= goal.floor).all()):
+        if bounded and done.ask((loss <= goal.floor).all()):
             break
         moved = mover.move(x, gradient, loss)
         # A group at its floor has nothing to gain: it must not drift on what its mover remembers.

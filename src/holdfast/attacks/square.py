@@ -14,7 +14,8 @@ from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.attacks.passes import Passes, chunks, group_size, judge
-from holdfast.attacks.pgd import CHECK_EVERY, require_pixels
+from holdfast.attacks.pgd import require_pixels
+from holdfast.attacks.progress import Lagged
 from holdfast.attacks.result import Attacked
 from holdfast.errors import RecipeError
 
@@ -67,11 +68,12 @@ def square(
     def losses(points: Tensor) -> Tensor:
         return torch.cat([passes.loss(points[rows], part) for rows, part in chunks(points, bound_goal, chunk)])
 
+    done = Lagged()
     with frozen(module):
         best = images.clone()
         best_loss = previous = losses(best)
         for query in range(queries):
-            if bounded and query % CHECK_EVERY == 0 and bool((best_loss <= bound_goal.floor).all()):
+            if bounded and done.ask((best_loss <= bound_goal.floor).all()):
                 break
             side = _side(images, area, query, queries)
             tried = _painted(ball, best, side, generator) if query else _stripes(ball, generator)

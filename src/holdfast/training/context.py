@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from accelerate import Accelerator
 from torch import Generator, Tensor
@@ -13,6 +15,7 @@ from holdfast.losses.criterion import Criterion, Encoded
 from holdfast.mining.tuples import Tuples
 from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN, Through
+from holdfast.models.compiled import CompiledPasses
 
 
 class TrainingContext:
@@ -23,10 +26,14 @@ class TrainingContext:
         criterion: the loss over encoded batches.
         accelerator: knows device and precision.
         seed: of the run.
+        compiled: run the passes of training and crafting through `torch.compile`.
     """
 
-    def __init__(self, model: Embedder, criterion: Criterion, accelerator: Accelerator, seed: int) -> None:
+    def __init__(
+        self, model: Embedder, criterion: Criterion, accelerator: Accelerator, seed: int, compiled: bool = False
+    ) -> None:
         self._model = model
+        self._run = CompiledPasses(model) if compiled else model
         self._criterion = criterion
         self._accelerator = accelerator
         self._seed = seed
@@ -47,7 +54,7 @@ class TrainingContext:
         """Embed images in the recipe's precision, to learn from them: one pass forward and back."""
         self.passes += 1
         with self._accelerator.autocast():
-            z, pooled = self._model(images, return_pooled=True, distribution=distribution)
+            z, pooled = self._run(images, return_pooled=True, distribution=distribution)
         return Encoded(z, pooled, labels)
 
     @torch.no_grad()
@@ -57,7 +64,7 @@ class TrainingContext:
         """Embed images to look at them: one pass forward, which leaves no trace."""
         self.looks += 1
         with frozen(self._model, statistics), self._accelerator.autocast():
-            z, pooled = self._model(images, return_pooled=True, distribution=distribution)
+            z, pooled = self._run(images, return_pooled=True, distribution=distribution)
         return Encoded(z, pooled, labels)
 
     def attack(
@@ -80,6 +87,7 @@ class TrainingContext:
             precision="bfloat16" if self._accelerator.mixed_precision == "bf16" else "float32",
             normalize=self._model.normalize,
             checked=False,
+            run=partial(self._run, distribution=distribution),
         )
         self.passes += crafted.passes
         return crafted.images

@@ -28,6 +28,7 @@ class RunFolder:
         self.recipe_file = folder / "recipe.yaml"
         self.metrics = folder / "metrics.jsonl"
         self.checkpoints = folder / "checkpoint"
+        self.good = folder / "checkpoint-good"
         self.model = folder / "model"
         self.last = folder / "last"
         self.evaluation = folder / "evaluation.json"

@@ -14,6 +14,9 @@ STUCK_AFTER = 10
 TIGHT = 1e-3
 """Mean squared distance to the mean vector, as a share of the squared length, below which embeddings are one point."""
 
+NARROW = 5e-3
+"""Below this a collapse may have begun: evaluation calls embeddings collapsed from here (a mean distance of 0.1)."""
+
 
 class Finite:
     """Remembers on the device whether every loss so far was finite, so that looking costs no synchronisation."""
@@ -69,8 +72,8 @@ class CollapseWatch:
 
     @property
     def suspicious(self) -> bool:
-        """Whether the latest embeddings were nearly the same vector."""
-        return self._tight > 0
+        """Whether the latest embeddings were so near each other that a collapse may have begun."""
+        return self.spread < NARROW
 
     @property
     def collapsed(self) -> bool:
@@ -84,13 +87,20 @@ class CollapseWatch:
             loss: mean over the interval.
             embeddings: of the latest batch.
         """
-        scale = float(embeddings.detach().float().square().sum(1).mean()) or 1.0
-        self.spread = float(total_variation(embeddings.detach())) / scale
+        self.spread = spread(embeddings)
         self._tight = self._tight + 1 if self.spread < TIGHT else 0
         at_margin = self._margin is not None and abs(loss - self._margin) < 0.005 * self._margin
         self._stuck = self._stuck + 1 if at_margin else 0
         if self._warned or max(self._tight, self._stuck) < STUCK_AFTER:
             return None
         self._warned = True
-        seen = "all embeddings are nearly the same vector" if self.collapsed else "the loss sticks at its margin"
-        return f"{seen}: the embedding is collapsing; {self._advice}"
+        if self.collapsed:
+            return f"all embeddings are nearly the same vector: the embedding is collapsing; {self._advice}"
+        return f"the loss sticks at its margin (spread {self.spread:.3f}): wait, or {self._advice}"
+
+
+def spread(embeddings: Tensor) -> float:
+    """Mean squared distance to the mean vector over the squared length: 1 all over the sphere, 0 in a point."""
+    embeddings = embeddings.detach().float()
+    scale = float(embeddings.square().sum(1).mean()) or 1.0
+    return float(total_variation(embeddings)) / scale

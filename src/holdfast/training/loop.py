@@ -18,11 +18,13 @@ from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import document, embed, evaluate
 from holdfast.models import load_model
+from holdfast.models.compiled import worth_compiling
 from holdfast.regimes import StepResult
 from holdfast.training.checkpoint import load_checkpoint, save_checkpoint
+from holdfast.training.collapse import Collapsed, LastGood
 from holdfast.training.context import TrainingContext
 from holdfast.training.folder import RunFolder, default_folder, model_card
-from holdfast.training.health import STUCK_AFTER, CollapseWatch, Finite
+from holdfast.training.health import NARROW, STUCK_AFTER, CollapseWatch, Finite, spread
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.session import Session, build_session
@@ -36,10 +38,6 @@ class Interrupted(HoldfastError):
     """The user asked to stop; everything is saved."""
 
     exit_code = 130
-
-
-class Collapsed(TrainingError):
-    """All embeddings became the same; the last good model is kept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +110,8 @@ class Loop:
         self.recipe, self.epoch_steps = session.recipe, len(session.batches)
         self.total = self.recipe.epochs * self.epoch_steps
         self.step = self.saved = 0
+        self.good = LastGood(run)
+        self.seen = self.score = ""
 
     def learn(self) -> None:
         """Train until the last epoch is done."""
@@ -134,7 +134,14 @@ class Loop:
         self.finite = Finite(session.device)
         self.watch = CollapseWatch(_triplet_margin(recipe), session.regime.advice)
         self.validation = _validation_store(session)
-        context = TrainingContext(session.model, session.criterion, session.accelerator, recipe.seed)
+        images = (self.total - self.step) * recipe.batch.classes * recipe.batch.per_class
+        context = TrainingContext(
+            session.model,
+            session.criterion,
+            session.accelerator,
+            recipe.seed,
+            compiled=worth_compiling(recipe.compile, session.device, images),
+        )
         schedule = recipe.schedule.build()
         interval = Interval(session.device)
         if recipe.trackers:
@@ -175,40 +182,29 @@ class Loop:
     def _report(self, line: dict[str, float], result: StepResult) -> None:
         """One line in the log, the bar's caption, and a word if the embedding is collapsing, or a stop."""
         self.finite.check_losses(self.step, self._kept())
-        warning = self.watch.look(line["loss"], result.encoded.z)
+        warning = self.watch.look(line.get("triplet", line["loss"]), result.encoded.z)
         line["spread"] = self.watch.spread
         epoch = self.step / self.epoch_steps
         lr = self.session.optimizer.param_groups[0]["lr"]
         self.log.write({"step": self.step, "epoch": round(epoch, 4), "lr": lr, **line})
         self.session.accelerator.log(line, step=self.step)
-        caption = self.session.regime.caption(line)
-        self.bar.set_description(
-            f"epoch {math.ceil(epoch)}/{self.recipe.epochs}  loss {line['loss']:.4f}"
-            + (f"  {caption}" * bool(caption)),
-            refresh=False,
-        )
+        self.bar.set_description(f"epoch {math.ceil(epoch)}/{self.recipe.epochs}", refresh=False)
+        caption = f"loss {line['loss']:.3f}  {self.session.regime.caption(line)}".rstrip()
+        self.seen = f"{caption}  spread {line['spread']:.2f}"
+        self._show()
         if warning:
             self.log.write({"step": self.step, "warning": warning})
             self.console.say(f"warning: {warning}")
+        self.good.mind(self.watch.suspicious)
         if self.watch.collapsed and self.recipe.on_collapse == "stop":
-            self._keep_last_good()
             raise Collapsed(
-                f"all embeddings are nearly the same vector for {STUCK_AFTER} looks in a row: the model has collapsed. "
-                f"{self._kept_model()}; for the next run, {self.session.regime.advice}"
+                f"all embeddings are nearly the same vector, {STUCK_AFTER} looks in a row: the model has collapsed. "
+                f"{self.good.package(self.session)}; for the next run, {self.session.regime.advice}"
             )
 
-    def _keep_last_good(self) -> None:
-        """Make sure that a model from before the collapse is packaged."""
-        found = load_checkpoint(self.run.checkpoints)
-        if found is None or self.run.model.exists():
-            return
-        self.session.restore(found)
-        self.run.save_model(self.session.evaluated_model, self.run.model, model_card(self.recipe, {}, ""))
-
-    def _kept_model(self) -> str:
-        if self.run.model.exists():
-            return f"The last good model is kept in {self.run.model}"
-        return "It happened before the first checkpoint, so no model was kept"
+    def _show(self) -> None:
+        """The live view: loss and health, and R@1 on the validation classes."""
+        self.bar.set_postfix_str(f"{self.seen}  {self.score}".strip(), refresh=False)
 
     def _validate(self) -> None:
         """Retrieval on the validation classes; a new best is packaged."""
@@ -224,14 +220,14 @@ class Loop:
         score = values["R@1"]
         if score is None:
             return
-        self.bar.set_postfix_str(f"R@1 {score:.1f} on validation classes", refresh=False)
-        if self.step and (session.best is None or score > session.best):
+        self.score = f"R@1 {score:.1f}"
+        self._show()
+        healthy = spread(vectors) >= NARROW  # a collapse must not replace the last good model
+        if self.step and healthy and (session.best is None or score > session.best):
             session.best = score
             self.run.save_model(session.evaluated_model, self.run.model, model_card(self.recipe, values, "validation"))
 
     def _save(self) -> None:
-        if self.watch.suspicious:  # the checkpoint before may be the last good one
-            return
         self.finite.check_losses(self.step, self._kept())
         self.finite.check_weights(self.session.model, self.step, self._kept())
         save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step))
@@ -244,8 +240,9 @@ class Loop:
 def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]:
     """Package the last model, evaluate the best on the test classes and write evaluation.json."""
     recipe = session.recipe
+    LastGood(run).forget()
     run.save_model(session.evaluated_model, run.last, model_card(recipe, {}, ""))
-    if session.best is None:  # no validation classes: nothing to choose by, so the last is the model
+    if session.best is None:  # nothing to choose by, so the last is the model
         run.save_model(session.evaluated_model, run.model, model_card(recipe, {}, ""))
     result = evaluate(
         load_model(str(run.folder), trust_code=True),  # the run's own recipe named the code

@@ -16,6 +16,7 @@ from holdfast.data import Augment, Reader, parse
 from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
+from holdfast.models.compiled import Compile
 from holdfast.regimes import Regime
 from holdfast.training.optimizers import Optimizer
 from holdfast.training.recipe_files import read_plain
@@ -52,6 +53,7 @@ class Recipe:
         evaluate_every: epochs between evaluations on the validation classes.
         seed: of everything random.
         precision: `auto` is bfloat16 where the device is fast at it, float32 elsewhere.
+        compile: run the network through `torch.compile`; `auto` does on a GPU when the run is long enough to gain.
         clip: largest gradient norm; None leaves gradients as they are.
         accumulate: batches per update.
         mining_groups: parts of a batch that are mined and learnt apart, gradients averaged: one device as several.
@@ -76,6 +78,7 @@ class Recipe:
     evaluate_every: int = 5
     seed: int = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: Compile = "auto"
     clip: float | None = None
     accumulate: int = 1
     mining_groups: int = 1

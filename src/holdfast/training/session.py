@@ -19,6 +19,7 @@ from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, TrainingError
 from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder, load_model
+from holdfast.models.batchnorm import batchnorm_layers
 from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from holdfast.training.ema import Average
@@ -175,13 +176,24 @@ def make_accelerator(recipe: Recipe, device: str | torch.device | None, folder: 
 
 def add_sets(model: Embedder, regime: Regime, recipe: Recipe) -> None:
     """Give every distribution of the regime a BatchNorm set, which starts as a copy of the clean one."""
-    generator = seeds.generator(recipe.seed, "sets")
-    if regime.sets() and model.batchnorm == "freeze":
+    starts, name = regime.sets(), recipe.regime.name
+    if starts and not any(batchnorm_layers(model.backbone)):
         raise RecipeError(
-            f"regime {recipe.regime.name} learns a BatchNorm set per distribution, which model.batchnorm: freeze "
+            f"regime {name} learns a BatchNorm set per distribution, and model.backbone {recipe.model.backbone} has no "
+            "BatchNorm layers; choose another backbone, or regime: at or adml"
+        )
+    if any(start.fresh for start in starts) and model.batchnorm != "train":
+        raise RecipeError(
+            f"regime {name} starts the statistics of its BatchNorm sets from scratch, and model.batchnorm: "
+            f"{model.batchnorm} would leave them there; use train"
+        )
+    if starts and model.batchnorm == "freeze":
+        raise RecipeError(
+            f"regime {name} learns a BatchNorm set per distribution, which model.batchnorm: freeze "
             "forbids; use train or freeze-statistics"
         )
-    for start in regime.sets():
+    generator = seeds.generator(recipe.seed, "sets")
+    for start in starts:
         model.bank.add(model.backbone, start, generator)
 
 

@@ -1,0 +1,55 @@
+"""Compiled passes through an embedder, for the passes that repeat thousands of times.
+
+One callable serves every batch size: the first dimension is compiled as a variable. BatchNorm set, mode and what needs
+a gradient choose among its graphs, one each, so training with K sets builds a handful. Evaluation and anything else
+that calls the model itself stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from holdfast.models.bank import CLEAN
+from holdfast.models.embedder import Embedder
+
+Compile: TypeAlias = bool | Literal["auto"]
+"""`auto`: on a GPU, if there is enough work to earn the minute or two that compiling takes."""
+
+WORTH = 1_500_000
+"""Images times passes from which `auto` compiles: about two minutes of an uncompiled ResNet-18 on a large GPU."""
+
+GRAPHS = 64
+"""Graphs one callable may have before torch would silently fall back to running it uncompiled."""
+
+
+class CompiledPasses:
+    """Calls an embedder through `torch.compile`.
+
+    Args:
+        model: the embedder; weights, modes and sets are read at every call.
+    """
+
+    def __init__(self, model: Embedder) -> None:
+        limit = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"
+        setattr(torch._dynamo.config, limit, max(GRAPHS, getattr(torch._dynamo.config, limit)))
+        self._call: Callable[..., Any] = torch.compile(model.forward)
+
+    def __call__(self, images: Tensor, return_pooled: bool = False, distribution: str = CLEAN) -> Any:
+        """As `Embedder.forward`."""
+        torch._dynamo.maybe_mark_dynamic(images, 0)
+        return self._call(images, return_pooled, distribution)
+
+
+def worth_compiling(choice: Compile, device: torch.device, passes: float) -> bool:
+    """Whether to compile.
+
+    Args:
+        choice: what the user asked for.
+        device: where the passes run.
+        passes: images times passes, as far as it is known.
+    """
+    return device.type == "cuda" and passes >= WORTH if choice == "auto" else choice
