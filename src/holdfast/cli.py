@@ -194,6 +194,8 @@ def _audit(options: argparse.Namespace) -> None:
         examples=options.save_examples,
         skip_bad=options.skip_bad,
         trust_code=options.trust_code,
+        precision=options.precision,
+        compile="auto" if options.compile == "auto" else options.compile == "yes",
         console=Console(options.json),
     )
     print(json.dumps(audit.document) if options.json else f"{audit_table(audit.document)}\nwritten to {audit.file}")
@@ -356,6 +358,12 @@ def _parser() -> argparse.ArgumentParser:
     model_and_data(sub)
     sub.add_argument("--protocol", default="ers", help="ers (default), adml, stax or thorough")
     sub.add_argument("--mode", default="fixed", help="fixed (default), published (ers) or replaced (adml, stax)")
+    sub.add_argument(
+        "--precision", choices=("auto", "float32", "bfloat16"), metavar="P", default="auto", help="of crafting"
+    )
+    sub.add_argument(
+        "--compile", choices=("auto", "yes", "no"), metavar="C", default="auto", help="craft through torch.compile"
+    )
     sub.add_argument("--eps", help="radius in place of the protocol's own, e.g. 4/255")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
     sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked pictures")

@@ -38,7 +38,7 @@ class Console:
             ncols=100 if patient else None,
             dynamic_ncols=not patient,
             leave=not patient,
-            bar_format="{desc}: {percentage:3.0f}% {bar:8} {n_fmt}/{total_fmt} [{remaining} left]{postfix}",
+            bar_format="{desc}{percentage:3.0f}% {bar:8} {n_fmt}/{total_fmt} [{remaining} left]{postfix}",
         )
 
 

@@ -25,17 +25,20 @@ class Passes:
         module: images to vectors.
         normalize: scale what it returns to unit length.
         precision: `bfloat16` runs the network under autocast; perturbation and loss stay in float32.
+        run: another way to call the module, such as its compiled form, for the passes that repeat.
     """
 
     module: Callable[[Tensor], Tensor]
     normalize: bool = True
     precision: Precision = "float32"
+    run: Callable[[Tensor], Tensor] | None = None
 
-    def embed(self, images: Tensor, exact: bool = False) -> Tensor:
-        """Embeddings; `exact` keeps this pass out of autocast."""
+    def embed(self, images: Tensor, exact: bool = False, repeated: bool = False) -> Tensor:
+        """Embeddings; `exact` keeps this pass out of autocast, `repeated` takes the other way to call the module."""
         half = self.precision == "bfloat16" and not exact
+        call = self.run if repeated and not exact and self.run is not None else self.module
         with torch.autocast(images.device.type, torch.bfloat16, enabled=half):
-            z = self.module(images)
+            z = call(images)
         if not isinstance(z, Tensor) or z.shape[:1] != images.shape[:1] or z.ndim != 2:
             shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
             raise ModelError(f"a model under attack must return one vector per image, (B, dim); it returned {shape}")
@@ -45,7 +48,7 @@ class Passes:
         """Loss per group and its gradient with respect to the pixels, and to nothing else."""
         with torch.enable_grad():
             x = images.detach().requires_grad_()
-            z = self.embed(x, exact=first and goal.stationary)
+            z = self.embed(x, exact=first and goal.stationary, repeated=True)
             loss = goal.first(z) if first else goal.loss(z)
             found = torch.autograd.grad(loss.sum(), x, allow_unused=True)[0] if loss.requires_grad else None
         if found is None:

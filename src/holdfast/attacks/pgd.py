@@ -68,7 +68,7 @@ def craft(
         run: another way to call the same module, such as its compiled form, for the passes that craft.
     """
     images = pixels(images) if checked else images.detach()
-    passes = Passes(run or module, normalize, precision)
+    passes = Passes(module, normalize, precision, run)
     with frozen(module, statistics):
         return _craft(passes, images, bound_goal, budget, generator, chunk, checked)
 
@@ -92,7 +92,7 @@ def pgd(
     """
     images = pixels(images)
     with frozen(module, statistics):
-        crafted = _craft(Passes(run or module, normalize, precision), images, bound_goal, budget, generator, chunk)
+        crafted = _craft(Passes(module, normalize, precision, run), images, bound_goal, budget, generator, chunk)
         vectors, loss, measures = judge(Passes(module, normalize), crafted.images, bound_goal, chunk)
     return Attacked(crafted.images, vectors, loss, measures, crafted.previous)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from holdfast.attacks import Budget, Goal
-from holdfast.audit.base import BLOCK, PUBLISHED_BATCH, Part, Protocol, register
+from holdfast.audit.base import PUBLISHED_BATCH, Part, Protocol, register
 from holdfast.audit.clean import clean_figures, retrieval_figures, searched, stacked
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
@@ -51,7 +51,7 @@ class Adml(Protocol):
         """One part per objective."""
         if self.mode == "fixed":
             budget = self.budget(subject)
-            return [Part(name, fixed_attack(subject, name, goal, budget), BLOCK) for name, goal in GOALS.items()]
+            return [Part(name, fixed_attack(subject, name, goal, budget)) for name, goal in GOALS.items()]
         refuse_queries(subject)
         if not subject.differentiable:
             raise RecipeError("moving a batch together needs gradients, which this model does not give; use mode fixed")

@@ -15,8 +15,6 @@ from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError, unknown
 from holdfast.registry import Registry
 
-BLOCK = 128
-"""Images attacked in one go; also how much work an interrupted audit can lose."""
 PUBLISHED_BATCH = 112
 
 
@@ -27,12 +25,12 @@ class Part:
     Args:
         name: under which its measurements are kept.
         attack: measurements of the attacked images at some positions of `subject.rows`, one row each.
-        block: images per block.
+        block: images per block, where the protocol depends on it; otherwise as the subject has it.
     """
 
     name: str
     attack: Callable[[slice], dict[str, Tensor]]
-    block: int = BLOCK
+    block: int | None = None
 
 
 class Protocol(ABC):

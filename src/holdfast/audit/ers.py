@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast import attacks
 from holdfast.attacks import Attacked, Budget
-from holdfast.audit.base import BLOCK, PUBLISHED_BATCH, Part, Protocol, register
+from holdfast.audit.base import PUBLISHED_BATCH, Part, Protocol, register
 from holdfast.audit.clean import clean_figures
 from holdfast.audit.figures import Figures
 from holdfast.audit.score import ers_score
@@ -60,7 +60,7 @@ class Ers(Protocol):
     def parts(self, subject: Subject) -> list[Part]:
         """One part per attack; targets are drawn for all images at once."""
         published = self.mode == "published"
-        block = PUBLISHED_BATCH if published else BLOCK
+        block = PUBLISHED_BATCH if published else None
         return [Part(goal, self._attack(subject, goal, published), block) for goal in GOALS]
 
     def _attack(self, subject: Subject, name: str, published: bool) -> Callable[[slice], dict[str, Tensor]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from typing import Literal
 
 import torch
 from torch import nn
 
 from holdfast import seeds
-from holdfast.attacks import References
+from holdfast.attacks import Budget, References
+from holdfast.attacks.passes import Precision
 from holdfast.audit import flags as checks
 from holdfast.audit.flags import Flag
 from holdfast.audit.sampling import balanced_rows, few_classes
@@ -20,11 +22,16 @@ from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
 from holdfast.models.bank import Through
+from holdfast.models.compiled import Compile, CompiledPasses, worth_compiling
 
 PROBED = (24, 4)
 """Classes, and images of each, that the first checks look at."""
 APART = 16
 """Of these, how many are also embedded two by two."""
+ATTACKS = 9
+"""Attacks of an audit, for a guess at its length: those of `ers`."""
+GPU_BLOCK = 512
+"""Images attacked together on a GPU, which small batches would leave idle."""
 
 
 def borrow_model(
@@ -37,7 +44,8 @@ def borrow_model(
     embedder = as_embedder(model, size)
     if not embedder.differentiable:
         raised.append(checks.no_gradients())
-    return embedder.to(device), raised
+    embedder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return embedder, raised
 
 
 def make_subject(
@@ -99,6 +107,26 @@ def make_subject(
         }
         subject = dataclasses.replace(subject, sets=sets)
     return subject, [entry for each in stores for entry in each.skipped], raised
+
+
+def speed_up(subject: Subject, budget: Budget, precision: Precision | Literal["auto"], compile: Compile) -> Subject:
+    """The same subject, attacked as fast as its device can.
+
+    Args:
+        subject: as `make_subject` prepares it.
+        budget: of the main attack, from which the work is estimated.
+        precision: of crafting, or `auto`.
+        compile: craft through `torch.compile`, or `auto`.
+    """
+    device = subject.references.device
+    on_gpu = device.type == "cuda"
+    if precision == "auto":
+        precision = "bfloat16" if on_gpu and torch.cuda.is_bf16_supported() else "float32"
+    work = len(subject.rows) * budget.steps * ATTACKS
+    run = None
+    if isinstance(subject.model, Embedder) and subject.differentiable and worth_compiling(compile, device, work):
+        run = CompiledPasses(subject.model)
+    return dataclasses.replace(subject, precision=precision, run=run, block=GPU_BLOCK if on_gpu else subject.block)
 
 
 def _references(

@@ -8,7 +8,7 @@ import itertools
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from holdfast.audit import flags as checks
 from holdfast.audit.base import Part, Protocol, registry
 from holdfast.audit.examples import save_examples
 from holdfast.audit.masking import masking_flags
-from holdfast.audit.preparation import borrow_model, make_subject
+from holdfast.audit.preparation import borrow_model, make_subject, speed_up
 from holdfast.audit.state import AuditState, joined
 from holdfast.audit.subject import Subject
 from holdfast.config import builder
@@ -31,6 +31,7 @@ from holdfast.errors import RecipeError
 from holdfast.evaluation import choose_split, read_table
 from holdfast.files import write_json
 from holdfast.models import Embedder
+from holdfast.models.compiled import Compile
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -68,6 +69,8 @@ def run(
     examples: int = 0,
     skip_bad: bool = False,
     trust_code: bool = False,
+    precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    compile: Compile = "auto",
     console: Console | None = None,
 ) -> Audit:
     """Attack a model's embedding of labelled images and say how much of its retrieval is left.
@@ -89,6 +92,9 @@ def run(
         examples: store this many attacked pictures under `out`.
         skip_bad: leave unreadable images out, and report them, instead of stopping.
         trust_code: let a packaged model import its own module.
+        precision: of crafting; `auto` is bfloat16 where the device is fast at it. What is measured afterwards, and
+            the clean embeddings, are in float32 either way.
+        compile: craft through `torch.compile`; `auto` does on a GPU when the audit is long enough to gain.
         console: shows progress if given.
     """
     console = console or Console(quiet=True)
@@ -107,6 +113,7 @@ def run(
             embedder, table, part, limit, seed, batch, skip_bad, console, chosen.through_sets
         )
         budget = chosen.budget(subject)
+        subject = speed_up(subject, budget, precision, compile)
         if budget.eps > 1:
             raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}/255?")
         title = f"{protocol}-{mode}"
@@ -136,6 +143,7 @@ def run(
             "limit": limit,
             "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
             "budget": _budget(budget, subject),
+            "precision": subject.precision,
             "metrics": {**figures.values, **spread},
             "undefined": figures.reasons,
             "intervals": {key: list(ends) for key, ends in figures.intervals.items()},
@@ -191,8 +199,9 @@ def _attack(
         for part in parts:
             bar.set_description(f"attacking: {part.name}")
             blocks = []
-            for number, first in enumerate(range(0, len(subject.rows), part.block)):
-                block = slice(first, min(first + part.block, len(subject.rows)))
+            size = part.block or subject.block
+            for number, first in enumerate(range(0, len(subject.rows), size)):
+                block = slice(first, min(first + size, len(subject.rows)))
                 found = state.get(part.name, number) if state else None
                 if found is None:
                     # A randomised model draws from torch's global generator; a resumed block must draw the same.
@@ -236,6 +245,8 @@ def _identity(embedder: Embedder, subject: Subject, budget: Budget, title: str) 
         "images": subject.digest,
         "rows": hashlib.sha256(subject.rows.cpu().numpy().tobytes()).hexdigest(),
         "budget": dataclasses.asdict(budget),
+        "precision": subject.precision,
+        "block": subject.block,
         "seed": subject.seed,
         "versions": versions(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Generator, Tensor, nn
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from holdfast import seeds
 from holdfast.attacks import Attacked, BoundGoal, Budget, References, pgd, square
+from holdfast.attacks.passes import Precision
 from holdfast.data import ImageStore, centre_crop
 from holdfast.metrics import EmbeddedSet
 from holdfast.models import Embedder
@@ -58,6 +59,9 @@ class Subject:
         groups: such as the camera of each image of the store.
         gallery_groups: and of each gallery item.
         chunk: images per pass, to bound memory.
+        block: images that are attacked and stored together; what a killed audit loses.
+        precision: of crafting; what is measured afterwards is always in float32.
+        run: another way to call the model, such as its compiled form, for the passes that craft.
         digest: identifies images and labels on both sides.
         sets: the same subject with everything seen through one auxiliary BatchNorm set, by the set's name.
     """
@@ -74,12 +78,16 @@ class Subject:
     groups: Tensor | None = None
     gallery_groups: Tensor | None = None
     chunk: int | None = None
+    block: int = 128
+    precision: Precision = "float32"
+    run: Callable[[Tensor], Tensor] | None = None
     digest: str = ""
     sets: Mapping[str, Subject] = dataclasses.field(default_factory=dict)
 
     def images(self, rows: Tensor) -> Tensor:
         """Images of some rows, as the model takes them."""
-        return centre_crop(self.store.get(rows.cpu()), self.size)
+        images = centre_crop(self.store.get(rows.cpu()), self.size)
+        return images.contiguous(memory_format=torch.channels_last)
 
     def generator(self, *purpose: str | int) -> Generator:
         """A generator for one purpose of the audit; on the CPU, so that targets do not depend on the device."""
@@ -96,7 +104,16 @@ class Subject:
             return self.search(images, goal, budget, generator)
         # A batch that moves together is one group, which cannot be cut.
         chunk = None if goal.group is None else self.chunk
-        return pgd(self.model, images, goal, budget, generator=generator, chunk=chunk)
+        return pgd(
+            self.model,
+            images,
+            goal,
+            budget,
+            generator=generator,
+            chunk=chunk,
+            precision=self.precision,
+            run=self.run,
+        )
 
     def search(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
         """Attack by random search."""
