@@ -41,6 +41,17 @@ def test_every_name_of_the_specification_is_there() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [*((name, {}) for name in mining.names()), ("easy-positive", {"negative": "multi-similarity"})],
+)
+def test_a_miner_says_what_it_mines(name: str, arguments: dict[str, str]) -> None:
+    miner = mining.build(name, **arguments)
+    labels = torch.arange(12) // 3
+    z = torch.nn.functional.normalize(torch.randn(12, 4, generator=seeded()), dim=1)
+    assert miner.triplets is isinstance(miner(z, labels, seeded()), Triplets)
+
+
 @pytest.mark.parametrize("name", mining.names())
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())

@@ -17,6 +17,9 @@ class Miner(ABC):
     variant of `softhard`), and returns its indices on the device of the embeddings.
     """
 
+    triplets: bool = True
+    """Whether it mines triplets; otherwise pairs."""
+
     @abstractmethod
     def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Tuples:
         """Mine a batch.

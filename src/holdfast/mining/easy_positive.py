@@ -42,6 +42,7 @@ class EasyPositive(TripletMiner):
                 "use random, distance, semihard, hardest or multi-similarity"
             )
         self.negative = chosen
+        self.triplets = chosen.triplets
 
     def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Tuples:
         """Mine a batch."""

@@ -27,6 +27,8 @@ class MultiSimilarityMiner(Miner):
     Reference: Wang et al., CVPR 2019.
     """
 
+    triplets = False
+
     def __init__(self, epsilon: float = 0.1) -> None:
         self.epsilon = epsilon
 
