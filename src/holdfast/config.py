@@ -256,9 +256,8 @@ def _walk_union(arguments: tuple[Any, ...], value: Any, where: str, convert: Cal
     if value is None and type(None) in arguments:
         return None
     failure: RecipeError | None = None
-    for candidate in arguments:
-        if candidate is type(None):
-            continue
+    candidates = [candidate for candidate in arguments if candidate is not type(None)]
+    for candidate in candidates:
         try:
             return convert(candidate, value, where)
         except RecipeError as error:
@@ -268,11 +267,22 @@ def _walk_union(arguments: tuple[Any, ...], value: Any, where: str, convert: Cal
             if _is_member(Registry.of(candidate), value):
                 raise
     assert failure is not None
-    families = [family for family in map(Registry.of, arguments) if family is not None]
-    if len(families) > 1 and (isinstance(value, str) or (isinstance(value, Mapping) and "name" in value)):
+    families = [family for family in map(Registry.of, candidates) if family is not None]
+    named = isinstance(value, str) or (isinstance(value, Mapping) and "name" in value)
+    if len(families) > 1 and named:
         kinds, valid = " or ".join(f.kind for f in families), [name for f in families for name in f.names()]
         raise RecipeError(f"{where}: " + unknown(kinds, _name(value), valid))
+    if families and len(candidates) > 1 and not named:
+        raise RecipeError(f"{where}: expected {' or '.join(map(_described, candidates))}, got {value!r}")
     raise failure
+
+
+def _described(kind: Any) -> str:
+    """What a recipe may write for a type, in words."""
+    family = Registry.of(kind)
+    if family is not None:
+        return f"a {family.kind}"
+    return {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(kind, str(kind))
 
 
 def _is_member(family: Registry[Any] | None, value: Any) -> bool:
@@ -293,5 +303,4 @@ def _scalar(kind: Any, value: Any, where: str) -> Any:
         return value
     if isinstance(kind, type) and kind not in (int, float, bool, str) and isinstance(value, kind):
         return value
-    expected = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(kind, str(kind))
-    raise RecipeError(f"{where}: expected {expected}, got {value!r}")
+    raise RecipeError(f"{where}: expected {_described(kind)}, got {value!r}")
