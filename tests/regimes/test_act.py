@@ -126,7 +126,7 @@ def test_passes(steps: int) -> None:
 
 
 def test_what_cannot_work_is_refused() -> None:
-    with pytest.raises(RecipeError, match="returns pairs"):
-        regimes.build("act", source="multi-similarity").step(context(embedder()), batch())
+    with pytest.raises(RecipeError, match=r"regime\.source: MultiSimilarityMiner mines pairs"):
+        regimes.build("act", source="multi-similarity")
     with pytest.raises(DataError, match="two classes with two images"):
         regimes.build("act").step(context(embedder()), batch(classes=5, per_class=1))

@@ -77,16 +77,20 @@ def test_a_whole_step(goal: str, reference: str, batchnorm: str, statistics: str
 
 @policies
 @pytest.mark.parametrize("loss", ["triplet", "multi-similarity", "gradient"])
-def test_a_weight_of_zero_is_plain_training(batchnorm: str, loss: str) -> None:
-    found = []
+def test_a_weight_of_zero_has_the_gradients_of_plain_training(batchnorm: str, loss: str) -> None:
+    found, buffers = [], []
     for name, arguments in (("standard", {}), ("adml", {"weight": 0.0})):
         model = embedder(batchnorm)
         result = regimes.build(name, **arguments).step(context(model, loss), batch())
         found.append((result.loss, gradients(model, result.loss)))
+        buffers.append(dict(model.named_buffers()))
     (plain, slopes), (mine, mine_slopes) = found
     assert torch.equal(plain, mine)
     assert all(torch.equal(slopes[name], mine_slopes[name]) for name in slopes)
     assert any(slope.abs().max() > 0 for slope in slopes.values())
+    differ = {name.rpartition(".")[2] for name, value in buffers[0].items() if not torch.equal(value, buffers[1][name])}
+    statistics = {"running_mean", "running_var", "num_batches_tracked"}
+    assert differ == (statistics if batchnorm == "train" else set()), "statistics in training see the moved images"
 
 
 def test_each_loss_mines_for_itself() -> None:

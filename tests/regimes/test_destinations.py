@@ -71,6 +71,23 @@ def test_memory_survives_a_restart_exactly(name: str, loss: float) -> None:
     assert torch.equal(asked(first), asked(second))
 
 
+@pytest.mark.parametrize("name", destinations.names())
+@given(losses=st.dictionaries(st.integers(0, 12), st.floats(0, 3, width=32), min_size=1))
+def test_every_mining_group_has_a_memory(name: str, losses: dict[int, float]) -> None:
+    first, second = destinations.build(name), destinations.build(name)
+    for group, loss in losses.items():
+        first.remember(torch.tensor(loss), group)
+    second.restore(first.state())
+    assert second.state() == first.state()
+    for group in range(13):
+        alone = destinations.build(name)
+        alone.remember(torch.tensor(losses.get(group, 2.0)))
+        wanted = alone(clean(), torch.Generator().manual_seed(1), 3.0, 0.2)
+        for destination in (first, second):
+            found = destination(clean()._replace(group=group), torch.Generator().manual_seed(1), 3.0, 0.2)
+            assert torch.equal(found, wanted)
+
+
 def test_memory_holds_no_graph() -> None:
     destination = destinations.build("lga")
     destination.remember(torch.tensor(0.1, requires_grad=True) * 2)

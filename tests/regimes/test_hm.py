@@ -297,10 +297,45 @@ def test_crafting_leaves_the_model_as_it_was(batchnorm: str, statistics: str) ->
 def test_it_says_what_it_does(name: str) -> None:
     result, _ = taken(embedder(), regimes.build(name, source="random", budget=BUDGET))
     line = {key: float(value) for key, value in result.logs.items()}
-    caption = regimes.build(name).caption({**line, "moved": 0.643})
-    assert caption.startswith(f"hardness {line['hardness_source']:.2f} → {line['hardness_adversarial']:.2f} (to ")
-    assert caption.endswith(", 64 % moved")
+    assert regimes.build(name).caption(line).startswith("H ")
     assert not result.terms
+
+
+def test_the_caption_is_short_and_exact() -> None:
+    keys = ("hardness_source", "hardness_adversarial", "hardness_destination", "moved")
+    for values, words in (
+        ((-0.254, -0.06, -0.17, 0.409), "H -.25→-.06/-.17  41 %"),
+        ((-0.001, 1.204, 2.0, 1.0), "H .00→1.20/2.00  100 %"),
+        ((0.5, -1.05, -2.0, 0.0), "H .50→-1.05/-2.00  0 %"),
+    ):
+        assert regimes.build("hm").caption(dict(zip(keys, values, strict=True))) == words
+
+
+@pytest.mark.parametrize("destination", ["lga", {"name": "g-b", "of": 0.0}], ids=str)
+def test_each_mining_group_remembers_the_step_before(destination: Any) -> None:
+    """The second part of a batch does not see what the first part of the same step came to."""
+    u = 3.0  # above every loss, so that each leaves its mark
+    made = regimes.build("hm", source="random", destination=destination, budget=BUDGET, u=u)
+    losses, ctx = {0: 2.0, 1: 2.0}, context(embedder("freeze-statistics"))
+    for step in range(3):
+        ctx.start(step)
+        costs = {}
+        if step == 2:
+            resumed = regimes.build("hm", source="random", destination=destination, budget=BUDGET, u=u)
+            resumed.restore(made.state())
+            made = resumed
+        for group, part in enumerate(batch(step, classes=4, per_class=4).parts(2)):
+            ctx.group = group
+            result = made.step(ctx, part)
+            progress = losses[group] / u
+            wanted = -0.2 * progress if destination == "lga" else 0.1 * (1 - progress)
+            assert float(result.logs["hardness_destination"]) == pytest.approx(wanted, abs=1e-12)
+            z = result.encoded.z.detach()
+            places = [(i, i + 1, i + 2) for i in range(0, len(z), 3)]
+            costs[group] = float(by_hand.triplet_loss(z, places))
+        losses = costs
+        assert abs(losses[0] - losses[1]) > 1e-3, "or the test says nothing"
+        assert made.state() == pytest.approx({"previous_loss": losses[0], "previous_loss/1": losses[1]})
 
 
 @pytest.mark.parametrize(
@@ -315,6 +350,19 @@ def test_it_says_what_it_does(name: str) -> None:
         ({"destination": {"name": "g-b", "xi": -0.1}}, "xi must be a number of 0 or more"),
         ({"destination": {"name": "g-b", "of": -3}}, "between -2 and 2"),
         ({"budget": {"eps": "8/255", "start": "uniform"}}, "start must be zero"),
+        ({"source": "multi-similarity"}, r"regime\.source: MultiSimilarityMiner mines pairs.*use softhard"),
+        ({"destination": "multi-similarity"}, r"regime\.destination: MultiSimilarityMiner mines pairs"),
+        ({"destination": {"name": "g-b", "of": "multi-similarity"}}, r"regime\.destination\.of: .* mines pairs"),
+        (
+            {"source": {"name": "easy-positive", "negative": "multi-similarity"}},
+            r"regime\.source: EasyPositive mines pairs",
+        ),
+        *(
+            ({"destination": value}, r"regime\.destination: expected a destination or a miner or a number, got")
+            for value in (True, None, [0.1], {"xi": 0.1})
+        ),
+        ({"destination": {"name": "g-b", "of": True}}, r"regime\.destination\.of: expected a miner or a number, got"),
+        ({"destination": {"name": "g-b", "of": {"name": "semihrad"}}}, "unknown miner 'semihrad'"),
         ({"destination": "lgb"}, r"regime\.destination: unknown destination or miner 'lgb'; did you mean 'lga'"),
         ({"destination": "semihrad"}, r"unknown destination or miner 'semihrad'; did you mean 'semihard'"),
         ({"destination": {"name": "g-b", "of": "semihrad"}}, r"regime\.destination\.of: unknown miner 'semihrad'"),
@@ -326,10 +374,15 @@ def test_impossible_values_are_refused(arguments: dict[str, Any], message: str) 
         regimes.build("hm", **arguments)
 
 
+class Undeclared(mining.base.Miner):
+    """Mines pairs and does not say so."""
+
+    def __call__(self, *given: Any) -> mining.Tuples:
+        return mining.build("multi-similarity")(*given)
+
+
 def test_what_cannot_be_mined_is_refused() -> None:
-    with pytest.raises(RecipeError, match="returns pairs"):
-        regime(0.0, source="multi-similarity").step(context(embedder()), batch())
-    with pytest.raises(RecipeError, match="returns pairs"):
-        regime("multi-similarity").step(context(embedder()), batch())
+    with pytest.raises(RecipeError, match="set triplets = False"):
+        regime(0.0, source=Undeclared()).step(context(embedder()), batch())
     with pytest.raises(DataError, match="two classes"):
         regime(0.0).step(context(embedder()), batch(per_class=1))

@@ -29,7 +29,7 @@ LOSS = "contrastive"
 STAX = {"name": "stax", "goal": "single-target"}
 MTAX = {"name": "mtax", "goal": {"name": "multi-target", "targets": 3}}
 UX = {"name": "ux", "goal": "unadversarial"}
-ONE_STEP = {"eps": 0.05, "steps": 1}
+ONE_STEP = Budget(eps=0.05, steps=1)
 
 
 def mdprop(*distributions: dict[str, Any], **arguments: Any) -> MDProp:
@@ -174,7 +174,7 @@ def test_released_does_not_look_at_labels_when_it_draws() -> None:
     ("arguments", "looks"), [({}, 1), ({"variant": "released"}, 2), ({"separate": False}, 1)], ids=str
 )
 def test_a_step_costs_one_pass_and_those_of_each_distribution(arguments: dict[str, Any], looks: int) -> None:
-    longer = {**MTAX, "budget": {"eps": 0.05, "steps": 4}}
+    longer = {**MTAX, "budget": Budget(eps=0.05, steps=4)}
     regime = mdprop(STAX, longer, **arguments)
     _, made = ready(regime)
     regime.step(made, batch())
@@ -184,8 +184,8 @@ def test_a_step_costs_one_pass_and_those_of_each_distribution(arguments: dict[st
 
 @settings(max_examples=15, deadline=None)
 @given(order=st.permutations([STAX, MTAX, UX]), seed=st.integers(0, 99), start=st.sampled_from(["zero", "uniform"]))
-def test_the_order_of_distributions_does_not_matter(order: list[dict[str, Any]], seed: int, start: str) -> None:
-    budget = {"eps": 0.05, "steps": 2, "start": start}
+def test_the_order_of_distributions_does_not_matter(order: list[dict[str, Any]], seed: int, start: Any) -> None:
+    budget = Budget(eps=0.05, steps=2, start=start)
     results = []
     for distributions in ([STAX, MTAX, UX], order):
         regime = mdprop(*({**d, "budget": budget} for d in distributions))
@@ -254,6 +254,33 @@ def test_more_targets_than_a_batch_has_other_classes() -> None:
     assert torch.isfinite(released.step(made, batch()).loss)
 
 
+def test_released_needs_an_image_for_each_target() -> None:
+    regime = mdprop(STAX, {"name": "mtax", "goal": {"name": "multi-target", "targets": 4}}, variant="released")
+    _, made = ready(regime)
+    with pytest.raises(DataError, match=r"'mtax' needs 4 other images per image, and a batch has 4 in all"):
+        regime.step(made, batch(classes=2, per_class=2))
+    assert torch.isfinite(regime.step(made, batch(classes=1, per_class=5)).loss)
+
+
+@pytest.mark.parametrize("name", ["mdprop", "advprop-d"])
+def test_released_crafts_as_it_trains_unless_told_otherwise(name: str) -> None:
+    """At the start the running statistics of its sets have seen nothing, and are no network's."""
+    for variant, default in (("paper", "eval"), ("released", "keep")):
+        losses = {}
+        for statistics in (None, "eval", "keep"):
+            regime = regimes.build(name, variant=variant, statistics=statistics)
+            losses[statistics] = regime.step(ready(regime)[1], batch(classes=6, per_class=2)).loss
+        assert torch.equal(losses[None], losses[default])
+        assert not torch.equal(losses["eval"], losses["keep"])
+
+
+def test_captions() -> None:
+    line = {"loss/clean": 0.44, "loss/stax": 0.468, "loss/mtax": 0.48, "shift/stax": 0.111, "shift/mtax": 0.2}
+    assert regimes.build("mdprop").caption(line) == "clean 0.44  stax 0.47  mtax 0.48"
+    assert regimes.build("advprop-d").caption(line) == "clean 0.44  stax 0.47"
+    assert regimes.build("mdprop", variant="released").caption(line) == "shift stax 0.11  mtax 0.20"
+
+
 def test_released_needs_a_part_for_each() -> None:
     regime = mdprop(*({**STAX, "name": f"s{n}"} for n in range(5)), variant="released")
     _, made = ready(regime)
@@ -291,7 +318,7 @@ def test_what_cannot_work_is_refused(arguments: dict[str, Any], message: str) ->
 
 def test_a_backbone_without_batchnorm_is_refused() -> None:
     model = Embedder.wrap(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(108, 4)), size=6)
-    with pytest.raises(ModelError, match=r"no BatchNorm layers.*separate: false"):
+    with pytest.raises(ModelError, match="no BatchNorm layers"):
         model.bank.add(model.backbone, mdprop(STAX).sets()[0])
 
 
@@ -312,7 +339,8 @@ def test_the_recipe_of_the_interface() -> None:
         ("mtax", "MultiTarget"),
     ]
     assert regime.distributions[1].goal.targets == 5  # type: ignore[attr-defined]
-    assert regime.distributions[0].budget == Budget(eps=0.01, units="normalized", steps=1)
+    budget = regime.distributions[0].budget
+    assert (budget.eps, budget.units, budget.steps) == (0.01, "normalized", 1)
     assert regime.sets() == (SetStart("stax"), SetStart("mtax"))
     assert block(Regime, made.plain).plain == made.plain  # type: ignore[type-abstract]
 

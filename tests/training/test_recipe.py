@@ -32,6 +32,10 @@ def test_overrides(tiny: dict[str, Any]) -> None:
     assert recipe.loss.plain["miner"] is None, "arguments of the replaced loss are gone"
 
 
+FOUR = {"name": "multi-target", "targets": 4}
+HALVES = {"batch": {"classes": 8}, "mining_groups": 2}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -57,12 +61,28 @@ def test_overrides(tiny: dict[str, Any]) -> None:
         ({"ema": 1.0}, "ema is a decay"),
         ({"schedule": {"name": "cosine", "warmup": 2}}, "warmup"),
         ({"data": {"name": "glyphs", "sise": 3}}, "did you mean 'size'"),
+        *(
+            ({"regime": name, "model": {"normalize": False}}, f"regime {name} needs unit vectors; set model.normalize")
+            for name in ("hm", "min-max", "free-hm")
+        ),
+        ({"regime": {"name": "at", "goal": FOUR}, "batch": {"classes": 4}}, "from 4 other classes, .* has 4 in all"),
+        ({"regime": {"name": "mdprop", "distributions": [{"name": "x", "goal": FOUR}]}, **HALVES}, "has 4 in all"),
+        ({"regime": {"name": "adml", "goal": {"name": "sum", "goals": ["shift", FOUR]}}, **HALVES}, "regime adml"),
     ],
 )
 def test_mistakes_are_refused_with_the_way_out(tiny: dict[str, Any], change: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message) as error:
         load_recipe({**tiny, **change})
     assert "\n" not in str(error.value)
+
+
+def test_what_a_regime_needs_is_asked_of_it_alone(tiny: dict[str, Any]) -> None:
+    for regime in ("standard", "act", "est", "at", "adml", "mdprop"):
+        assert not load_recipe({**tiny, "regime": regime, "model": {"normalize": False}}).model.normalize
+    distributions = [{"name": "x", "goal": FOUR}]
+    load_recipe({**tiny, "regime": {"name": "mdprop", "distributions": distributions}, "batch": {"classes": 5}})
+    released = {"name": "mdprop", "distributions": distributions, "variant": "released"}
+    load_recipe({**tiny, "regime": released, **HALVES})
 
 
 def test_unreadable_recipes(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.tuples import Collapse
 from holdfast.mining.base import Miner
 from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
+from holdfast.regimes.budgets import EIGHT_STEPS
+from holdfast.regimes.checks import require_triplets
 from holdfast.regimes.slots import cost, mine, regrouped, slots
 from holdfast.sphere import distance
-
-BUDGET = Budget(eps=8 / 255, step=1 / 255, steps=8)
-"""Of the HM paper."""
 
 
 @register("act")
@@ -46,9 +45,10 @@ class AntiCollapseTriplets(Regime):
     def __init__(
         self,
         source: Miner = "random",  # type: ignore[assignment]
-        budget: Budget = BUDGET,
+        budget: Budget = EIGHT_STEPS,
         statistics: Statistics = "eval",
     ) -> None:
+        require_triplets("regime.source", source)
         self.source = source
         self.budget = budget
         self.statistics = statistics

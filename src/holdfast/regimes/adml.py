@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from holdfast.attacks import Budget, Goal
 from holdfast.attacks.frozen import Statistics
-from holdfast.errors import RecipeError
-from holdfast.regimes.adversaries import adversaries, refuse_groups, shift
+from holdfast.regimes.adversaries import adversaries, least_classes, refuse_groups, shift
 from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
+from holdfast.regimes.checks import require_not_negative
 
 BUDGET = Budget(eps=0.0314, step=0.007, steps=7)
 """Of the ADML paper, for CUB and CARS."""
@@ -20,7 +19,7 @@ GOAL = {"name": "alignment", "reference": "joint"}
 
 @register("adml")
 class AdversarialMetricLearning(Regime):
-    """Learn from clean images and, with a small weight, from adversarial ones; η + 2 passes per step.
+    """Gain robustness with clean images still in the loss, which moved ones join at a weight; η + 2 passes per step.
 
     L(x) + λ L(x'), x' = x moved towards the goal in η steps
 
@@ -37,7 +36,8 @@ class AdversarialMetricLearning(Regime):
             use in training (`keep`).
 
     Requirements: what the goal requires of a batch; two or more images per class for the default.
-    Relations: λ = 0 is `standard`; `at` leaves the clean images out; `mdprop` gives each kind of image its own
+    Relations: λ = 0 has the loss and gradients of `standard`, but running statistics, where BatchNorm layers keep them
+        up, still take in the moved images; `at` leaves the clean images out; `mdprop` gives each kind of image its own
         BatchNorm set.
     Reference: ADML, Algorithm 1.
     """
@@ -55,8 +55,8 @@ class AdversarialMetricLearning(Regime):
         statistics: Statistics = "eval",
     ) -> None:
         refuse_groups(goal)
-        if not (math.isfinite(weight) and weight >= 0):
-            raise RecipeError(f"regime.weight must be a number of 0 or more, got {weight}")
+        require_not_negative("regime.weight", weight)
+        self.least_classes = least_classes(goal)
         self.goal = goal
         self.weight = weight
         self.budget = budget

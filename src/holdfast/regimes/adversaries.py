@@ -1,4 +1,4 @@
-"""A batch whose images are moved one by one towards a goal: what AT, EST and ADML learn from."""
+"""A batch whose images are moved one by one towards a goal: what AT, EST, ADML and MDProp learn from."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from torch import Tensor
 from holdfast.attacks import Budget, Goal, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.composed import Sum, WorstOf
+from holdfast.attacks.goals.targets import MultiTarget
 from holdfast.attacks.goals.tuples import Collapse, Hardness
 from holdfast.errors import RecipeError
 from holdfast.losses.criterion import Encoded
+from holdfast.models.bank import CLEAN
 from holdfast.regimes.base import Batch, StepContext
 from holdfast.sphere import distance
 
@@ -28,23 +30,44 @@ def refuse_groups(goal: Goal) -> None:
             )
 
 
+def least_classes(goal: Goal) -> int:
+    """How many classes a batch must have for a goal: with `multi-target`, one more than there are targets."""
+    if isinstance(goal, (Sum, WorstOf)):
+        return max(least_classes(member) for member in goal.goals)
+    return goal.targets + 1 if isinstance(goal, MultiTarget) else 2
+
+
 def adversaries(
-    ctx: StepContext, batch: Batch, clean: Encoded, goal: Goal, budget: Budget, statistics: Statistics
+    ctx: StepContext,
+    batch: Batch,
+    clean: Encoded,
+    goal: Goal,
+    budget: Budget,
+    statistics: Statistics,
+    *,
+    rows: Tensor | None = None,
+    distribution: str | None = None,
+    place: str = CLEAN,
 ) -> Tensor:
-    """The images of a batch, each moved towards a goal among the clean embeddings of that batch.
+    """Images of a batch, each moved towards a goal among the clean embeddings of that batch.
 
     Args:
-        ctx: of the step; the goal draws from its stage `targets`.
+        ctx: of the step; the goal draws from its stage `targets`, a random start from `start`.
         batch: what is moved.
         clean: the same batch, observed.
         goal: what each image is moved to.
         budget: how far.
         statistics: what BatchNorm layers use meanwhile.
+        rows: which images; all when left out.
+        distribution: gives the stages names of their own.
+        place: the BatchNorm set they are moved through.
     """
     references = References(clean.z, clean.labels, normalize=False)  # as the model gives them, like the moved ones
-    rows = torch.arange(len(batch.labels), device=batch.labels.device)
-    bound = goal.bind(references, rows, ctx.generator("targets"))
-    return ctx.attack(batch.images, bound, budget, statistics=statistics)
+    images = batch.images if rows is None else batch.images[rows]
+    rows = torch.arange(len(images), device=images.device) if rows is None else rows
+    suffix = "" if distribution is None else f"-{distribution}"
+    bound = goal.bind(references, rows, ctx.generator(f"targets{suffix}"))
+    return ctx.attack(images, bound, budget, place, statistics, stage=f"start{suffix}")
 
 
 def shift(moved: Encoded, clean: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ from holdfast.attacks import Budget
 from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.targets import SingleTarget
 from holdfast.regimes.base import register
-from holdfast.regimes.mdprop import BUDGET, Distribution, MDProp, Variant
+from holdfast.regimes.budgets import ONE_STEP
+from holdfast.regimes.mdprop import Distribution, MDProp, Variant
 
 
 @register("advprop-d")
@@ -19,8 +20,8 @@ class AdvPropD(MDProp):
         budget: how far, and in how many steps η.
         noise: deviation of normal noise on the weights and biases the extra set starts with.
         variant: of the paper, or of its released code; `mdprop` says how they differ.
-        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
-            use in training (`keep`).
+        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`, the default of
+            `paper`), or what they use in training (`keep`, the default of `released`).
 
     Requirements: BatchNorm layers; two classes in a batch.
     Relations: `mdprop` with the one distribution `stax`; `at` learns from the adversaries alone.
@@ -31,10 +32,10 @@ class AdvPropD(MDProp):
 
     def __init__(
         self,
-        budget: Budget = BUDGET,
+        budget: Budget = ONE_STEP,
         noise: float = 0.0,
         variant: Variant = "paper",
-        statistics: Statistics = "eval",
+        statistics: Statistics | None = None,
     ) -> None:
         stax = Distribution(name="stax", goal=SingleTarget(), budget=budget, noise=noise)
         super().__init__([stax], variant, statistics=statistics)

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 from holdfast.attacks import Budget, Goal
 from holdfast.attacks.frozen import Statistics
-from holdfast.regimes.adversaries import adversaries, refuse_groups, shift
+from holdfast.regimes.adversaries import adversaries, least_classes, refuse_groups, shift
 from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
-
-BUDGET = Budget(eps=0.01, steps=1, start="uniform", start_radius=0.0005, units="normalized")
-"""Of the released MDProp code: one step of ε, from within ±0.0005."""
+from holdfast.regimes.budgets import ONE_STEP
 
 
 @register("at")
@@ -43,10 +41,11 @@ class AdversarialTraining(Regime):
     def __init__(
         self,
         goal: Goal = "single-target",  # type: ignore[assignment]
-        budget: Budget = BUDGET,
+        budget: Budget = ONE_STEP,
         statistics: Statistics = "eval",
     ) -> None:
         refuse_groups(goal)
+        self.least_classes = least_classes(goal)
         self.goal = goal
         self.budget = budget
         self.statistics = statistics

@@ -103,6 +103,10 @@ class StepContext(Protocol):
     def replay(self) -> int:
         """How often this batch has been learnt already, for regimes that replay it."""
 
+    @property
+    def group(self) -> int:
+        """Which part of a batch this is, where mining groups cut it into parts; otherwise 0."""
+
     def generator(self, stage: str) -> Generator:
         """A generator seeded from (seed, step, stage)."""
 
@@ -112,6 +116,12 @@ class Regime(ABC):
 
     replays: int = 1
     """How often each batch is learnt, one update each."""
+
+    unit_vectors: ClassVar[bool] = False
+    """Whether its formulas assume embeddings of unit length."""
+
+    least_classes: int = 2
+    """How many classes a batch, or a mining group of one, must have."""
 
     advice: ClassVar[str] = "try a softer miner (semihard), a lower optimizer.lr or another loss"
     """What to do when an embedding collapses."""

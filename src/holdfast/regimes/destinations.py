@@ -14,22 +14,31 @@ from holdfast.errors import RecipeError
 from holdfast.losses.criterion import Encoded
 from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Triplets
+from holdfast.regimes.checks import require_not_negative, require_triplets
 from holdfast.regimes.slots import hardness, mine
 from holdfast.registry import Registry
 
 FIRST_LOSS = 2.0
 """The loss before the first step: large, so that a gradual adversary starts weak."""
 
+PREVIOUS = "previous_loss"
+"""What a gradual adversary calls its memory in a checkpoint."""
+
 HARDEST = 2.0
 """No triplet of unit vectors is harder: `d(a, p) = 2`, `d(a, n) = 0`."""
 
 
 class Mined(NamedTuple):
-    """Source triplets of a clean batch, with their hardness `d(a, p) - d(a, n)`."""
+    """Source triplets of a clean batch, with their hardness `d(a, p) - d(a, n)`.
+
+    Args:
+        group: the mining group they come from.
+    """
 
     encoded: Encoded
     triplets: Triplets
     hardness: Tensor
+    group: int = 0
 
 
 class Destination(ABC):
@@ -46,8 +55,8 @@ class Destination(ABC):
             margin: γ, the width of the semi-hard band.
         """
 
-    def remember(self, loss: Tensor) -> None:  # noqa: B027  # most destinations have nothing to remember
-        """Take note of what the adversarial triplets cost; only a gradual adversary does."""
+    def remember(self, loss: Tensor, group: int = 0) -> None:  # noqa: B027  # most have nothing to remember
+        """Take note of what the adversarial triplets of a mining group cost; only a gradual adversary does."""
 
     def state(self) -> dict[str, float]:
         """Numbers that must survive a restart."""
@@ -109,27 +118,36 @@ class OfMiner(Destination):
 
 
 class Gradual(Destination):
-    """A destination that rises as the loss falls; one number of memory, the loss of the step before."""
+    """A destination that rises as the loss falls; it remembers the loss of the step before.
+
+    Each mining group has a memory of its own, as each GPU of the published runs had: the second part of a batch must
+    not see what the first part of the same batch came to.
+    """
 
     def __init__(self) -> None:
-        self._loss = torch.tensor(FIRST_LOSS, dtype=torch.float64)
+        self._losses = {0: torch.tensor(FIRST_LOSS, dtype=torch.float64)}
 
-    def share(self, u: float, like: Tensor) -> Tensor:
+    def share(self, u: float, mined: Mined) -> Tensor:
         """`l̄ = min(u, l) / u`: one while the model struggles, zero when it has nothing to learn."""
-        self._loss = self._loss.to(like)  # copied at the first step only; later ones find it on the device
-        return self._loss.clamp_max(u) / u
+        loss = self._losses.get(mined.group)
+        if loss is None:
+            return mined.hardness.new_tensor(FIRST_LOSS).clamp_max(u) / u
+        return loss.to(mined.hardness).clamp_max(u) / u  # copied at the first step only; later it is on the device
 
-    def remember(self, loss: Tensor) -> None:
+    def remember(self, loss: Tensor, group: int = 0) -> None:
         """Keep the loss on its device, so that no step waits for it."""
-        self._loss = loss.detach()
+        self._losses[group] = loss.detach()
 
     def state(self) -> dict[str, float]:
-        """The loss of the latest step."""
-        return {"previous_loss": float(self._loss)}
+        """The losses of the latest step: `previous_loss`, and `previous_loss/1` and so on of further mining groups."""
+        return {f"{PREVIOUS}/{group}" if group else PREVIOUS: float(loss) for group, loss in self._losses.items()}
 
     def restore(self, state: dict[str, float]) -> None:
-        """Go on from the loss of a saved step."""
-        self._loss = torch.tensor(state["previous_loss"], dtype=torch.float64)
+        """Go on from the losses of a saved step."""
+        self._losses = {
+            int(name.removeprefix(PREVIOUS).lstrip("/") or 0): torch.tensor(loss, dtype=torch.float64)
+            for name, loss in state.items()
+        }
 
 
 class _Power(Gradual):
@@ -137,7 +155,7 @@ class _Power(Gradual):
 
     def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
         """Between -γ and 0, the semi-hard band."""
-        return (-margin * self.share(u, mined.hardness).pow(self.power)).expand_as(mined.hardness)
+        return (-margin * self.share(u, mined).pow(self.power)).expand_as(mined.hardness)
 
 
 @register("lga")
@@ -145,6 +163,8 @@ class LinearGradualAdversary(_Power):
     """Rises in proportion as the loss falls, within the semi-hard band.
 
     H_D = -γ l̄, l̄ = min(u, l) / u, l the triplet loss of the previous step's adversaries, 2 at the start
+
+    With mining groups, l is that of the same group.
 
     Relations: `g-2` rises sooner, `g-half` later.
     Reference: HM, Equation 7.
@@ -193,18 +213,24 @@ class GradualBoost(Gradual):
 
     def __init__(self, of: Miner | float = "semihard", xi: float = 0.1) -> None:  # type: ignore[assignment]
         super().__init__()
-        if not (math.isfinite(xi) and xi >= 0):
-            raise RecipeError(f"xi must be a number of 0 or more, got {xi}")
-        self.of = as_destination(of)
+        require_not_negative("regime.destination.xi", xi)
+        self.of = as_destination(of, "regime.destination.of")
         self.xi = xi
 
     def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
         """The other destination, lifted."""
-        return self.of(mined, generator, u, margin) + self.xi * (1 - self.share(u, mined.hardness))
+        return self.of(mined, generator, u, margin) + self.xi * (1 - self.share(u, mined))
 
 
-def as_destination(given: Destination | Miner | float) -> Destination:
-    """A miner or a number as the destination it stands for."""
+def as_destination(given: Destination | Miner | float, key: str = "regime.destination") -> Destination:
+    """A miner or a number as the destination it stands for.
+
+    Args:
+        key: where the recipe has it.
+    """
     if isinstance(given, Destination):
         return given
-    return OfMiner(given) if isinstance(given, Miner) else Constant(given)
+    if not isinstance(given, Miner):
+        return Constant(given)
+    require_triplets(key, given)
+    return OfMiner(given)

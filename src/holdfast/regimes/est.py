@@ -7,14 +7,12 @@ from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.shift import Shift
 from holdfast.regimes.at import AdversarialTraining
 from holdfast.regimes.base import register
-
-BUDGET = Budget(eps=8 / 255, step=1 / 255, steps=8)
-"""Of the HM paper."""
+from holdfast.regimes.budgets import EIGHT_STEPS
 
 
 @register("est")
 class EmbeddingShiftedTraining(AdversarialTraining):
-    """Learn from images whose embeddings were driven as far away as possible; η + 1 passes per step.
+    """A baseline defence for any loss: learn from images driven far from where they were; η + 1 passes per step.
 
     L(x'), x' = argmax d(f(x'), f(x)); tuples are mined after moving
 
@@ -28,5 +26,5 @@ class EmbeddingShiftedTraining(AdversarialTraining):
     Reference: Zhou et al., ECCV 2020; HM, Section 2.
     """
 
-    def __init__(self, budget: Budget = BUDGET, statistics: Statistics = "eval") -> None:
+    def __init__(self, budget: Budget = EIGHT_STEPS, statistics: Statistics = "eval") -> None:
         super().__init__(Shift(), budget, statistics)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from holdfast.attacks.frozen import Statistics
 from holdfast.errors import RecipeError, TrainingError
 from holdfast.mining.base import Miner
 from holdfast.regimes.base import Batch, StepContext, StepResult, register
+from holdfast.regimes.checks import require_not_negative
 from holdfast.regimes.destinations import Destination
 from holdfast.regimes.manipulation import Manipulation, Task
 from holdfast.regimes.slots import cost, hardness, regrouped
@@ -31,7 +31,7 @@ class _Held(NamedTuple):
 
 @register("free-hm")
 class FreeHardnessManipulation(Manipulation):
-    """Hardness manipulation at the price of plain training: each update's own gradient moves the images; 1 pass each.
+    """Hardness manipulation without passes for crafting: images move by the gradients of updates; m passes per batch.
 
     L(a', p', n') + κ mean H, κ = 0.001; then x' ← Π(x' + α sign ∂L/∂x') where H < H_D, H = d(a', p') - d(a', n')
 
@@ -39,6 +39,11 @@ class FreeHardnessManipulation(Manipulation):
     hardest. With a triplet loss the move raises the hardness, as that of `hm`; any other loss takes the images with
     their labels, and what moves them is that loss's gradient. Triplets that are hard enough stay untouched bit for
     bit. Nothing but the destination's memory outlives a batch. Logs are those of `hm`, for the last update.
+
+    Cost: a pass learns, and none only crafts; but it runs the triplets' images, up to three times those of the batch.
+    H is that of the pass that learns, with BatchNorm layers as in training, while H_D and which triplets are hard
+    enough come from mining, under `statistics`. With `model.batchnorm: train` and `statistics: eval` the two differ a
+    little, so a triplet may stop short of H_D or beyond it; with frozen statistics they agree.
 
     Args:
         source: mines the triplets in the clean batch.
@@ -73,9 +78,8 @@ class FreeHardnessManipulation(Manipulation):
         statistics: Statistics = "eval",
     ) -> None:
         super().__init__(source, destination, u, margin, statistics)
-        for name, value in (("eps", eps), ("step", step)):
-            if not (math.isfinite(value) and value >= 0):
-                raise RecipeError(f"{name} must be a number of 0 or more, got {value}")
+        require_not_negative("regime.eps", eps)
+        require_not_negative("regime.step", step)
         if replays < 2:
             raise RecipeError(f"replays must be 2 or more, got {replays}: images move between the updates of a batch")
         self.replays = replays
@@ -96,7 +100,7 @@ class FreeHardnessManipulation(Manipulation):
         loss = cost(ctx, encoded, triplets) + WHISPER * reached.mean()
         adversarial = reached.detach()
         if ctx.replay == self.replays - 1:
-            self.remember(adversarial)
+            self.remember(ctx, adversarial)
         else:
             self._held = _Held(task, images, adversarial)
         return StepResult(loss=loss, encoded=encoded, logs=task.logs(adversarial))

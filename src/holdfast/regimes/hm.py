@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -15,12 +13,12 @@ from holdfast.losses.criterion import Encoded
 from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Triplets
 from holdfast.regimes.base import Batch, StepContext, StepResult, register
+from holdfast.regimes.budgets import EIGHT_STEPS
+from holdfast.regimes.checks import require_not_negative
 from holdfast.regimes.destinations import Destination
 from holdfast.regimes.manipulation import Manipulation
 from holdfast.regimes.slots import cost, hardness, regrouped
 from holdfast.sphere import distance
-
-BUDGET = Budget(eps=8 / 255, step=1 / 255, steps=8)
 
 
 @register("hm")
@@ -31,9 +29,10 @@ class HardnessManipulation(Manipulation):
     (a', p', n') = argmin Σ max(0, H_D - H)², H = d(a', p') - d(a', n')
 
     Each triplet has copies of its own of its images. Triplets that are hard enough stay untouched bit for bit. A loss
-    that does not learn from triplets takes the moved images with their labels. The log has the mean hardness of the
-    source, the destination and the moved triplets (`hardness_source`, `hardness_destination`,
-    `hardness_adversarial`) and the share that had to move (`moved`).
+    on triplets learns from exactly these: the source mines, and a miner of the loss is not used. Any other loss takes
+    the moved images with their labels, and mines them if it has a miner. The log has the mean hardness of the source,
+    the destination and the moved triplets (`hardness_source`, `hardness_destination`, `hardness_adversarial`) and the
+    share that had to move (`moved`).
 
     Args:
         source: mines the triplets in the clean batch.
@@ -61,13 +60,12 @@ class HardnessManipulation(Manipulation):
         ics_margin: float = 0.0,
         u: float = 0.2,
         margin: float = 0.2,
-        budget: Budget = BUDGET,
+        budget: Budget = EIGHT_STEPS,
         statistics: Statistics = "eval",
     ) -> None:
         super().__init__(source, destination, u, margin, statistics)
-        for name, value in (("ics", ics), ("ics_margin", ics_margin)):
-            if not (math.isfinite(value) and value >= 0):
-                raise RecipeError(f"{name} must be a number of 0 or more, got {value}")
+        require_not_negative("regime.ics", ics)
+        require_not_negative("regime.ics_margin", ics_margin)
         if ics_margin and not ics:
             raise RecipeError("ics_margin belongs to the intra-class structure term; give its weight too (ics: 0.5)")
         if budget.start != "zero":
@@ -89,7 +87,7 @@ class HardnessManipulation(Manipulation):
         moved = Encoded(*(part[: len(rows)] for part in encoded))
         triplets = regrouped(len(task.source), rows.device)
         adversarial = hardness(moved.z.detach(), triplets)
-        self.remember(adversarial)
+        self.remember(ctx, adversarial)
         loss, terms = cost(ctx, moved, triplets), {}
         if self.ics:
             terms = {"triplet": loss, "ics": self._structure(encoded.z[len(rows) :], moved.z, task.triplets, triplets)}

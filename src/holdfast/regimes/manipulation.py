@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,10 +9,10 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.frozen import Statistics
-from holdfast.errors import RecipeError
 from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Triplets
 from holdfast.regimes.base import Batch, Regime, StepContext
+from holdfast.regimes.checks import require_positive, require_triplets
 from holdfast.regimes.destinations import Destination, Mined, as_destination
 from holdfast.regimes.slots import hardness, mine, slots
 
@@ -68,6 +67,8 @@ class Manipulation(Regime):
         statistics: what BatchNorm layers use while mining and crafting.
     """
 
+    unit_vectors = True
+
     advice = (
         "use a softer regime.destination (lga, semihard or a negative number such as -0.1), lower "
         "regime.budget.eps, or start from a trained model (init)"
@@ -81,9 +82,9 @@ class Manipulation(Regime):
         margin: float,
         statistics: Statistics,
     ) -> None:
-        for name, value in (("u", u), ("margin", margin)):
-            if not (math.isfinite(value) and value > 0):
-                raise RecipeError(f"{name} must be a number above 0, got {value}")
+        require_positive("regime.u", u)
+        require_positive("regime.margin", margin)
+        require_triplets("regime.source", source)
         self.source = source
         self.destination = as_destination(destination)
         self.u = u
@@ -94,20 +95,22 @@ class Manipulation(Regime):
         """Look at the clean batch, mine it, and give each triplet its destination."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
         triplets = mine(self.source, clean, ctx.generator("source"))
-        mined = Mined(clean, triplets, hardness(clean.z, triplets))
+        mined = Mined(clean, triplets, hardness(clean.z, triplets), ctx.group)
         # The same stage again: a destination that is the source itself must find the source triplets.
         wanted = self.destination(mined, ctx.generator("source"), self.u, self.margin)
         return Task(clean.z, triplets, mined.hardness, wanted)
 
-    def remember(self, adversarial: Tensor) -> None:
+    def remember(self, ctx: StepContext, adversarial: Tensor) -> None:
         """Tell the destination the triplet loss of the moved triplets, given their hardness."""
-        self.destination.remember(torch.relu(adversarial + self.margin).mean())
+        self.destination.remember(torch.relu(adversarial + self.margin).mean(), ctx.group)
 
     def caption(self, line: Mapping[str, float]) -> str:
-        """How hard triplets were, became and should have become."""
-        before, after = line["hardness_source"], line["hardness_adversarial"]
-        wanted, moved = line["hardness_destination"], line["moved"]
-        return f"hardness {before:.2f} → {after:.2f} (to {wanted:.2f}), {moved:.0%} moved".replace("%", " %")
+        """How hard triplets were, became and should have become, and the share that had to move."""
+        before, after, wanted = (
+            f"{round(line[f'hardness_{name}'], 2) + 0.0:.2f}".replace("0.", ".")  # no -.00
+            for name in ("source", "adversarial", "destination")
+        )
+        return f"H {before}→{after}/{wanted}  {100 * line['moved']:.0f} %"
 
     def state(self) -> dict[str, float]:
         """What the destination remembers."""

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from holdfast.attacks import Budget, Goal, References
+from holdfast.attacks import Budget, Goal
 from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.targets import MultiTarget, SingleTarget
 from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses.criterion import Encoded
 from holdfast.models.bank import CLEAN, SetStart, check_name
-from holdfast.regimes.adversaries import refuse_groups, shift
+from holdfast.regimes.adversaries import adversaries, least_classes, refuse_groups, shift
 from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
+from holdfast.regimes.budgets import ONE_STEP
+from holdfast.regimes.checks import require_not_negative
 
 Variant: TypeAlias = Literal["paper", "released"]
-
-BUDGET = Budget(eps=0.01, steps=1, start="uniform", start_radius=0.0005, units="normalized")
-"""Of the released code: one step of ε, from within ±0.0005."""
 
 DISTRIBUTIONS: tuple[dict[str, Any], ...] = (
     {"name": "stax", "goal": "single-target"},
@@ -44,7 +43,7 @@ class Distribution:
 
     name: str
     goal: Goal
-    budget: Budget = BUDGET
+    budget: Budget = ONE_STEP
     noise: float = 0.0
 
     def __post_init__(self) -> None:
@@ -53,8 +52,7 @@ class Distribution:
         except ModelError as error:
             raise RecipeError(str(error)) from error
         refuse_groups(self.goal)
-        if not (math.isfinite(self.noise) and self.noise >= 0):
-            raise RecipeError(f"distribution '{self.name}': noise must be a number of 0 or more, got {self.noise}")
+        require_not_negative(f"distribution '{self.name}': noise", self.noise)
 
 
 @register("mdprop")
@@ -78,8 +76,9 @@ class MDProp(Regime):
         distributions: beside the clean one; by default single-target and five-target adversaries.
         variant: of the paper, or of its released code.
         separate: False sends everything through the clean set.
-        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
-            use in training (`keep`).
+        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`, the default of
+            `paper`), or what they use in training (`keep`, the default of `released`, whose running statistics have
+            seen nothing at the start).
 
     Requirements: BatchNorm layers, unless they are shared; what the goals require of a batch: multi-target needs more
         classes in it than targets, `released` more images.
@@ -98,7 +97,7 @@ class MDProp(Regime):
         distributions: list[Distribution] = DISTRIBUTIONS,  # type: ignore[assignment]
         variant: Variant = "paper",
         separate: bool = True,
-        statistics: Statistics = "eval",
+        statistics: Statistics | None = None,
     ) -> None:
         if not distributions:
             raise RecipeError("regime.distributions is empty; name one or more, or use regime: standard")
@@ -119,7 +118,9 @@ class MDProp(Regime):
         self.distributions = list(distributions)
         self.variant = variant
         self.separate = separate
-        self.statistics = statistics
+        self.statistics: Statistics = statistics or ("eval" if variant == "paper" else "keep")
+        if variant == "paper":  # to `released` every image is a class of its own
+            self.least_classes = max(least_classes(distribution.goal) for distribution in distributions)
 
     def sets(self) -> tuple[SetStart, ...]:
         """One per distribution; none where all share the clean one."""
@@ -133,10 +134,8 @@ class MDProp(Regime):
     def _paper(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Every distribution from the whole batch, with a loss of its own."""
         observed = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
-        references = References(observed.z, observed.labels, normalize=False)
-        rows = torch.arange(len(batch.labels), device=batch.labels.device)
         # All are crafted before anything is learnt: crafting puts statistics back, which a waiting graph would notice.
-        images = {d.name: self._move(ctx, d, batch, references, rows) for d in self.distributions}
+        images = {d.name: self._move(ctx, d, batch, observed) for d in self.distributions}
         clean = ctx.encode(batch.images, batch.labels)
         terms, logs = {f"loss/{CLEAN}": ctx.criterion(clean)}, {}
         for name, moved_images in images.items():
@@ -150,14 +149,20 @@ class MDProp(Regime):
         count = len(batch.labels)
         if count < len(self.distributions):
             raise DataError(f"a batch of {count} has no part for each of {len(self.distributions)} distributions")
+        for distribution in self.distributions:
+            targets = least_classes(distribution.goal) - 1
+            if count <= targets:
+                raise DataError(
+                    f"distribution '{distribution.name}' needs {targets} other images per image, and a batch has "
+                    f"{count} in all; ask for fewer targets, or raise batch.classes or batch.per_class"
+                )
         everyone = torch.arange(count, device=batch.labels.device)
         parts = list(zip(self.distributions, everyone.tensor_split(len(self.distributions)), strict=True))
         images = []
         for distribution, rows in parts:
             observed = ctx.observe(batch.images, batch.labels, self._set(distribution.name), self.statistics)
             # Every image as a class of its own makes every other image a target.
-            references = References(observed.z, everyone, normalize=False)
-            images.append(self._move(ctx, distribution, batch, references, rows))
+            images.append(self._move(ctx, distribution, batch, observed._replace(labels=everyone), rows))
         clean = ctx.encode(batch.images, batch.labels)
         encoded, logs = [clean], {}
         for (distribution, rows), moved_images in zip(parts, images, strict=True):
@@ -167,16 +172,24 @@ class MDProp(Regime):
         return StepResult(loss=ctx.criterion(_joined(encoded)), encoded=clean, logs=logs)
 
     def _move(
-        self, ctx: StepContext, distribution: Distribution, batch: Batch, references: References, rows: Tensor
+        self, ctx: StepContext, distribution: Distribution, batch: Batch, clean: Encoded, rows: Tensor | None = None
     ) -> Tensor:
-        """Some images of a batch, moved towards a distribution's goal through its set."""
-        name = distribution.name
+        """Some images of a batch, or all, moved towards a distribution's goal through its set."""
+        name, goal, budget = distribution.name, distribution.goal, distribution.budget
+        place = self._set(name)
         try:
-            bound = distribution.goal.bind(references, rows, ctx.generator(f"targets-{name}"))
+            return adversaries(
+                ctx, batch, clean, goal, budget, self.statistics, rows=rows, distribution=name, place=place
+            )
         except DataError as error:
             raise DataError(f"distribution '{name}', with one batch to draw targets from: {error}") from error
-        images, place = batch.images[rows], self._set(name)
-        return ctx.attack(images, bound, distribution.budget, place, self.statistics, stage=f"start-{name}")
+
+    def caption(self, line: Mapping[str, float]) -> str:
+        """What each distribution costs; with one joint loss, how far each was moved."""
+        names = [distribution.name for distribution in self.distributions]
+        if self.variant == "released":
+            return "shift " + "  ".join(f"{name} {line[f'shift/{name}']:.2f}" for name in names)
+        return "  ".join(f"{name} {line[f'loss/{name}']:.2f}" for name in (CLEAN, *names))
 
     def _set(self, name: str) -> str:
         return name if self.separate else CLEAN

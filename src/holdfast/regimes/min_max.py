@@ -6,8 +6,9 @@ from holdfast.attacks import Budget
 from holdfast.attacks.frozen import Statistics
 from holdfast.mining.base import Miner
 from holdfast.regimes.base import register
+from holdfast.regimes.budgets import EIGHT_STEPS
 from holdfast.regimes.destinations import HARDEST
-from holdfast.regimes.hm import BUDGET, HardnessManipulation
+from holdfast.regimes.hm import HardnessManipulation
 
 
 @register("min-max")
@@ -38,7 +39,7 @@ class MinMax(HardnessManipulation):
     def __init__(
         self,
         source: Miner = "softhard",  # type: ignore[assignment]
-        budget: Budget = BUDGET,
+        budget: Budget = EIGHT_STEPS,
         statistics: Statistics = "eval",
     ) -> None:
         super().__init__(source, HARDEST, budget=budget, statistics=statistics)

@@ -17,7 +17,7 @@ def mine(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
     """The triplets that a miner finds in a batch."""
     found = miner(encoded.z, encoded.labels, generator)
     if not isinstance(found, Triplets):
-        raise RecipeError(f"{type(miner).__name__} returns pairs, and this regime moves triplets; use softhard, say")
+        raise RecipeError(f"{type(miner).__name__} says that it mines triplets, and mined pairs; set triplets = False")
     if len(found.anchor) == 0:
         raise DataError("no triplet can be formed in this batch; it needs two classes with two images each")
     return found

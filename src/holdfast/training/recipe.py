@@ -100,6 +100,7 @@ class Recipe:
         if self.clip is not None and self.clip <= 0:
             raise ValueError(f"clip is a gradient norm above 0, got {self.clip}")
         self._check_groups()
+        self._check_regime()
         for part in (self.data, self.augment, self.loss, self.regime, self.optimizer, self.schedule):
             part.build()  # an impossible value is refused now, not after the images are read
 
@@ -113,6 +114,16 @@ class Recipe:
             raise ValueError(
                 f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "
                 "at 1"
+            )
+
+    def _check_regime(self) -> None:
+        regime, classes = self.regime.build(), self.batch.classes // self.mining_groups
+        if regime.unit_vectors and not self.model.normalize:
+            raise ValueError(f"regime {self.regime.name} needs unit vectors; set model.normalize: true")
+        if classes < regime.least_classes:
+            raise ValueError(
+                f"regime {self.regime.name} draws targets from {regime.least_classes - 1} other classes, and a batch "
+                f"(of a mining group) has {classes} in all; ask for fewer targets or raise batch.classes"
             )
 
     def plain(self) -> dict[str, Any]:
