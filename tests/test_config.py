@@ -275,6 +275,66 @@ def test_setting_one_key_by_its_path() -> None:
         override(plain, "seed.deep", 1)
 
 
+def test_setting_a_key_inside_a_list() -> None:
+    plain: dict[str, Any] = {"parts": [{"name": "a", "budget": {"eps": 1}}, "plain"], "ks": [1, 2]}
+    override(plain, "parts.0.budget.eps", 0.05)
+    override(plain, "parts.1.count", 7)
+    override(plain, "ks.1", 4)
+    assert plain == {"parts": [{"name": "a", "budget": {"eps": 0.05}}, {"name": "plain", "count": 7}], "ks": [1, 4]}
+
+
+@pytest.mark.parametrize(
+    "path", ["parts.2.rate", "parts.-1.rate", "parts.first.rate", "parts.2", "parts.", "parts.name"]
+)
+def test_setting_an_item_that_a_list_does_not_have(path: str) -> None:
+    plain = {"parts": [{"name": "a"}, {"name": "b"}]}
+    with pytest.raises(RecipeError, match=r"there is no item '.*'; the list has 2 items, counted from 0") as caught:
+        override(plain, path, 1)
+    assert str(caught.value).startswith(path)
+    assert plain == {"parts": [{"name": "a"}, {"name": "b"}]}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reach:
+    """Has no default of its own for one key, and others than its users for the rest."""
+
+    far: float
+    steps: int = 10
+
+
+@registry.register("reaching")
+class Reaching(Part):
+    """A block whose default is an object."""
+
+    def __init__(self, reach: Reach = Reach(far=0.5, steps=1)) -> None:  # noqa: B008
+        self.reach = reach
+
+
+@dataclasses.dataclass
+class Outer:
+    """The same as a field, made by a factory."""
+
+    reach: Reach = dataclasses.field(default_factory=lambda: Reach(far=0.5, steps=1))
+
+
+@pytest.mark.parametrize(
+    ("given", "far", "steps"),
+    [({}, 0.5, 1), ({"steps": 4}, 0.5, 4), ({"far": "1/4"}, 0.25, 1), ({"far": 2, "steps": 3}, 2.0, 3)],
+)
+def test_a_block_given_in_part_is_laid_over_its_default(given: dict[str, Any], far: float, steps: int) -> None:
+    block = {"name": "reaching", "reach": given}
+    assert resolve(Part, block) == {"name": "reaching", "reach": {"far": far, "steps": steps}}
+    assert instantiate(Part, block) == Reaching(Reach(far=far, steps=steps))
+    assert resolve(Outer, {"reach": given}) == {"reach": {"far": far, "steps": steps}}
+    assert instantiate(Outer, {"reach": given}) == Outer(Reach(far=far, steps=steps))
+
+
+@pytest.mark.parametrize("act", [resolve, instantiate])
+def test_a_mistake_in_a_block_given_in_part(act: Any) -> None:
+    with pytest.raises(RecipeError, match=r"part\.reach: unknown key 'fra'; did you mean 'far'"):
+        act(Part, {"name": "reaching", "reach": {"fra": 1}})
+
+
 FLOATS = st.floats(0, 1e6) | st.integers(0, 99) | st.builds("{}/{}".format, st.integers(0, 99), st.integers(1, 255))
 
 

@@ -108,22 +108,37 @@ def number(text: str) -> float:
 
 
 def override(plain: dict[str, Any], path: str, value: Any) -> None:
-    """Set `a.b.c` in nested plain data in place; a bare name on the way becomes a block, a new `name` a new block."""
+    """Set `a.b.0.c` in nested plain data in place: keys of blocks, numbers of list items counted from 0.
+
+    A bare name on the way becomes a block, a new `name` a new block.
+    """
     *parents, last = path.split(".")
-    node = plain
+    node: Any = plain
     for key in parents:
-        child = node.get(key)
+        place = _place(node, key, path)
+        child = node[place] if isinstance(node, list) else node.get(place)
         if isinstance(child, str):
             child = {"name": child}
         if child is None:
             child = {}
-        if not isinstance(child, dict):
+        if not isinstance(child, (dict, list)):
             raise RecipeError(f"{path}: '{key}' is not a block, so nothing inside it can be set")
-        node[key] = child
+        node[place] = child
         node = child
-    if last == "name" and node.get("name") not in (None, value):
+    if isinstance(node, dict) and last == "name" and node.get("name") not in (None, value):
         node.clear()  # arguments of the old method mean nothing to the new one
-    node[last] = value
+    node[_place(node, last, path)] = value
+
+
+def _place(node: dict[str, Any] | list[Any], key: str, path: str) -> Any:
+    """Where a key of a path leads inside a block or a list."""
+    if isinstance(node, dict):
+        return key
+    places = {str(index): index for index in range(len(node))}
+    if key not in places:
+        items = "the list has 1 item" if len(node) == 1 else f"the list has {len(node)} items"
+        raise RecipeError(f"{path}: there is no item '{key}'; {items}, counted from 0")
+    return places[key]
 
 
 def _open_block(registry: Registry[Any], value: Any, where: str) -> tuple[Callable[..., Any], dict[str, Any], str]:
@@ -158,8 +173,11 @@ def _parameters(member: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     # A dataclass is asked itself: its fields may be inherited from a module whose names the subclass does not import.
     own_init = isinstance(member, type) and not dataclasses.is_dataclass(member)
     hints = typing.get_type_hints(member.__init__ if own_init else member)
-    signature = inspect.signature(member)
-    return {name: (hints.get(name, Any), p.default) for name, p in signature.parameters.items()}
+    defaults = {name: parameter.default for name, parameter in inspect.signature(member).parameters.items()}
+    if dataclasses.is_dataclass(member):  # the signature has a placeholder where a factory makes the default
+        factories = {f.name: f.default_factory for f in dataclasses.fields(member)}
+        defaults |= {name: make() for name, make in factories.items() if make is not dataclasses.MISSING}
+    return {name: (hints.get(name, Any), default) for name, default in defaults.items()}
 
 
 def _check_keys(
@@ -181,17 +199,16 @@ def _resolve_arguments(member: Callable[..., Any], given: Mapping[str, Any], whe
     for name, (kind, default) in parameters.items():
         if name in PROVIDED and given.get(name) is None and default is None:
             continue
-        value = given.get(name, default)
-        if dataclasses.is_dataclass(member) and name not in given:
-            value = _dataclass_default(member, name, default)
+        value = _over_default(kind, given[name], default) if name in given else default
         resolved[name] = resolve(kind, value, _join(where, name))
     return resolved
 
 
-def _dataclass_default(member: Any, name: str, default: Any) -> Any:
-    """A field's default; factories are called (their signature default is a placeholder)."""
-    field = next(f for f in dataclasses.fields(member) if f.name == name)
-    return field.default_factory() if field.default_factory is not dataclasses.MISSING else default
+def _over_default(kind: Any, value: Any, default: Any) -> Any:
+    """A block of keys laid over the object that is its default: what it leaves out is as there."""
+    if isinstance(value, Mapping) and dataclasses.is_dataclass(default) and type(default) is kind:
+        return {**_fields(default), **value}
+    return value
 
 
 def _call(member: Callable[..., Any], given: Mapping[str, Any], where: str, provided: Mapping[str, Any]) -> Any:
@@ -203,7 +220,8 @@ def _call(member: Callable[..., Any], given: Mapping[str, Any], where: str, prov
         if name in supplied:
             continue
         if name in given:
-            arguments[name] = instantiate(kind, given[name], _join(where, name), provided)
+            value = _over_default(kind, given[name], default)
+            arguments[name] = instantiate(kind, value, _join(where, name), provided)
         elif _needs_building(kind, default):
             arguments[name] = instantiate(kind, default, _join(where, name), provided)
     try:
