@@ -16,7 +16,7 @@ from holdfast.training.recipe_files import read_plain, shipped, summary
 
 ADML = ["adml-a", "adml-t", "adml-u", "adml-au"]
 HM = ["hm-lga", "hm-lga-ics", "hm-semihard", "hm-gb", "hm-g2", "hm-ghalf", "act", "min-max", "est", "free-hm"]
-MDPROP = ["at", "advprop-d", "mdprop-1", "mdprop-2", "mdprop-ux", "mdprop-2-s2sd"]
+MDPROP = ["at", "advprop-d", "mdprop-1", "mdprop-2", "mdprop-ux", "mdprop-2-s2sd", "mdprop-released"]
 POCKET = {
     **{name: f"{name}-pocket" for name in (*ADML, *HM, *MDPROP)},
     "resnet18-triplet": "triplet-pocket",
@@ -120,6 +120,7 @@ def at(name: str, path: str) -> Any:
         (["mdprop-1"], "regime.distributions.0.goal.targets", 3),
         (["mdprop-2", "mdprop-2-s2sd"], "regime.distributions.1.goal.targets", 5),
         (["mdprop-1", "mdprop-2", "mdprop-ux"], "regime.distributions.0.budget.units", "normalized"),
+        (["mdprop-released", "mdprop-released-pocket"], "regime.variant", "released"),
         (["at", "advprop-d"], "regime.budget.units", "normalized"),
         (["at", "advprop-d"], "regime.budget.steps", 1),
         (["at", "advprop-d"], "regime.budget.start_radius", 0.0005),
@@ -137,6 +138,21 @@ def test_published_values(names: list[str], path: str, value: Any) -> None:
 def test_one_value_of_a_budget_can_be_set(name: str) -> None:
     before, after = load_recipe(name), load_recipe(name, settings=["regime.budget.steps=5"])
     assert after.regime.plain["budget"] == {**before.regime.plain["budget"], "steps": 5}
+
+
+@pytest.mark.parametrize("name", ["mdprop-2", "mdprop-released-pocket"])
+def test_one_value_of_a_distribution_can_be_set(name: str) -> None:
+    before, after = load_recipe(name), load_recipe(name, settings=["regime.distributions.1.budget.eps=0.05"])
+    first, second = before.regime.plain["distributions"]
+    expected = [first, {**second, "budget": {**second["budget"], "eps": 0.05}}]
+    assert after.regime.plain == {**before.regime.plain, "distributions": expected}
+
+
+@pytest.mark.parametrize("name", ["hm", "at", "adml"])
+def test_one_value_of_a_default_budget_can_be_set(name: str) -> None:
+    default = load_recipe("triplet-pocket", settings=[f"regime={name}"]).regime.plain
+    changed = load_recipe("triplet-pocket", settings=[f"regime={name}", "regime.budget.steps=4"]).regime.plain
+    assert changed == {**default, "budget": {**default["budget"], "steps": 4}}
 
 
 SMALL = [
