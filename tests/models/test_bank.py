@@ -138,6 +138,32 @@ def test_a_pass_changes_the_statistics_of_its_own_set_alone(path: list[str]) -> 
             assert same == (name != distribution)
 
 
+def test_parts_of_one_batch_through_different_sets_learn_together() -> None:
+    """One backward over the joined parts: each set has the gradient of its own part, shared weights that of all."""
+    model = tiny().double().train()
+    images = pictures(model, 12).double()
+    parts = dict(zip(("clean", "a", "b"), images.tensor_split(3), strict=True))
+    alone = {name: (screwed_in(model, name) if name != "clean" else copy.deepcopy(model)) for name in parts}
+    passes = {name: alone[name](part) for name, part in parts.items()}
+    joined = torch.cat([model(part, distribution=name) for name, part in parts.items()])
+    assert torch.equal(joined, torch.cat(list(passes.values())))
+    for z in (joined, torch.cat(list(passes.values()))):  # a loss between the parts, as one over the whole batch is
+        (z @ z.T).pow(3).sum().backward()
+    gradients = {name: {k: p.grad for k, p in net.named_parameters()} for name, net in alone.items()}
+    own = model.bank.tensors("a").keys()
+    for place, weight in model.named_parameters():
+        if place.startswith("bank."):
+            continue
+        short = place.removeprefix("backbone.")
+        if short in own:
+            for name in parts:
+                found = weight if name == "clean" else model.bank.tensors(name)[short]
+                torch.testing.assert_close(found.grad, gradients[name][place])
+        else:
+            total = torch.stack([gradients[name][place] for name in parts]).sum(0)  # type: ignore[arg-type]
+            torch.testing.assert_close(weight.grad, total)
+
+
 def test_a_new_set_copies_the_present_weights_and_noise_is_drawn_from_its_generator() -> None:
     model = Embedder("conv-tiny", dim=6).train()
     model(pictures(model))
@@ -391,6 +417,24 @@ def test_frozen_batchnorm_and_sets_to_learn_are_refused_together() -> None:
     recipe = mdprop_recipe(model={"backbone": "conv-tiny", "dim": 16, "batchnorm": "freeze"})
     with pytest.raises(RecipeError, match="freeze forbids"):
         build_session(load_recipe(recipe), "cpu", False, Console(quiet=True))
+
+
+@pytest.mark.parametrize("policy", ["freeze-statistics", "freeze"])
+def test_statistics_from_scratch_must_be_learnt(policy: str) -> None:
+    model = {"backbone": "conv-tiny", "dim": 16, "batchnorm": policy}
+    recipe = mdprop_recipe(model=model, regime={"name": "mdprop", "variant": "released"})
+    with pytest.raises(
+        RecipeError, match=f"mdprop starts .* scratch, and model.batchnorm: {policy} .*; use train"
+    ):
+        build_session(load_recipe(recipe), "cpu", False, Console(quiet=True))
+
+
+@pytest.mark.parametrize("regime", ["mdprop", "advprop-d"])
+def test_sets_for_a_backbone_without_batchnorm_are_refused(regime: str) -> None:
+    model = {"backbone": "convnext_atto", "dim": 16, "size": 32, "canvas": 32}
+    recipe = load_recipe(mdprop_recipe(model=model, regime=regime))
+    with pytest.raises(RecipeError, match="has no BatchNorm layers; choose another backbone, or regime: at or adml"):
+        build_session(recipe, "cpu", False, Console(quiet=True))
 
 
 @pytest.mark.slow

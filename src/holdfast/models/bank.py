@@ -93,8 +93,7 @@ class BatchNormBank(nn.Module):
             raise ModelError(f"there is a BatchNorm set '{start.name}' already; give each distribution its own name")
         if not self._layers:
             raise ModelError(
-                "this backbone has no BatchNorm layers, so distributions cannot have sets of their own; "
-                "use another backbone, or regime.separate: false"
+                "this backbone has no BatchNorm layers, so distributions cannot have sets of their own; use another"
             )
         layers = copy.deepcopy(nn.ModuleList(batchnorm_layers(backbone)))  # together, so that what is shared stays so
         for layer in batchnorm_layers(layers):
