@@ -123,24 +123,24 @@ def test_thorough_is_never_kinder_than_one_of_its_attacks(model: Embedder, table
 def test_a_killed_audit_goes_on_and_gives_the_same_figures(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = audit.run(model, table, limit=135, out=tmp_path / "whole").document
+    whole = audit.run(model, table, protocol="stax", limit=135, out=tmp_path / "whole").document
     real = runner.AuditState.put
     calls = iter(range(100))
 
     def dies(self: Any, *arguments: Any) -> None:
-        if next(calls) == 7:
+        if next(calls) == 5:
             raise KeyboardInterrupt
         real(self, *arguments)
 
     monkeypatch.setattr(runner.AuditState, "put", dies)
     with pytest.raises(KeyboardInterrupt):
-        audit.run(model, table, limit=135, out=tmp_path / "cut")
-    assert len(list((tmp_path / "cut" / "artifacts" / "audit-ers-fixed.partial").glob("*.safetensors"))) == 7
+        audit.run(model, table, protocol="stax", limit=135, out=tmp_path / "cut")
+    assert len(list((tmp_path / "cut" / "artifacts" / "audit-stax-fixed.partial").glob("*.safetensors"))) == 5
     monkeypatch.undo()
-    seen = audit.run(model, table, limit=135, out=tmp_path / "cut")
+    seen = audit.run(model, table, protocol="stax", limit=135, out=tmp_path / "cut")
     assert figures(seen.document) == figures(whole)
     assert all(value > 0 for value in seen.document["seconds"].values()), "also of what was done before the kill"
-    assert not (tmp_path / "cut" / "artifacts" / "audit-ers-fixed.partial").exists()
+    assert not (tmp_path / "cut" / "artifacts" / "audit-stax-fixed.partial").exists()
 
 
 def test_measurements_of_another_model_are_not_reused(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
@@ -246,8 +246,8 @@ def test_an_attack_that_changes_nothing_changes_no_figure(
 
 
 def test_cameras_are_set_aside_as_in_an_evaluation(model: Embedder, table: ImageTable) -> None:
-    cameras = np.arange(len(table)) % 2
-    watched = dataclasses.replace(table, groups=cameras)
+    table = table.subset(np.isin(table.labels, np.unique(table.labels)[:12]))
+    watched = dataclasses.replace(table, groups=np.arange(len(table)) % 2)
     recall = holdfast.evaluate(model, watched).values["R@1"]
     assert recall < holdfast.evaluate(model, table).values["R@1"]
     values = audit.run(model, watched, eps=1e-9).document["metrics"]

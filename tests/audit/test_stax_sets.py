@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,12 @@ from holdfast.models import Embedder, load_model
 from holdfast.models.bank import BANK_FILE, SetStart
 
 LIMIT = 24
+
+
+@pytest.fixture
+def table(table: ImageTable) -> ImageTable:
+    """A dozen characters: what is asked here is which set a figure went through, not how good it is."""
+    return table.subset(np.isin(table.labels, np.unique(table.labels)[:12]))
 
 
 @pytest.fixture
@@ -76,7 +83,7 @@ def test_what_a_model_scores_does_not_depend_on_its_sets(banked: Embedder, table
 
 
 def test_in_replaced_mode_an_audit_depends_on_the_sets(banked: Embedder, table: ImageTable, tmp_path: Path) -> None:
-    arguments = {"protocol": "stax", "mode": "replaced", "limit": 60, "out": tmp_path}
+    arguments = {"protocol": "stax", "mode": "replaced", "limit": LIMIT, "out": tmp_path}
     first = audit.run(banked, table, **arguments).document  # type: ignore[arg-type]
     with torch.no_grad():
         banked.bank.sets["stax"][0].weight.mul_(-1)  # type: ignore[index, union-attr, operator]
