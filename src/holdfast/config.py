@@ -205,9 +205,14 @@ def _resolve_arguments(member: Callable[..., Any], given: Mapping[str, Any], whe
 
 
 def _over_default(kind: Any, value: Any, default: Any) -> Any:
-    """A block of keys laid over the object that is its default: what it leaves out is as there."""
+    """A block that leaves out what it must have is laid over the object that is its default.
+
+    A complete block stands alone: another ε must not silently keep the default's units or steps.
+    """
     if isinstance(value, Mapping) and dataclasses.is_dataclass(default) and type(default) is kind:
-        return {**_fields(default), **value}
+        required = [name for name, (_, own) in _parameters(kind).items() if own is inspect.Parameter.empty]
+        if any(name not in value for name in required):
+            return {**_fields(default), **value}
     return value
 
 

@@ -1,0 +1,246 @@
+"""Adversarial steps and audits on a GPU: the peers' way, ours, and the raw ceiling, in one process.
+
+    python benchmarks/gpu.py --backbone resnet18 --json gpu-resnet18.json
+
+The ceiling is what the card does when a compiled network in bfloat16, channels-last, is run forward and back for the
+pixels alone, and nothing else happens. `share` is images through forward and back per second of our whole step (mining,
+crafting, update) over that. The peers' way is `peers.py`. Random weights and images: speed does not depend on them.
+Each row is written to the JSON file as soon as it is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import peers
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from holdfast import attacks, losses, regimes
+from holdfast.attacks import Budget, References
+from holdfast.audit.ers import GOALS
+from holdfast.losses.criterion import Criterion
+from holdfast.models import Embedder
+from holdfast.models.compiled import CompiledPasses
+from holdfast.regimes import Batch
+from holdfast.training.context import TrainingContext
+
+ETA = 8
+GALLERY = 5924
+SOURCE = {"name": "softhard", "anchors": "first", "variant": "published"}
+HM_BUDGET = {"eps": "8/255", "step": "1/255", "steps": ETA}
+REGIMES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "standard": ("triplet", {"miner": SOURCE}, {}),
+    "hm": ("triplet", {}, {"source": SOURCE, "destination": 2.0, "budget": HM_BUDGET}),
+    "act": ("triplet", {}, {"source": SOURCE, "budget": HM_BUDGET}),
+    "adml": ("multi-similarity", {"miner": "multi-similarity"}, {}),
+    "mdprop": ("multi-similarity", {"miner": "multi-similarity"}, {}),
+}
+
+
+def seconds(work: Callable[[], object], repeats: int, warm: int = 2) -> float:
+    """Median time of a call, the device waited for."""
+    times = []
+    for number in range(repeats + warm):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        if number >= warm:
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+class Bench:
+    """Rows of one backbone.
+
+    Args:
+        options: the command line.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.device = torch.device("cuda")
+        self.began = time.perf_counter()
+        self.rows: list[dict[str, Any]] = []
+        generator = torch.Generator(self.device).manual_seed(0)
+        shape = (options.batch, 3, options.size, options.size)
+        self.images = torch.rand(shape, device=self.device, generator=generator).contiguous(
+            memory_format=torch.channels_last
+        )
+        self.labels = torch.arange(options.batch, device=self.device) // 2
+
+    def model(self) -> Embedder:
+        """A fresh model in training mode."""
+        torch.manual_seed(0)
+        model = Embedder(self.options.backbone, dim=512, size=self.options.size, batchnorm="freeze-statistics")
+        model.to(self.device, memory_format=torch.channels_last)
+        return model.train()
+
+    def row(self, name: str, **values: Any) -> None:
+        """Print and keep a row."""
+        self.rows.append({"row": name, **values, "at": round(time.perf_counter() - self.began, 1)})
+        print(json.dumps(self.rows[-1]), flush=True)
+        if self.options.json:
+            hardware = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+            content = {**hardware, "backbone": self.options.backbone, "size": self.options.size, "rows": self.rows}
+            self.options.json.write_text(json.dumps(content, indent=1))
+
+    def ceiling(self, batch: int) -> float:
+        """Images per second of the compiled input gradient, and of plainer ways, for the record."""
+        model = self.model().eval().requires_grad_(False)
+        images = self.images[:1].expand(batch, -1, -1, -1).contiguous(memory_format=torch.channels_last)
+        compiled = CompiledPasses(model)
+        rates = {}
+        for name, call, half in (("float32", model, False), ("bfloat16", model, True), ("compiled", compiled, True)):
+
+            def once(call: Callable[[Tensor], Tensor] = call, half: bool = half) -> None:
+                x = images.detach().requires_grad_()
+                with torch.autocast("cuda", torch.bfloat16, enabled=half):
+                    z = call(x)
+                torch.autograd.grad(z.float().sum(), x)
+
+            start = time.perf_counter()
+            once()
+            torch.cuda.synchronize()
+            first = time.perf_counter() - start
+            rates[name] = batch / seconds(once, 20)
+            if name == "compiled":
+                rates["compile_seconds"] = first
+        self.row("ceiling", batch=batch, **{name: round(rate, 1) for name, rate in rates.items()})
+        return rates["compiled"]
+
+    def regime(self, name: str, ceiling: float) -> None:
+        """One training step, ours and the peers'."""
+        loss, arguments, block = REGIMES[name]
+        model = self.model()
+        regime = regimes.build(name, **block)
+        for start in regime.sets():
+            model.bank.add(model.backbone, start)
+        model.train()
+        criterion = Criterion(losses.build(loss, **arguments)).to(self.device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
+        accelerator = Accelerator(mixed_precision="bf16")
+        ctx = TrainingContext(model, criterion, accelerator, 0, compiled=True)
+        batch = Batch(self.images, self.labels)
+
+        def ours() -> None:
+            ctx.start(ctx.step + 1)
+            accelerator.backward(regime.step(ctx, batch).loss)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+        start = time.perf_counter()
+        ours()
+        torch.cuda.synchronize()
+        first = time.perf_counter() - start
+        mine = seconds(ours, self.options.repeats)
+        images = self.passed(name)
+        values = {"ours": mine, "first": first, "share": images / mine / ceiling, "passes": ctx.passes}
+        torch.cuda.empty_cache()
+        theirs = self.peer(name)
+        values |= {"peers": theirs, "ratio": theirs / mine}
+        self.row(name, **{k: round(v, 5) for k, v in values.items()})
+
+    def passed(self, name: str) -> int:
+        """Images that go forward and back in one step."""
+        batch, triplets = self.options.batch, self.options.batch // 2
+        if name == "hm":
+            return (ETA + 1) * 3 * triplets
+        if name == "act":
+            return ETA * 2 * triplets + 3 * triplets
+        return batch * {"standard": 1, "adml": 7 + 2, "mdprop": 3 + 2}[name]
+
+    def peer(self, name: str) -> float:
+        """Seconds of a step the peers' way."""
+        model = self.model()
+        for start in regimes.build(name, **REGIMES[name][2]).sets():
+            model.bank.add(model.backbone, start)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-5)
+        loss = losses.build(REGIMES[name][0], **REGIMES[name][1])
+        images = self.images.contiguous()
+        common = (model, optimizer, images, self.labels)
+        works: dict[str, Callable[[], object]] = {
+            "standard": lambda: peers._update(model, optimizer, lambda: loss(model(images), self.labels)),
+            "hm": lambda: peers.hm_step(*common, ETA),
+            "act": lambda: peers.act_step(*common, ETA),
+            "adml": lambda: peers.adml_step(*common, 7, loss),
+            "mdprop": lambda: peers.mdprop_step(*common, 0.0023, loss),
+        }
+        return seconds(works[name], 3, warm=1)
+
+    def ers(self, ceiling: float) -> None:
+        """The nine attacks behind ERS: a gallery of 5,924, one batch the peers' way, several of ours."""
+        model = self.model().eval()
+        generator = torch.Generator(self.device).manual_seed(1)
+        gallery = torch.nn.functional.normalize(
+            torch.randn(GALLERY, 512, device=self.device, generator=generator), dim=1
+        )
+        labels = torch.arange(GALLERY, device=self.device) // 59
+        rows = torch.arange(self.options.attacked, device=self.device)
+        images = self.images[:1].expand(len(rows), -1, -1, -1).contiguous(memory_format=torch.channels_last)
+        references = References(gallery, labels)
+        budget = Budget(eps=8 / 255, step=3 / 255, steps=32)
+        run = CompiledPasses(model)
+        each = {}
+        for name in GOALS:
+            goal = attacks.build(name).bind(references, rows, torch.Generator().manual_seed(0))
+
+            def once(goal: attacks.BoundGoal = goal) -> None:
+                attacks.pgd(model, images, goal, budget, chunk=self.options.chunk, precision="bfloat16", run=run)
+
+            each[name] = seconds(once, 1, warm=1)
+        mine = sum(each.values()) / len(rows)
+        plain = self.model().eval()
+        count = min(112, self.options.batch)
+        batch = (self.images[:count].contiguous(), labels[:count], gallery, labels)
+        peers.ers_attacks(plain, *batch, steps=1)
+        taken = peers.ers_attacks(plain, *batch)
+        theirs = sum(taken.values()) / count
+        self.row(
+            "ers",
+            attacked=len(rows),
+            seconds_per_1000=round(1000 * mine, 2),
+            seconds_for_5924=round(GALLERY * mine, 1),
+            peers_for_5924=round(GALLERY * theirs, 1),
+            ratio=round(theirs / mine, 2),
+            share=round(len(GOALS) * 32 / mine / ceiling, 3),
+            each={name: round(value / len(rows) * GALLERY, 2) for name, value in each.items()},
+            peers_per_112={name: round(value, 3) for name, value in taken.items()},
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Adversarial steps and audits on a GPU against the peers' way.")
+    parser.add_argument("--backbone", default="resnet18")
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--batch", type=int, default=112)
+    parser.add_argument("--attacked", type=int, default=1024, help="images attacked in the ERS row")
+    parser.add_argument("--chunk", type=int, default=256, help="images per pass in the ERS row")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--rows", nargs="+", default=["hm", "ers", "adml", "act", "standard", "mdprop"])
+    parser.add_argument("--benchmark", action="store_true", help="let cuDNN try its algorithms")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    torch.backends.cudnn.benchmark = options.benchmark
+    bench = Bench(options)
+    ceiling = max(bench.ceiling(batch) for batch in (512, 336, 168))
+    for name in options.rows:
+        try:
+            if name == "ers":
+                bench.ers(ceiling)
+            else:
+                bench.regime(name, ceiling)
+        except Exception as error:  # one row that fails must not lose the others
+            bench.row(name, error=f"{type(error).__name__}: {error}"[:500])
+
+
+if __name__ == "__main__":
+    main()
