@@ -1,8 +1,13 @@
-"""What adversarial training is for, on a small scale: models that are attacked in training withstand attacks."""
+"""What adversarial training is for, on a small scale: models that are attacked in training withstand attacks.
+
+Most go on from one model that was trained plainly, so that a gradual adversary, which waits for the loss to fall, is
+met within a few epochs. What is asserted is what holds at this size; docs/choosing.md has the claims at full length.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -11,31 +16,52 @@ import holdfast
 
 pytestmark = pytest.mark.slow
 
+SMALL = ["batch.classes=14", "model.backbone=conv-tiny"]
 
-def figures(recipe: str, folder: Path, protocol: str) -> dict[str, Any]:
-    """Clean and attacked figures of a short run."""
-    settings = ["epochs=14", "evaluate_every=14", "batch.classes=14", "model.backbone=conv-tiny"]
-    run = holdfast.train(recipe, "glyphs", out=folder / recipe, settings=settings, device="cpu")
-    audit = holdfast.audit.run(str(run.folder), "glyphs", protocol=protocol, limit=150, device="cpu")
-    metrics: dict[str, Any] = audit.document["metrics"]
-    return metrics
+Figures = Callable[..., dict[str, Any]]
 
 
-def test_hardness_manipulation_withstands_ranking_attacks(tmp_path: Path) -> None:
-    plain = figures("triplet-pocket", tmp_path, "ers")
-    moved = figures("hm-lga-pocket", tmp_path, "ers")
-    assert moved["ERS"] > plain["ERS"] + 10
-    assert not moved["collapsed"]
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
+    """Clean and attacked figures of a shipped recipe after a short run, by protocol; nothing is trained twice."""
+    folder = tmp_path_factory.mktemp("claims")
+
+    @cache
+    def trained(recipe: str, epochs: int, start: str | None) -> str:
+        settings = [*SMALL, f"epochs={epochs}", f"evaluate_every={epochs}", *([f"init={start}"] if start else [])]
+        run = holdfast.train(recipe, "glyphs", out=folder / f"{recipe}-{epochs}", settings=settings, device="cpu")
+        return str(run.folder)
+
+    @cache
+    def found(recipe: str, protocol: str, from_nothing: bool = False) -> dict[str, Any]:
+        model = trained(recipe, 12, None) if from_nothing else trained(recipe, 4, trained("pocket", 12, None))
+        audit = holdfast.audit.run(model, "glyphs", protocol=protocol, limit=100, device="cpu")
+        metrics: dict[str, Any] = audit.document["metrics"]
+        return metrics
+
+    return found
 
 
-def test_images_moved_from_their_class_teach_to_stay(tmp_path: Path) -> None:
-    plain = figures("pocket", tmp_path, "adml")
-    aligned = figures("adml-a-pocket", tmp_path, "adml")
-    assert aligned["alignment/R@1"] > plain["alignment/R@1"] + 10
+def test_hardness_manipulation_withstands_ranking_attacks_and_still_retrieves(figures: Figures) -> None:
+    """At equal η. That its ERS is above that of ACT too is seen in long runs only, and not asked here."""
+    names = ("triplet-pocket", "est-pocket", "act-pocket", "hm-lga-ics-pocket")
+    plain, est, act, moved = (figures(name, "ers") for name in names)
+    assert moved["ERS"] > max(plain["ERS"], est["ERS"]) + 5
+    # ERS rewards collapse, so what is still found counts beside it.
+    assert moved["R@1"] > max(est["R@1"], act["R@1"]) + 3
+    assert moved["R@1"] > plain["R@1"] - 15
+    assert not any(found["collapsed"] for found in (plain, est, act, moved))
 
 
-def test_separate_batchnorm_sets_withstand_targeted_images_at_no_cost_in_clean_ones(tmp_path: Path) -> None:
-    plain = figures("pocket", tmp_path, "stax")
-    several = figures("mdprop-2-pocket", tmp_path, "stax")
-    assert several["stax-large/R@1"] > plain["stax-large/R@1"] + 5
+def test_images_moved_from_their_class_teach_to_stay(figures: Figures) -> None:
+    """From nothing: a tenth of the loss changes a trained model too slowly."""
+    plain, aligned = (figures(name, "adml", from_nothing=True) for name in ("pocket", "adml-a-pocket"))
+    assert aligned["alignment/R@1"] > plain["alignment/R@1"] + 5
+    assert aligned["R@1"] > plain["R@1"] - 15
+
+
+@pytest.mark.parametrize("recipe", ["advprop-d-pocket", "mdprop-2-pocket"])
+def test_separate_batchnorm_sets_withstand_targeted_images_at_little_cost(recipe: str, figures: Figures) -> None:
+    plain, several = figures("pocket", "stax"), figures(recipe, "stax")
+    assert several["stax-large/R@1"] > plain["stax-large/R@1"] + 3
     assert several["R@1"] > plain["R@1"] - 5
