@@ -107,7 +107,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         load_model(options.model, options.size, options.trust_code),
         options.data,
         split=options.split,
-        batch=options.batch,
+        batch=options.batch or 256,
         device=options.device,
         skip_bad=options.skip_bad,
         seed=options.seed or 0,
@@ -131,7 +131,7 @@ def _embed(options: argparse.Namespace) -> None:
     model = load_model(options.model, options.size, options.trust_code).to(device)
     chosen = images if split == "all" else images.split(split)
     store = ImageStore(chosen, model.canvas, device, skip_bad=skip_bad)
-    vectors = embed(model, store, options.batch, Console(options.json))
+    vectors = embed(model, store, options.batch or 256, Console(options.json))
     out = save_vectors(_writable(options.out or "embeddings.npz"), vectors, store.table)
     facts = {"file": str(out), "images": len(vectors), "dim": vectors.shape[1], "skipped": len(store.skipped)}
     print(json.dumps(facts) if options.json else f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}")
@@ -327,7 +327,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
         sub.add_argument("--data", required=True, metavar="DATA", help=DATA_HELP)
         sub.add_argument("--split", help="train, val, test, query (against gallery) or all")
-        sub.add_argument("--batch", type=positive, default=256, help="images per pass (default 256)")
+        sub.add_argument("--batch", type=positive, help="images per pass (default 256; audits on a GPU 512)")
         sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
         sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
 

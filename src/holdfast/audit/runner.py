@@ -20,13 +20,13 @@ from holdfast.audit import flags as checks
 from holdfast.audit.base import Part, Protocol, registry
 from holdfast.audit.examples import save_examples
 from holdfast.audit.masking import masking_flags
-from holdfast.audit.preparation import borrow_model, make_subject, speed_up
+from holdfast.audit.preparation import GPU_BLOCK, borrow_model, make_subject, speed_up
 from holdfast.audit.state import AuditState, joined
 from holdfast.audit.subject import Subject
 from holdfast.config import builder
 from holdfast.console import Console
 from holdfast.data import ImageTable, parse
-from holdfast.devices import choose_device
+from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import RecipeError
 from holdfast.evaluation import choose_split, read_table
 from holdfast.files import write_json
@@ -60,7 +60,7 @@ def run(
     mode: str = "fixed",
     eps: float | str | None = None,
     limit: int | None = None,
-    batch: int = 256,
+    batch: int | None = None,
     split: str | None = None,
     size: int | None = None,
     seed: int = 0,
@@ -82,7 +82,7 @@ def run(
         mode: `fixed`, or the protocol's `published` or `replaced` reading; never comparable with each other.
         eps: radius in place of the protocol's own, in its units; `8/255` is a number.
         limit: attack a seeded, class-balanced subset of this many images; the gallery stays whole.
-        batch: images per pass, to bound memory.
+        batch: images per pass, to bound memory; 256 when left out, 512 on a GPU.
         split: test, query (against gallery), val, train or all; by default what a paper would report.
         size: input size, for modules that do not know their own.
         seed: of targets, starts, subset and intervals.
@@ -105,10 +105,11 @@ def run(
     if examples and out is None:
         raise RecipeError("examples need a folder to go to; give out")
     table, skip_bad = read_table(data, skip_bad)
-    embedder, raised = borrow_model(model, size, trust_code, choose_device(device), chosen.through_sets)
+    place = choose_device(device)
+    batch = batch or (GPU_BLOCK if place.type == "cuda" else 256)
+    embedder, raised = borrow_model(model, size, trust_code, place, chosen.through_sets)
     part = choose_split(table, split)
-    place = embedder.mean.device
-    with frozen(embedder), torch.random.fork_rng([place] if place.type == "cuda" else []):
+    with frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
         subject, skipped, more = make_subject(
             embedder, table, part, limit, seed, batch, skip_bad, console, chosen.through_sets
         )
