@@ -1,0 +1,136 @@
+"""Compiled passes give what plain ones give."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+import holdfast
+from holdfast import attacks, losses, regimes
+from holdfast.attacks import Budget, References
+from holdfast.losses.criterion import Criterion
+from holdfast.models import Embedder
+from holdfast.models.bank import SetStart
+from holdfast.models.compiled import WORTH, CompiledPasses, worth_compiling
+from holdfast.regimes import Batch
+from holdfast.training.context import TrainingContext
+
+
+@pytest.fixture(params=["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The graph alone, without generated code, in the fast tests."""
+    name = str(request.param)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=name))
+    torch._dynamo.reset()
+    return name
+
+
+def model(batchnorm: str = "train") -> Embedder:
+    torch.manual_seed(0)
+    made = Embedder("conv-tiny", dim=8, batchnorm=batchnorm)  # type: ignore[arg-type]
+    for name in ("stax", "mtax"):
+        made.bank.add(made.backbone, SetStart(name, noise=0.1), torch.Generator().manual_seed(1))
+    return made.train()
+
+
+def images(count: int = 12) -> torch.Tensor:
+    return torch.rand(count, 3, 32, 32, generator=torch.Generator().manual_seed(count))
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("distribution", ["clean", "stax"])
+def test_any_batch_size_in_any_mode(distribution: str) -> None:
+    plain = model()
+    run = CompiledPasses(plain)
+    for training in (True, False):
+        plain.train(training)
+        for count in (12, 7, 20):
+            found = run(images(count), True, distribution)
+            for mine, theirs in zip(found, plain(images(count), True, distribution), strict=True):
+                torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.usefixtures("backend")
+def test_one_graph_per_set_and_mode_whatever_the_batch() -> None:
+    plain = model()
+    run = CompiledPasses(plain)
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for count in (12, 7, 20, 33, 16):
+        for distribution in ("clean", "stax", "mtax"):
+            run(images(count), False, distribution)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == 3
+
+
+@pytest.mark.usefixtures("backend")
+def test_crafting_takes_the_compiled_way_and_ends_where_the_plain_one_does() -> None:
+    plain = model().eval()
+    batch = images()
+    vectors = plain(batch).detach()
+    goal = attacks.build("tma").bind(References(vectors), torch.arange(12), torch.Generator().manual_seed(0))
+    budget = Budget(eps=8 / 255, step=1 / 255, steps=5)
+    calls = 0
+    compiled = CompiledPasses(plain)
+
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return compiled(x)  # type: ignore[no-any-return]
+
+    fast = attacks.pgd(plain, batch, goal, budget, run=counted)
+    slow = attacks.pgd(plain, batch, goal, budget)
+    assert calls == 5, "five passes that craft; the one that judges is plain"
+    assert (fast.images == slow.images).float().mean() > 0.995, "signs of gradients near zero may differ"
+    torch.testing.assert_close(fast.loss, slow.loss, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("name", ["standard", "hm", "mdprop", "adml"])
+def test_a_training_step_has_the_loss_and_gradient_of_the_plain_one(name: str) -> None:
+    batch = Batch(images(), torch.arange(12) // 3)
+    arguments = {"budget": {"eps": "8/255", "step": "8/255", "steps": 1}} if name in ("hm", "adml") else {}
+    if name == "mdprop":
+        arguments["distributions"] = [{"name": "stax", "goal": "single-target"}]  # type: ignore[dict-item]
+    found = []
+    for compiled in (False, True):
+        plain = model("freeze-statistics")
+        regime = regimes.build(name, **arguments)
+        criterion = Criterion(losses.build("triplet", miner="random"))
+        ctx = TrainingContext(plain, criterion, Accelerator(cpu=True), 0, compiled=compiled)
+        ctx.start(1)
+        loss = regime.step(ctx, batch).loss
+        loss.backward()
+        found.append((loss.detach(), {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}))
+    (slow, slow_gradient), (fast, fast_gradient) = found
+    torch.testing.assert_close(fast, slow, atol=2e-3, rtol=1e-2)
+    assert fast_gradient.keys() == slow_gradient.keys()
+    ours = torch.cat([g.flatten() for g in fast_gradient.values()])
+    theirs = torch.cat([slow_gradient[n].flatten() for n in fast_gradient])
+    assert torch.nn.functional.cosine_similarity(ours, theirs, dim=0) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("choice", "device", "work", "expected"),
+    [
+        ("auto", "cpu", 10 * WORTH, False),
+        ("auto", "cuda", WORTH, True),
+        ("auto", "cuda", WORTH - 1, False),
+        (True, "cpu", 0, True),
+        (False, "cuda", 10 * WORTH, False),
+    ],
+)
+def test_auto_compiles_on_a_gpu_where_it_pays(choice: bool | str, device: str, work: int, expected: bool) -> None:
+    assert worth_compiling(choice, torch.device(device), work) is expected  # type: ignore[arg-type]
+
+
+def test_bfloat16_crafting_changes_no_figure_beyond_noise() -> None:
+    """What is measured is in float32 either way; only the steps of the attack are rounded."""
+    plain = model().eval()
+    precise = holdfast.audit.run(plain, "glyphs", limit=16, precision="float32", device="cpu").document
+    rounded = holdfast.audit.run(plain, "glyphs", limit=16, precision="bfloat16", device="cpu").document
+    assert (precise["precision"], rounded["precision"]) == ("float32", "bfloat16")
+    assert precise["metrics"]["R@1"] == rounded["metrics"]["R@1"]
+    low, high = precise["intervals"]["ERS"]
+    assert low - 1 <= rounded["metrics"]["ERS"] <= high + 1
