@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -10,7 +9,6 @@ from holdfast.losses.base import register
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
-from holdfast.sphere import Mask
 
 
 @register("binomial-deviance")
@@ -49,12 +47,12 @@ class BinomialDeviance(PairLoss):
         self.beta = beta
         self.base = base
 
-    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
         """One cost per anchor."""
         # A pair is of one kind only, so one softplus serves both.
-        sharpness = torch.where(positive, -self.alpha, self.beta)
+        sharpness = self.beta - (self.alpha + self.beta) * positive
         deviance = softplus(sharpness * (matrix - self.base)) / sharpness.abs()
         positives, negatives = positive.sum(1), negative.sum(1)
-        pull = torch.where(positive, deviance, 0).sum(1) / positives.clamp_min(1)
-        push = torch.where(negative, deviance, 0).sum(1) / negatives.clamp_min(1)
+        pull = (deviance * positive).sum(1) / positives.clamp_min(1)
+        push = (deviance * negative).sum(1) / negatives.clamp_min(1)
         return [Terms(pull + push, positives + negatives > 0)]

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
+from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.terms import Terms, require_positive
-from holdfast.losses.tuples import PairLoss, Part, masked_logsumexp
+from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
-from holdfast.sphere import Mask
 
 
 @register("circle")
@@ -42,11 +42,11 @@ class Circle(PairLoss):
         self.margin = margin
         self.gamma = gamma
 
-    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
         """One cost per anchor."""
         fixed = matrix.detach()
-        pull = -torch.relu(1 + self.margin - fixed) * (matrix - 1 + self.margin)
+        pull = torch.relu(1 + self.margin - fixed) * (1 - self.margin - matrix)
         push = torch.relu(fixed + self.margin) * (matrix - self.margin)
-        pull = masked_logsumexp(self.gamma * pull, positive)
-        push = masked_logsumexp(self.gamma * push, negative)
-        return [Terms(softplus(pull + push), positive.any(1) & negative.any(1))]
+        pull = masked_logsumexp(pull, positive, self.gamma)
+        push = masked_logsumexp(push, negative, self.gamma)
+        return [Terms(softplus(pull + push), positive.amax(1) * negative.amax(1))]

@@ -9,7 +9,7 @@ from holdfast.losses.base import register
 from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
-from holdfast.sphere import Mask, squared_distances
+from holdfast.sphere import squared_distances_from
 
 
 @register("contrastive")
@@ -34,10 +34,10 @@ class Contrastive(PairLoss):
         super().__init__(miner, part)
         self.margin = margin
 
-    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def compared(self, similarities: Tensor, squares: Tensor, others: Tensor) -> Tensor:
         """Squared distances."""
-        return squared_distances(embeddings)
+        return squared_distances_from(similarities, squares, others)
 
-    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
         """Both kinds, averaged apart."""
         return [Terms(matrix, positive, active=True), Terms(torch.relu(self.margin - matrix), negative, active=True)]

@@ -7,10 +7,11 @@ from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
+from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.terms import Terms, require_positive
-from holdfast.losses.tuples import PairLoss, Part, masked_logsumexp
+from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
-from holdfast.mining.batch import relations
+from holdfast.mining.batch import relations, require_labels
 from holdfast.mining.tuples import Tuples
 from holdfast.sphere import Mask, similarity
 
@@ -38,10 +39,10 @@ class InfoNCE(PairLoss):
         require_positive(temperature=temperature)
         self.temperature = temperature
 
-    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
         """One cost per positive pair."""
-        logits = matrix / self.temperature
-        return [Terms(softplus(masked_logsumexp(logits, negative)[:, None] - logits), positive)]
+        push = masked_logsumexp(matrix, negative, 1 / self.temperature)
+        return [Terms(softplus(torch.sub(push[:, None], matrix, alpha=1 / self.temperature)), positive)]
 
 
 @register("n-pair")
@@ -63,6 +64,8 @@ class NPair(InfoNCE):
     Reference: Sohn, NeurIPS 2016.
     """
 
+    by_rows = False
+
     def __init__(self, *, miner: Miner | None = None, part: Part = "both") -> None:
         super().__init__(1.0, miner=miner, part=part)
 
@@ -72,15 +75,30 @@ class NPair(InfoNCE):
         """One cost per positive pair."""
         if tuples is not None or self.miner is not None:
             return super().terms(embeddings, labels, tuples, generator)
+        first, second, other = _first_pairs(embeddings, labels)
+        matrix = similarity(embeddings.index_select(0, first), embeddings.index_select(0, second))
+        same = torch.eye(len(first), dtype=matrix.dtype, device=matrix.device)
+        other = 1 - same if other is None else other.to(matrix.dtype)
+        return self.pairs(self.one_sided(matrix, same, other), same, other)
+
+
+def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Mask | None]:
+    """The first two images of each class, and which of the pairs are of different classes; all when left out."""
+    if labels.dtype == torch.bool:
         positive, negative = relations(embeddings, labels)
         partner = positive.to(torch.uint8).argmax(1)
         index = torch.arange(len(partner), device=partner.device)
         first = (positive.any(1) & (partner > index)).nonzero().squeeze(1)
         second = partner[first]
-        matrix = similarity(embeddings[first], embeddings[second])
-        same = torch.eye(len(first), dtype=torch.bool, device=matrix.device)
-        other = negative[first][:, second]
-        return self.pairs(self.one_sided(matrix, same, other), same, other)
+        return first, second, negative[first][:, second]
+    require_labels(embeddings, labels)
+    ordered, order = labels.sort(stable=True)
+    repeated = ordered[1:] == ordered[:-1]
+    fresh = torch.ones_like(repeated)
+    fresh[1:] = ~repeated[:-1]
+    place = (repeated & fresh).nonzero().squeeze(1)
+    first, position = order[place].sort()
+    return first, order[place + 1][position], None
 
 
 @register("sup-con")
@@ -106,9 +124,8 @@ class SupCon(PairLoss):
         require_positive(temperature=temperature)
         self.temperature = temperature
 
-    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
         """One cost per anchor."""
-        logits = matrix / self.temperature
         positives = positive.sum(1)
-        pull = torch.where(positive, logits, 0).sum(1) / positives.clamp_min(1)
-        return [Terms(masked_logsumexp(logits, positive | negative) - pull, positives > 0)]
+        pull = (matrix * positive).sum(1) / (positives.clamp_min(1) * self.temperature)
+        return [Terms(masked_logsumexp(matrix, positive + negative, 1 / self.temperature) - pull, positives > 0)]

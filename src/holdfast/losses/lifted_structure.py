@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from holdfast.losses.base import register
+from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.terms import Terms
-from holdfast.losses.tuples import PairLoss, Part, masked_logsumexp
+from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
-from holdfast.sphere import Mask, distances
+from holdfast.sphere import safe_sqrt, squared_distances_from
 
 
 @register("lifted-structure")
@@ -32,15 +33,17 @@ class LiftedStructure(PairLoss):
     Reference: Oh Song et al., CVPR 2016.
     """
 
+    by_rows = False
+
     def __init__(self, margin: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         self.margin = margin
 
-    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def compared(self, similarities: Tensor, squares: Tensor, others: Tensor) -> Tensor:
         """Distances."""
-        return distances(embeddings)
+        return safe_sqrt(squared_distances_from(similarities, squares, others))
 
-    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
+    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
         """One cost per positive pair."""
         push = masked_logsumexp(self.margin - matrix, negative)
         violation = torch.relu(matrix + torch.logaddexp(push[:, None], push[None, :]))

@@ -11,7 +11,6 @@ from torch import Generator, Tensor
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss
 from holdfast.mining.tuples import Tuples
-from holdfast.sphere import Mask, masked_mean
 
 
 class Terms(NamedTuple):
@@ -19,25 +18,36 @@ class Terms(NamedTuple):
 
     Args:
         values: the costs.
-        mask: which of them exist; the others hold anything finite.
+        mask: which of them exist, as booleans or as zeros and ones; the others hold anything finite.
         active: average only over costs above zero.
     """
 
     values: Tensor
-    mask: Mask
+    mask: Tensor
     active: bool = False
 
     def mean(self) -> Tensor:
         """The average cost; zero, still with a graph, when there is none."""
-        return masked_mean(self.values, self.mask & (self.values > 0) if self.active else self.mask)
+        total, number = self.sums()
+        return total / number.clamp_min(1)
+
+    def sums(self) -> tuple[Tensor, Tensor]:
+        """The sum of the costs, and how many they are (of the same type)."""
+        counted = self.mask
+        if self.active:
+            above = torch.empty_like(self.values, requires_grad=False)
+            # Written as zeros and ones at once: turning booleans into numbers takes longer than all the rest.
+            counted = torch.gt(self.values.detach(), 0, out=above) * counted
+        return (self.values * counted).sum(), counted.sum(dtype=self.values.dtype)
 
     def lowest(self, keep: float) -> Terms:
         """The same costs, of which only the lowest fraction exists; at least one does if any did."""
-        flat = self.values.detach().masked_fill(~self.mask, torch.inf).flatten()
-        number = (self.mask.sum() * keep).round().clamp_min(1)
+        mask = self.mask.bool()
+        flat = self.values.detach().masked_fill(~mask, torch.inf).flatten()
+        number = (mask.sum() * keep).round().clamp_min(1)
         chosen = torch.arange(len(flat), device=flat.device) < number
         kept = torch.zeros_like(chosen).scatter_(0, flat.argsort(stable=True), chosen)
-        return self._replace(mask=self.mask & kept.view_as(self.mask))
+        return self._replace(mask=mask & kept.view_as(mask))
 
 
 class TermLoss(Loss):

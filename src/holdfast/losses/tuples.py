@@ -9,11 +9,13 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
+from holdfast.losses.blocks import Costs, row_cost
+from holdfast.losses.kinds import kinds_by_labels, kinds_by_masks
 from holdfast.losses.terms import TermLoss, Terms
 from holdfast.mining.base import Miner
 from holdfast.mining.batch import relations
 from holdfast.mining.tuples import Triplets, Tuples
-from holdfast.sphere import Mask, similarity
+from holdfast.sphere import Mask, precise, similarity
 
 Part: TypeAlias = Literal["both", "positive", "negative"]
 
@@ -45,31 +47,64 @@ class TupleLoss(TermLoss):
             return self.miner(embeddings, labels, generator)
         return tuples
 
-    def one_sided(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+    def one_sided(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The matrix with the entries that `part` leaves out detached."""
         if self.part == "both":
             return matrix
-        return torch.where(negative if self.part == "positive" else positive, matrix.detach(), matrix)
+        left_out = negative if self.part == "positive" else positive
+        return torch.where(left_out.bool(), matrix.detach(), matrix)
 
 
 class PairLoss(TupleLoss):
     """A loss on positive and negative pairs. Triplets count each of their distinct pairs once."""
 
+    by_rows = True
+    """Whether the costs of an anchor need nothing but the anchor's own row, so that rows can be taken in blocks."""
+
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> Tensor:
+        """The sum of the average costs."""
+        if not self.by_rows or any(parameter.requires_grad for parameter in self.parameters()):
+            return super().forward(embeddings, labels, tuples, generator)
+        return row_cost(embeddings, self._costs(embeddings, labels, tuples, generator))
+
     def terms(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> list[Terms]:
         """The costs as `pairs` returns them."""
+        squares = precise(embeddings).square().sum(1)
+        costs = self._costs(embeddings, labels, tuples, generator)
+        return costs(similarity(embeddings), squares, slice(0, len(squares)))
+
+    def _costs(self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None) -> Costs:
         tuples = self.chosen(embeddings, labels, tuples, generator)
+        dtype = precise(embeddings).dtype
         if tuples is None:
-            positive, negative = relations(embeddings, labels)
+            kinds = kinds_by_labels(embeddings, labels, dtype)
         else:
-            positive, negative = masks_of(tuples, len(embeddings))
-        matrix = self.matrix(embeddings, labels)
-        return self.pairs(self.one_sided(matrix, positive, negative), positive, negative)
+            kinds = kinds_by_masks(*masks_of(tuples, len(embeddings)), dtype)
+
+        def costs(similarities: Tensor, squares: Tensor, rows: slice) -> list[Terms]:
+            positive, negative = kinds(rows)
+            matrix = self.compared(similarities, squares[rows], squares)
+            return self.pairs(self.one_sided(matrix, positive, negative), positive, negative)
+
+        return costs
+
+    def compared(self, similarities: Tensor, squares: Tensor, others: Tensor) -> Tensor:
+        """What the loss compares: similarities unless a subclass makes distances of them.
+
+        Args:
+            similarities: rows of the matrix of dot products.
+            squares: squared lengths of the vectors of the rows.
+            others: squared lengths of those of the columns.
+        """
+        return similarities
 
     @abstractmethod
-    def pairs(self, matrix: Tensor, positive: Mask, negative: Mask) -> list[Terms]:
-        """The costs of the masked pairs."""
+    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
+        """The costs of the pairs in the rows of a matrix; the masks hold zeros and ones."""
 
 
 class TripletLoss(TupleLoss):
@@ -134,11 +169,3 @@ def masks_of(tuples: Tuples, size: int) -> tuple[Mask, Mask]:
 def triplet_count(positive: Mask, negative: Mask, dtype: torch.dtype) -> Tensor:
     """How many triplets the masks hold; one at least, to divide by."""
     return (positive.sum(1) * negative.sum(1)).sum().clamp_min(1).to(dtype)
-
-
-def masked_logsumexp(values: Tensor, mask: Mask) -> Tensor:
-    """Row-wise log of the sum of exponentials; hugely negative, with zero gradient, for an empty row.
-
-    `softplus` of it is `log(1 + Σ exp)`.
-    """
-    return values.masked_fill(~mask, torch.finfo(values.dtype).min / 2).logsumexp(1)

@@ -11,10 +11,17 @@ from holdfast.errors import DataError
 from holdfast.sphere import Mask, distances, pair_masks
 
 
-def relations(embeddings: Tensor, labels: Tensor) -> tuple[Mask, Mask]:
-    """Positive and negative pairs of a batch, checked against its size."""
+def require_labels(embeddings: Tensor, labels: Tensor) -> None:
+    """Refuse labels that do not fit the batch."""
     if len(labels) != len(embeddings):
         raise DataError(f"{len(embeddings)} embeddings came with {len(labels)} labels; give one label per embedding")
+    if labels.dtype != torch.bool and labels.ndim != 1:
+        raise DataError(f"labels must have shape (n,), got {tuple(labels.shape)}")
+
+
+def relations(embeddings: Tensor, labels: Tensor) -> tuple[Mask, Mask]:
+    """Positive and negative pairs of a batch, checked against its size."""
+    require_labels(embeddings, labels)
     try:
         return pair_masks(labels)
     except ValueError as error:
