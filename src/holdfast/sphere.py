@@ -36,12 +36,8 @@ def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
     """All-pairs squared euclidean distances of any vectors, never negative."""
     a = precise(a)
     b = a if b is None else precise(b)
-    return squared_distances_from(similarity(a, b), a.square().sum(1), b.square().sum(1))
-
-
-def squared_distances_from(products: Tensor, squares_a: Tensor, squares_b: Tensor) -> Tensor:
-    """Squared euclidean distances from dot products and squared lengths, never negative."""
-    return torch.sub(squares_a[:, None] + squares_b[None, :], products, alpha=2).relu()
+    norms_a, norms_b = a.square().sum(1), b.square().sum(1)
+    return (norms_a[:, None] + norms_b[None, :] - 2 * similarity(a, b)).clamp_min(0)
 
 
 def distances(a: Tensor, b: Tensor | None = None) -> Tensor:

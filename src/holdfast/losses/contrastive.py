@@ -9,7 +9,6 @@ from holdfast.losses.base import register
 from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
-from holdfast.sphere import squared_distances_from
 
 
 @register("contrastive")
@@ -30,13 +29,11 @@ class Contrastive(PairLoss):
     Reference: Hadsell et al., CVPR 2006.
     """
 
+    squared = True
+
     def __init__(self, margin: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         self.margin = margin
-
-    def compared(self, similarities: Tensor, squares: Tensor, others: Tensor) -> Tensor:
-        """Squared distances."""
-        return squared_distances_from(similarities, squares, others)
 
     def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
         """Both kinds, averaged apart."""

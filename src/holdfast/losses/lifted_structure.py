@@ -10,7 +10,7 @@ from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
-from holdfast.sphere import safe_sqrt, squared_distances_from
+from holdfast.sphere import distances
 
 
 @register("lifted-structure")
@@ -39,9 +39,9 @@ class LiftedStructure(PairLoss):
         super().__init__(miner, part)
         self.margin = margin
 
-    def compared(self, similarities: Tensor, squares: Tensor, others: Tensor) -> Tensor:
+    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Distances."""
-        return safe_sqrt(squared_distances_from(similarities, squares, others))
+        return distances(embeddings)
 
     def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
         """One cost per positive pair."""

@@ -15,7 +15,7 @@ from holdfast.losses.terms import TermLoss, Terms
 from holdfast.mining.base import Miner
 from holdfast.mining.batch import relations
 from holdfast.mining.tuples import Triplets, Tuples
-from holdfast.sphere import Mask, precise, similarity
+from holdfast.sphere import Mask, precise, similarity, squared_distances
 
 Part: TypeAlias = Literal["both", "positive", "negative"]
 
@@ -59,7 +59,10 @@ class PairLoss(TupleLoss):
     """A loss on positive and negative pairs. Triplets count each of their distinct pairs once."""
 
     by_rows = True
-    """Whether the costs of an anchor need nothing but the anchor's own row, so that rows can be taken in blocks."""
+    """Whether an anchor's costs need its own row of the matrix only, so that rows can be taken in blocks."""
+
+    squared = False
+    """Whether the matrix holds squared distances instead of similarities."""
 
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
@@ -67,15 +70,18 @@ class PairLoss(TupleLoss):
         """The sum of the average costs."""
         if not self.by_rows or any(parameter.requires_grad for parameter in self.parameters()):
             return super().forward(embeddings, labels, tuples, generator)
-        return row_cost(embeddings, self._costs(embeddings, labels, tuples, generator))
+        return row_cost(embeddings, self._costs(embeddings, labels, tuples, generator), self.squared)
+
+    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """What the loss compares."""
+        return squared_distances(embeddings) if self.squared else similarity(embeddings)
 
     def terms(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> list[Terms]:
         """The costs as `pairs` returns them."""
-        squares = precise(embeddings).square().sum(1)
         costs = self._costs(embeddings, labels, tuples, generator)
-        return costs(similarity(embeddings), squares, slice(0, len(squares)))
+        return costs(self.matrix(embeddings, labels), slice(0, len(embeddings)))
 
     def _costs(self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None) -> Costs:
         tuples = self.chosen(embeddings, labels, tuples, generator)
@@ -85,22 +91,11 @@ class PairLoss(TupleLoss):
         else:
             kinds = kinds_by_masks(*masks_of(tuples, len(embeddings)), dtype)
 
-        def costs(similarities: Tensor, squares: Tensor, rows: slice) -> list[Terms]:
+        def costs(matrix: Tensor, rows: slice) -> list[Terms]:
             positive, negative = kinds(rows)
-            matrix = self.compared(similarities, squares[rows], squares)
             return self.pairs(self.one_sided(matrix, positive, negative), positive, negative)
 
         return costs
-
-    def compared(self, similarities: Tensor, squares: Tensor, others: Tensor) -> Tensor:
-        """What the loss compares: similarities unless a subclass makes distances of them.
-
-        Args:
-            similarities: rows of the matrix of dot products.
-            squares: squared lengths of the vectors of the rows.
-            others: squared lengths of those of the columns.
-        """
-        return similarities
 
     @abstractmethod
     def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
