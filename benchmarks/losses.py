@@ -1,8 +1,10 @@
 """Losses and miners against pytorch-metric-learning: time and memory of the same computation, in one process.
 
-    python benchmarks/losses.py --batch 128 512 1024 --dim 512 --json losses.json
+    python benchmarks/losses.py --batch 128 512 1024 --dim 512 --json losses.json --table losses.md
 
-Time is forward and backward, the two libraries alternating, median of the repeats; for miners it is mining alone.
+Time is forward and backward, the two libraries and the floor alternating, median of the repeats; for miners it is
+mining alone. The floor is the matrix products that cannot be left out, timed on their own: two n × n × dim for a loss
+(similarities, and one product on the way back, as the matrix is symmetric), one for a miner that looks at distances.
 Memory is how far a fresh process grows beyond what it held before its first call. Batches have four images per class.
 Where the peer's default reduction differs from ours it is set to the same one, so that both compute one number.
 """
@@ -10,6 +12,7 @@ Where the peer's default reduction differs from ours it is set to the same one, 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import statistics
@@ -26,7 +29,10 @@ from holdfast import losses, mining
 
 Step = Callable[[Tensor, Tensor], Any]
 PER_CLASS = 4
-HEADS = ("ours ms", "peer ms", "ratio", "ours MiB", "peer MiB")
+PATIENCE = 8.0
+"""Seconds after which a row gets no further repeat."""
+
+HEADS = ("ours ms", "peer ms", "floor ms", "ratio", "x floor", "ours MiB", "peer MiB")
 LOSSES = (
     "contrastive",
     "triplet",
@@ -42,8 +48,15 @@ LOSSES = (
     "sup-con",
 )
 MINERS = ("random", "distance", "ephn", "multi-similarity")
-PEER_LIMIT = {"lifted-structure": 256, "info-nce": 256}
-"""Batches beyond which the peer is left out: it builds positive × negative pairs, 12 GiB per tensor at 1024."""
+PEER_LIMIT = {
+    "lifted-structure": 256,
+    "info-nce": 256,
+    "triplet": 1024,
+    "triplet-nonzero": 1024,
+    "triplet-cosine": 1024,
+    "margin": 1024,
+}
+"""Batches beyond which the peer is left out for its memory: it lists all triplets, or positive × negative pairs."""
 
 
 @dataclass
@@ -56,9 +69,21 @@ class Row:
     dim: int
     ours_s: float
     peer_s: float | None
-    ratio: float | None
+    floor_s: float | None
     ours_mib: float | None
     peer_mib: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times longer the peer takes."""
+        return None if self.peer_s is None else self.peer_s / self.ours_s
+
+    def cells(self) -> list[str]:
+        """The figures of the row, as `HEADS` names them."""
+        over = None if self.floor_s is None else self.ours_s / self.floor_s
+        times = [None if seconds is None else 1e3 * seconds for seconds in (self.ours_s, self.peer_s, self.floor_s)]
+        figures = [(value, 2) for value in times] + [(self.ratio, 1), (over, 1), (self.ours_mib, 0), (self.peer_mib, 0)]
+        return ["-" if value is None else f"{value:.{digits}f}" for value, digits in figures]
 
 
 def batch_of(size: int, dim: int) -> tuple[Tensor, Tensor]:
@@ -132,6 +157,19 @@ def step_of(kind: str, name: str, whose: str) -> Step:
     return step
 
 
+def floor_of(kind: str, name: str, size: int, dim: int) -> Callable[[], object] | None:
+    """The matrix products that a row cannot do without; none where it needs no distances."""
+    if name == "random":
+        return None
+    rows = size // PER_CLASS if name == "n-pair" else size
+    z, matrix = torch.randn(rows, dim), torch.randn(rows, rows)
+    if kind == "miner":
+        return lambda: z @ z.T
+    if name == "n-pair":  # its matrix is not symmetric: one side is the first images, the other the second
+        return lambda: (z @ z.T, matrix @ z, matrix.T @ z)
+    return lambda: (z @ z.T, matrix @ z)
+
+
 def growth(kind: str, name: str, whose: str, size: int, dim: int, threads: int) -> float | None:
     """MiB by which this process's peak rises over what it holds before; only Linux can tell."""
     forget = Path("/proc/self/clear_refs")
@@ -154,7 +192,10 @@ def resident(field: str) -> float:
 
 def alternate(calls: list[Callable[[], object]], repeats: int) -> list[float]:
     times: list[list[float]] = [[] for _ in calls]
-    for _ in range(repeats + 1):
+    began = time.perf_counter()
+    for repeat in range(repeats + 1):
+        if repeat > 1 and time.perf_counter() - began > PATIENCE:
+            break
         for call, record in zip(calls, times, strict=True):
             start = time.perf_counter()
             call()
@@ -162,51 +203,84 @@ def alternate(calls: list[Callable[[], object]], repeats: int) -> list[float]:
     return [statistics.median(record[1:]) for record in times]
 
 
-def measure(kind: str, name: str, size: int, dim: int, repeats: int, threads: int) -> Row:
+def measure(kind: str, name: str, size: int, dim: int, repeats: int, threads: int, memory: bool) -> Row:
     z, y = batch_of(size, dim)
     both = kind == "miner" or size <= PEER_LIMIT.get(name, size)
     steps = {whose: step_of(kind, name, whose) for whose in (("ours", "peer") if both else ("ours",))}
     if kind == "loss" and both:
         torch.testing.assert_close(steps["ours"](z, y), steps["peer"](z, y), rtol=1e-4, atol=1e-5)
-    seconds = alternate([lambda step=step: step(z, y) for step in steps.values()], repeats)
-    # A process per measurement: what one leaves allocated would hide what the next needs.
-    memory = []
-    for whose in steps:
+    calls: dict[str, Callable[[], object]] = {whose: lambda step=step: step(z, y) for whose, step in steps.items()}
+    floor = floor_of(kind, name, size, dim)
+    if floor is not None:
+        calls["floor"] = floor
+    seconds = dict(zip(calls, alternate(list(calls.values()), repeats), strict=True))
+    mib = {}
+    for whose in steps if memory else ():
+        # A process per measurement: what one leaves allocated would hide what the next needs.
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            memory.append(pool.apply(growth, (kind, name, whose, size, dim, threads)))
-    peer_s, peer_mib = (seconds[1], memory[1]) if both else (None, None)
-    ratio = peer_s / seconds[0] if peer_s is not None else None
-    return Row(kind, name, size, dim, seconds[0], peer_s, ratio, memory[0], peer_mib)
+            mib[whose] = pool.apply(growth, (kind, name, whose, size, dim, threads))
+    return Row(
+        kind,
+        name,
+        size,
+        dim,
+        seconds["ours"],
+        seconds.get("peer"),
+        seconds.get("floor"),
+        mib.get("ours"),
+        mib.get("peer"),
+    )
 
 
-def cell(value: float | None, digits: int) -> str:
-    return f"{'-':>10}" if value is None else f"{value:10.{digits}f}"
+def table(rows: list[Row], threads: int) -> str:
+    """The rows as a document."""
+    heads = ["", "name", "batch", "dim", *HEADS]
+    lines = [[row.kind, row.name, str(row.batch), str(row.dim), *row.cells()] for row in rows]
+    body = "\n".join("| " + " | ".join(line) + " |" for line in (heads, ["---"] * len(heads), *lines))
+    return TITLE.format(threads=threads) + body + "\n"
+
+
+TITLE = """# Losses and miners against pytorch-metric-learning
+
+Written by `benchmarks/losses.py` on {threads} CPU cores, float32, four images per class. *ratio* is peer / ours; *x
+floor* is ours / the matrix products alone, timed in the same run. A dash: the peer is left out for its memory (all
+triplets, or positive × negative pairs, in a list), the row needs no matrix product, or memory was not measured there.
+
+"""
+
+
+def hardware(threads: int) -> str:
+    """What it ran on."""
+    return f"{threads} CPU cores"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of losses and miners against their peer.")
-    parser.add_argument("--batch", type=int, nargs="+", default=[128, 512, 1024])
-    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--batch", type=int, nargs="+", default=[128, 256, 512, 1024, 2048, 4096])
+    parser.add_argument("--dim", type=int, nargs="+", default=[512, 128])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", nargs="+", default=[*LOSSES, *MINERS], help="names to run")
+    parser.add_argument("--memory", type=int, nargs="*", default=[1024], help="batches whose memory is measured")
     parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--table", type=Path, help="write a document there")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
-    print(f"{'':7}{'name':24}{'batch':>6}" + "".join(f"{head:>10}" for head in HEADS))
+    print(f"{'':7}{'name':24}{'batch':>6}{'dim':>5}" + "".join(f"{head:>10}" for head in HEADS))
     rows = []
-    for kind, names in (("loss", LOSSES), ("miner", MINERS)):
-        for name in (n for n in names if n in arguments.only):
-            for size in arguments.batch:
-                row = measure(kind, name, size, arguments.dim, arguments.repeats, arguments.threads)
-                rows.append(row)
-                peer_ms = None if row.peer_s is None else 1e3 * row.peer_s
-                cells = cell(1e3 * row.ours_s, 2) + cell(peer_ms, 2) + cell(row.ratio, 1)
-                cells += cell(row.ours_mib, 0) + cell(row.peer_mib, 0)
-                print(f"{kind:7}{name:24}{size:6}{cells}", flush=True)
+    known = [(kind, name) for kind, names in (("loss", LOSSES), ("miner", MINERS)) for name in names]
+    wanted = [(kind, name) for kind, name in known if name in arguments.only]
+    for (kind, name), size, dim in itertools.product(wanted, arguments.batch, arguments.dim):
+        memory = size in arguments.memory
+        row = measure(kind, name, size, dim, arguments.repeats, arguments.threads, memory)
+        rows.append(row)
+        print(f"{kind:7}{name:24}{size:6}{dim:5}" + "".join(f"{cell:>10}" for cell in row.cells()), flush=True)
     if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+        found = [asdict(row) | {"ratio": row.ratio} for row in rows]
+        arguments.json.write_text(json.dumps({"hardware": hardware(arguments.threads), "rows": found}, indent=2) + "\n")
+    if arguments.table:
+        arguments.table.write_text(table(rows, arguments.threads))
 
 
 if __name__ == "__main__":
