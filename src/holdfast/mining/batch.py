@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.sphere import Mask, distances, pair_masks
+from holdfast.sphere import Mask, pair_masks, squared_distances
 
 
 def require_labels(embeddings: Tensor, labels: Tensor) -> None:
@@ -49,7 +49,7 @@ class Neighbours:
     @cached_property
     def distance(self) -> Tensor:
         """Euclidean distances, n × n."""
-        return distances(self.vectors)
+        return squared_distances(self.vectors).sqrt()  # no gradient is taken, so the root needs no care at zero
 
     @property
     def partner(self) -> Tensor:

@@ -35,7 +35,9 @@ def weighted(log_weights: Tensor, allowed: Mask, generator: Generator | None) ->
 
 def nearest(distance: Tensor, allowed: Mask) -> Tensor:
     """The closest allowed column per row."""
-    return distance.masked_fill(~allowed, torch.inf).argmin(1)
+    # Adding a huge number is several times faster than filling in by a mask.
+    barred = (~allowed).to(distance.dtype).mul_(torch.finfo(distance.dtype).max)
+    return barred.add_(distance).argmin(1)
 
 
 def prefer(wanted: Mask, otherwise: Mask) -> Mask:
