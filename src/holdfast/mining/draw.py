@@ -14,11 +14,14 @@ from holdfast.sphere import Mask
 
 def uniform(allowed: Mask, generator: Generator | None) -> Tensor:
     """One allowed column per row, each with the same probability."""
-    rank = allowed.cumsum(1, dtype=torch.int32)
+    whole = (
+        torch.int16 if allowed.shape[1] < 2**15 else torch.int32
+    )  # the time goes into memory, so the less the better
+    rank = allowed.cumsum(1, dtype=whole)
     count = rank[:, -1]
     drawn = _rand((len(allowed),), allowed.device, generator)
     # Rounding may lift drawn × count to count itself, which is one past the last allowed column.
-    wanted = torch.minimum((drawn * count).to(torch.int32) + 1, count.clamp_min(1))
+    wanted = torch.minimum((drawn * count).to(whole) + 1, count.clamp_min(1))
     return torch.searchsorted(rank, wanted[:, None]).squeeze(1).clamp_max(allowed.shape[1] - 1)
 
 

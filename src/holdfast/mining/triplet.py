@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from holdfast.errors import DataError
 from holdfast.mining.base import Miner
-from holdfast.mining.batch import Neighbours, require_classes
+from holdfast.mining.batch import Neighbours, require_classes, some
 from holdfast.mining.draw import uniform
 from holdfast.mining.tuples import Triplets, Tuples
 
@@ -54,7 +54,7 @@ class TripletMiner(Miner):
 
     def eligible(self, batch: Neighbours) -> Tensor:
         """Which rows are anchors."""
-        rows = batch.positive.any(1) & batch.negative.any(1)
+        rows = some(batch.positive) & some(batch.negative)
         if self.anchors == "first":
             rows = rows & (torch.arange(len(rows), device=rows.device) % 2 == 0)
         return rows & batch.paired if self.needs_pairs else rows
