@@ -18,7 +18,7 @@ RECIPE = {
     "augment": {"name": "random-crop", "padding": 2, "flip": False},
     "loss": {"name": "multi-similarity", "miner": "multi-similarity"},
     "optimizer": {"name": "adam", "lr": 0.003},
-    "epochs": 26,
+    "epochs": 40,
 }
 
 
