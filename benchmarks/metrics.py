@@ -1,6 +1,7 @@
 """Metrics against the usual ways of computing them: time and memory for the same numbers, in one run.
 
     python benchmarks/metrics.py --sizes 5924 60502 --dim 512 --json metrics.json
+    python benchmarks/metrics.py --sizes 1000000 --dim 128 --queries 10000 --only ours faiss --repeats 1
 
 - full-sort: similarities of all queries with the whole gallery in one matrix, sorted, labels looked up.
 - faiss: `IndexFlatL2` for as many neighbours as the largest class has, then numpy. It has no mAP, which needs ranks
@@ -206,6 +207,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2000, help="queries of a large set")
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS)[:5], help="ours before peers")
     parser.add_argument("--evaluate", action="store_true", help="also time every metric on the whole sets")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
@@ -217,7 +219,7 @@ def main() -> None:
             folder = Path(name)
             with fresh_process() as process:
                 process.submit(save_sample, task, folder).result()
-            rows += compare(["ours", "full-sort", "faiss", "our-kmeans", "faiss-kmeans"], task, folder)
+            rows += compare(arguments.only, task, folder)
             if arguments.evaluate:
                 rows += compare(["evaluate"], Task(size, size, arguments.dim, 1), folder)
     if arguments.json:

@@ -6,18 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import DataError
-from holdfast.metrics import neighbours, retrieval
+from holdfast.metrics import base, neighbours, retrieval
 
 POINTS = st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), min_size=2, max_size=14)
+BLOCKS = st.sampled_from([base.BLOCK, 1, 8, 30])
 
 
 @settings(max_examples=100, deadline=None)
-@given(queries=POINTS, gallery=POINTS, k=st.integers(1, 14), chunk=st.none() | st.integers(1, 4))
+@given(queries=POINTS, gallery=POINTS, k=st.integers(1, 14), chunk=st.none() | st.integers(1, 4), block=BLOCKS)
 def test_equals_a_full_sort_with_ties_by_index(
-    queries: list[tuple[int, int]], gallery: list[tuple[int, int]], k: int, chunk: int | None
+    queries: list[tuple[int, int]], gallery: list[tuple[int, int]], k: int, chunk: int | None, block: int
 ) -> None:
     k = min(k, len(gallery))
-    distances, indices = neighbours(torch.tensor(queries), torch.tensor(gallery), k, chunk=chunk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "BLOCK", block)
+        distances, indices = neighbours(torch.tensor(queries), torch.tensor(gallery), k, chunk=chunk)
     for (x, y), found, nearest in zip(queries, distances.tolist(), indices.tolist(), strict=True):
         ranking = sorted(((x - u) ** 2 + (y - v) ** 2, j) for j, (u, v) in enumerate(gallery))[:k]
         assert nearest == [j for _, j in ranking]
@@ -25,11 +28,13 @@ def test_equals_a_full_sort_with_ties_by_index(
 
 
 @settings(max_examples=50, deadline=None)
-@given(points=POINTS, chunk=st.none() | st.integers(1, 4))
-def test_excluding_self_is_by_index(points: list[tuple[int, int]], chunk: int | None) -> None:
+@given(points=POINTS, chunk=st.none() | st.integers(1, 4), block=BLOCKS)
+def test_excluding_self_is_by_index(points: list[tuple[int, int]], chunk: int | None, block: int) -> None:
     vectors = torch.tensor(points)
-    _, everything = neighbours(vectors, vectors, len(points), chunk=chunk)
-    _, others = neighbours(vectors, vectors, len(points) - 1, exclude_self=True, chunk=chunk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "BLOCK", block)
+        _, everything = neighbours(vectors, vectors, len(points), chunk=chunk)
+        _, others = neighbours(vectors, vectors, len(points) - 1, exclude_self=True, chunk=chunk)
     for i, (row, rest) in enumerate(zip(everything.tolist(), others.tolist(), strict=True)):
         assert rest == [j for j in row if j != i]
 
@@ -59,6 +64,13 @@ def test_equals_faiss() -> None:
     distances, indices = neighbours(queries, gallery, 10, chunk=7)
     assert (indices.numpy() == expected).all()
     assert torch.allclose(distances, torch.from_numpy(squared).sqrt(), atol=1e-4)
+
+
+def test_a_vector_that_is_no_number_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "BLOCK", 8)  # four items at a time
+    gallery = torch.tensor([[3.0], [4.0], [5.0], [6.0], [torch.nan], [1.0], [2.0], [7.0]])
+    _, indices = neighbours(torch.zeros(2, 1), gallery, 2)
+    assert indices.tolist() == [[5, 6], [5, 6]]
 
 
 def test_small_distances_keep_their_digits() -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from holdfast.errors import DataError
-from holdfast.metrics import base, retrieval
+from holdfast.metrics import base, matches, retrieval
 from holdfast.metrics.base import EmbeddedSet
-from holdfast.metrics.nearest import match_ranks
+from holdfast.metrics.matches import match_ranks
 
 KS = (1, 2, 3)
 
@@ -95,21 +95,27 @@ def tensor(values: list[Any] | None, dtype: torch.dtype = torch.int64) -> Tensor
     case=small_sets(),
     chunk=st.none() | st.integers(1, 4),
     dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    few=st.sampled_from([0, 3, 16]),
+    block=st.sampled_from([base.BLOCK, 13]),
 )
 def test_equals_loops_with_ties_duplicates_groups_and_gallery(
-    case: dict[str, Any], chunk: int | None, dtype: torch.dtype
+    case: dict[str, Any], chunk: int | None, dtype: torch.dtype, few: int, block: int
 ) -> None:
     expected = by_loops(**case)
-    measured = retrieval(
-        torch.tensor(case["queries"], dtype=dtype),
-        torch.tensor(case["labels"]),
-        KS,
-        gallery=tensor(case["gallery"], dtype),
-        gallery_labels=tensor(case["gallery_labels"]),
-        groups=tensor(case["groups"]),
-        gallery_groups=tensor(case["gallery_groups"]),
-        chunk=chunk,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matches, "WIDTH", 2)  # a large gallery is one of three, and up to `few` matches are counted
+        patch.setattr(matches, "FEW", few)
+        patch.setattr(base, "BLOCK", block)
+        measured = retrieval(
+            torch.tensor(case["queries"], dtype=dtype),
+            torch.tensor(case["labels"]),
+            KS,
+            gallery=tensor(case["gallery"], dtype),
+            gallery_labels=tensor(case["gallery_labels"]),
+            groups=tensor(case["groups"]),
+            gallery_groups=tensor(case["gallery_groups"]),
+            chunk=chunk,
+        )
     assert measured == pytest.approx(expected, abs=1e-9)
     assert set(measured.reasons) == {key for key, value in measured.items() if value is None}
 
@@ -143,6 +149,29 @@ def test_equals_pytorch_metric_learning(split: bool) -> None:
 def test_chunks_do_not_matter(chunk: int) -> None:
     vectors, labels = blobs()
     assert retrieval(vectors, labels, chunk=chunk) == pytest.approx(retrieval(vectors, labels), abs=1e-9)
+
+
+def by_query(data: EmbeddedSet) -> dict[int, list[int]]:
+    """The ranks of each query's matches, padding left out."""
+    return {
+        query: row[:count]
+        for block in match_ranks(data)
+        for query, row, count in zip(*(part.tolist() for part in block), strict=True)
+    }
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_counting_ranks_as_sorting_does(monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    monkeypatch.setattr(matches, "WIDTH", 1000)
+    monkeypatch.setattr(base, "BLOCK", 300_000)
+    generator = torch.Generator().manual_seed(4)
+    vectors = torch.randn(3077, 8, generator=generator)
+    vectors[1::3] = vectors[: len(vectors[1::3])].clone()  # copies in other places, most of other classes
+    labels = torch.randint(700, (3077,), generator=generator)
+    data = EmbeddedSet.of(vectors, labels) if alone else EmbeddedSet.of(vectors[:400], labels[:400], vectors, labels)
+    counted = by_query(data)
+    monkeypatch.setattr(matches, "FEW", -1)
+    assert counted == by_query(data)
 
 
 def test_order_of_images_does_not_matter() -> None:
