@@ -105,7 +105,8 @@ def _counted(gallery: Gallery, block: _Block) -> Tensor:
 
 
 def _within(items: Tensor, cut: slice) -> Mask:
-    return (items >= cut.start) & (items < cut.stop)
+    inside: Mask = (items >= cut.start) & (items < cut.stop)
+    return inside
 
 
 def _count(mask: Mask) -> Tensor:
