@@ -15,6 +15,7 @@ import argparse
 import itertools
 import json
 import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from holdfast import losses, mining
 
 Step = Callable[[Tensor, Tensor], Any]
 PER_CLASS = 4
-PATIENCE = 8.0
+PATIENCE = 4.0
 """Seconds after which a row gets no further repeat."""
 
 HEADS = ("ours ms", "peer ms", "floor ms", "ratio", "x floor", "ours MiB", "peer MiB")
@@ -237,12 +238,12 @@ def table(rows: list[Row], threads: int) -> str:
     heads = ["", "name", "batch", "dim", *HEADS]
     lines = [[row.kind, row.name, str(row.batch), str(row.dim), *row.cells()] for row in rows]
     body = "\n".join("| " + " | ".join(line) + " |" for line in (heads, ["---"] * len(heads), *lines))
-    return TITLE.format(threads=threads) + body + "\n"
+    return TITLE.format(hardware=hardware(threads)) + body + "\n"
 
 
 TITLE = """# Losses and miners against pytorch-metric-learning
 
-Written by `benchmarks/losses.py` on {threads} CPU cores, float32, four images per class. *ratio* is peer / ours; *x
+Written by `benchmarks/losses.py` on {hardware}, float32, four images per class. *ratio* is peer / ours; *x
 floor* is ours / the matrix products alone, timed in the same run. A dash: the peer is left out for its memory (all
 triplets, or positive × negative pairs, in a list), the row needs no matrix product, or memory was not measured there.
 
@@ -251,7 +252,17 @@ triplets, or positive × negative pairs, in a list), the row needs no matrix pro
 
 def hardware(threads: int) -> str:
     """What it ran on."""
-    return f"{threads} CPU cores"
+    return f"{os.cpu_count()} CPU cores, {threads} in use"
+
+
+def write(rows: list[Row], arguments: argparse.Namespace) -> None:
+    """What has been measured so far, loss by loss."""
+    rows = sorted(rows, key=lambda row: (row.kind, [*LOSSES, *MINERS].index(row.name)))
+    if arguments.json:
+        found = [asdict(row) | {"ratio": row.ratio} for row in rows]
+        arguments.json.write_text(json.dumps({"hardware": hardware(arguments.threads), "rows": found}, indent=2) + "\n")
+    if arguments.table:
+        arguments.table.write_text(table(rows, arguments.threads))
 
 
 def main() -> None:
@@ -271,16 +282,12 @@ def main() -> None:
     rows = []
     known = [(kind, name) for kind, names in (("loss", LOSSES), ("miner", MINERS)) for name in names]
     wanted = [(kind, name) for kind, name in known if name in arguments.only]
-    for (kind, name), size, dim in itertools.product(wanted, arguments.batch, arguments.dim):
+    for size, dim, (kind, name) in itertools.product(arguments.batch, arguments.dim, wanted):
         memory = size in arguments.memory
         row = measure(kind, name, size, dim, arguments.repeats, arguments.threads, memory)
         rows.append(row)
         print(f"{kind:7}{name:24}{size:6}{dim:5}" + "".join(f"{cell:>10}" for cell in row.cells()), flush=True)
-    if arguments.json:
-        found = [asdict(row) | {"ratio": row.ratio} for row in rows]
-        arguments.json.write_text(json.dumps({"hardware": hardware(arguments.threads), "rows": found}, indent=2) + "\n")
-    if arguments.table:
-        arguments.table.write_text(table(rows, arguments.threads))
+        write(rows, arguments)  # after every row: the last ones take longest
 
 
 if __name__ == "__main__":
