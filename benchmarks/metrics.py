@@ -9,8 +9,9 @@
 - faiss-kmeans: `faiss.Kmeans` with as many iterations, on all vectors.
 
 Every measurement has a fresh process to itself: seconds are the best of the repeats after a warm-up on little data,
-MiB how far the process grew at its peak beyond holding the vectors. A set of more than 10,000 is searched by
-`--queries` of its vectors only, by all contenders alike; `--evaluate` adds `holdfast.metrics.evaluate` on whole sets.
+CPU the seconds that all threads worked (on a busy machine set OMP_NUM_THREADS=1 and look at these), MiB how far the
+process grew at its peak beyond holding the vectors. A set of more than 10,000 is searched by `--queries` of its vectors
+only, by all contenders alike; `--evaluate` adds `holdfast.metrics.evaluate` on whole sets.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Row:
     queries: int
     dim: int
     seconds: float
+    cpu_seconds: float
     mib: float
     score: float
     ratio: float | None = None
@@ -166,12 +168,13 @@ def measure(name: str, task: Task, folder: Path) -> Row:
     contender(*sample(Task(600, 600, task.dim, 1)), 600)
     vectors, labels = (torch.from_numpy(np.load(folder / f"{part}.npy")) for part in ("vectors", "labels"))
     before = peak()
-    seconds = []
+    seconds, worked = [], []
     for _ in range(task.repeats):
-        start = time.perf_counter()
+        start, worked_before = time.perf_counter(), time.process_time()
         score = contender(vectors, labels, task.queries)
         seconds.append(time.perf_counter() - start)
-    return Row(name, task.vectors, task.queries, task.dim, min(seconds), peak() - before, score)
+        worked.append(time.process_time() - worked_before)
+    return Row(name, task.vectors, task.queries, task.dim, min(seconds), min(worked), peak() - before, score)
 
 
 def save_sample(task: Task, folder: Path) -> None:
@@ -194,8 +197,8 @@ def compare(names: list[str], task: Task, folder: Path) -> list[Row]:
         rows[name] = row
         times = "" if row.ratio is None else f"{row.ratio:8.1f}"
         print(
-            f"{row.contender:14} {row.vectors:8,} {row.queries:8,} {row.seconds:9.2f} {row.mib:9.0f} "
-            f"{row.score:8.2f} {times}",
+            f"{row.contender:14} {row.vectors:8,} {row.queries:8,} {row.seconds:9.2f} {row.cpu_seconds:9.2f} "
+            f"{row.mib:9.0f} {row.score:8.2f} {times}",
             flush=True,
         )
     return list(rows.values())
@@ -211,7 +214,8 @@ def main() -> None:
     parser.add_argument("--evaluate", action="store_true", help="also time every metric on the whole sets")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
-    print(f"{'contender':14} {'vectors':>8} {'queries':>8} {'seconds':>9} {'MiB':>9} {'score':>8} {'× ours':>8}")
+    print(f"{'contender':14} {'vectors':>8} {'queries':>8} {'seconds':>9} {'CPU':>9}", end=" ")
+    print(f"{'MiB':>9} {'score':>8} {'× ours':>8}")
     rows: list[Row] = []
     for size in arguments.sizes:
         task = Task(size, size if size <= SMALL else arguments.queries, arguments.dim, arguments.repeats)

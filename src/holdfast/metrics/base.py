@@ -125,7 +125,8 @@ def _vectors(name: str, values: Array) -> Tensor:
     if vectors.ndim != 2 or len(vectors) == 0:
         raise DataError(f"{name} must have shape (n, dim) with n of 1 or more, got {tuple(vectors.shape)}")
     vectors = precise(vectors.detach())
-    if not bool(vectors.isfinite().all()):
+    parts = blocks(len(vectors), vectors.shape[1])
+    if not bool(torch.stack([vectors[part].isfinite().all() for part in parts]).all()):
         raise DataError(f"{name} hold NaN or infinite numbers; the model that made them is broken, train it again")
     return vectors
 

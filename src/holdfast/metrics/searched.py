@@ -27,7 +27,8 @@ class Gallery:
 
     def __init__(self, vectors: Tensor) -> None:
         self.vectors = vectors
-        self._half_squares = vectors.square().sum(1) / 2
+        parts = base.blocks(len(vectors), vectors.shape[1])  # the squares of all would take as much room as the vectors
+        self._half_squares = torch.cat([vectors[part].square().sum(1) for part in parts]) / 2
         self._index = torch.arange(len(vectors), device=vectors.device)
 
     def __len__(self) -> int:
