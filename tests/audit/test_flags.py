@@ -82,11 +82,11 @@ class ExpectsBytes(Wrapped):
 
 
 class NormalisedTwice(Wrapped):
-    """Normalises, although the model inside does so itself on images in [0, 1]."""
+    """Normalises, although the model inside does so itself on images in [0, 1], to which it clips what it gets."""
 
     def before(self, images: Tensor) -> Tensor:
         mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
-        return (images - mean) / std
+        return ((images - mean) / std).clamp(0, 1)
 
 
 class Collapsed(Wrapped):
