@@ -48,6 +48,8 @@ bench: $(READY) ## measure speed as ratios, ours against the usual way
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/gradients.py
 	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/data.py --images 256
+	$(BIN)/python benchmarks/startup.py --repeats 3
 
 docs: $(READY) ## check that every snippet of README and docs runs
 	$(BIN)/python -m pytest tests/test_docs.py
