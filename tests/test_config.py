@@ -321,7 +321,7 @@ class Outer:
     ("given", "far", "steps"),
     [({}, 0.5, 1), ({"steps": 4}, 0.5, 4), ({"far": "1/4"}, 0.25, 10), ({"far": 2, "steps": 3}, 2.0, 3)],
 )
-def test_a_block_without_what_it_must_have_is_laid_over_its_default(given: dict[str, Any], far: float, steps: int) -> None:
+def test_a_block_that_lacks_something_is_laid_over_its_default(given: dict[str, Any], far: float, steps: int) -> None:
     block = {"name": "reaching", "reach": given}
     assert resolve(Part, block) == {"name": "reaching", "reach": {"far": far, "steps": steps}}
     assert instantiate(Part, block) == Reaching(Reach(far=far, steps=steps))

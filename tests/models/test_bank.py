@@ -423,9 +423,7 @@ def test_frozen_batchnorm_and_sets_to_learn_are_refused_together() -> None:
 def test_statistics_from_scratch_must_be_learnt(policy: str) -> None:
     model = {"backbone": "conv-tiny", "dim": 16, "batchnorm": policy}
     recipe = mdprop_recipe(model=model, regime={"name": "mdprop", "variant": "released"})
-    with pytest.raises(
-        RecipeError, match=f"mdprop starts .* scratch, and model.batchnorm: {policy} .*; use train"
-    ):
+    with pytest.raises(RecipeError, match=f"mdprop starts .* scratch, and model.batchnorm: {policy} .*; use train"):
         build_session(load_recipe(recipe), "cpu", False, Console(quiet=True))
 
 
