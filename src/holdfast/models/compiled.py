@@ -1,8 +1,8 @@
 """Compiled passes through an embedder, for the passes that repeat thousands of times.
 
 One callable serves every batch size: the first dimension is compiled as a variable. BatchNorm set, mode and what needs
-a gradient choose among its graphs, one each, so training with K sets builds a handful. Evaluation and anything else
-that calls the model itself stays as it was.
+a gradient choose among its graphs, one or two each, so training with K sets builds a handful. Evaluation and anything
+else that calls the model itself stays as it was.
 """
 
 from __future__ import annotations
