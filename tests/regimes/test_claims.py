@@ -33,9 +33,9 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
         return str(run.folder)
 
     @cache
-    def found(recipe: str, protocol: str, from_nothing: bool = False) -> dict[str, Any]:
+    def found(recipe: str, protocol: str, from_nothing: bool = False, eps: float | None = None) -> dict[str, Any]:
         model = trained(recipe, 12, None) if from_nothing else trained(recipe, 4, trained("pocket", 12, None))
-        audit = holdfast.audit.run(model, "glyphs", protocol=protocol, limit=100, device="cpu")
+        audit = holdfast.audit.run(model, "glyphs", protocol=protocol, eps=eps, limit=100, device="cpu")
         metrics: dict[str, Any] = audit.document["metrics"]
         return metrics
 
@@ -62,6 +62,7 @@ def test_images_moved_from_their_class_teach_to_stay(figures: Figures) -> None:
 
 @pytest.mark.parametrize("recipe", ["advprop-d-pocket", "mdprop-2-pocket"])
 def test_separate_batchnorm_sets_withstand_targeted_images_at_little_cost(recipe: str, figures: Figures) -> None:
-    plain, several = figures("pocket", "stax"), figures(recipe, "stax")
-    assert several["stax-large/R@1"] > plain["stax-large/R@1"] + 3
+    """At the radius of their training, where a short one shows: 23 against 45 and 51 when this was written."""
+    plain, several = (figures(name, "stax", eps=0.03) for name in ("pocket", recipe))
+    assert several["stax/R@1"] > plain["stax/R@1"] + 10
     assert several["R@1"] > plain["R@1"] - 5
