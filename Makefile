@@ -45,7 +45,7 @@ format: $(READY) ## format the code
 	$(BIN)/ruff format .
 
 bench: $(READY) ## measure speed as ratios, ours against the usual way
-	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/losses.py --batch 128 1024 --dim 512 --repeats 3
 	$(BIN)/python benchmarks/gradients.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/data.py --images 256

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from timing import medians
 from torch import Tensor
 
 from holdfast import gradients, losses
@@ -41,16 +40,6 @@ def step(loss: losses.Loss, z: Tensor, labels: Tensor) -> Callable[[], None]:
         leaf.grad = None
 
     return once
-
-
-def medians(steps: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(repeats + 1):
-        for name, once in steps.items():
-            start = time.perf_counter()
-            once()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found[1:]) for name, found in times.items()}
 
 
 def main() -> None:

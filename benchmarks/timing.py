@@ -1,12 +1,11 @@
-"""What the benchmark scripts share: alternating measurements, slopes and JSON."""
+"""What the benchmark scripts share: alternating measurements and JSON."""
 
 from __future__ import annotations
 
 import json
-import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ def medians(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, f
             work()
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(taken[1:]) for name, taken in times.items()}
-
-
-def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Exponent of growth: the slope of the least-squares line through the logarithms."""
-    x, y = [math.log(size) for size in sizes], [math.log(value) for value in values]
-    return statistics.linear_regression(x, y).slope
 
 
 def write(rows: list[dict[str, Any]], path: Path | None) -> None:
