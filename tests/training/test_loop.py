@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from interruption import break_off
 from safetensors.torch import load_file
 
 import holdfast
@@ -73,18 +74,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
 ) -> None:
     recipe = {**tiny, **change}
     whole = holdfast.train(recipe, out=tmp_path / "whole")
-    real, calls = loop.one_step, iter(range(1000))
-
-    def fails_once(*arguments: Any) -> Any:
-        if next(calls) == 9:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(loop, "one_step", fails_once)
-    with pytest.raises(KeyboardInterrupt):
-        holdfast.train(recipe, out=tmp_path / "cut")
-    found = load_checkpoint(tmp_path / "cut" / "checkpoint")
-    assert found is not None
+    found = break_off(recipe, tmp_path / "cut", 9, monkeypatch)
     assert 5 <= found.step <= 9
     resumed = holdfast.train(recipe, out=tmp_path / "cut")
     for which in ("last", "model"):

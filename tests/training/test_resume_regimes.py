@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from interruption import break_off
 from regime_recipes import HM, MDPROP
 from safetensors.torch import load_file
 
 import holdfast
-from holdfast.training import loop
 from holdfast.training.checkpoint import load_checkpoint
 from holdfast.training.logs import read_log
 
@@ -50,18 +50,7 @@ def test_an_interrupted_run_of_a_regime_ends_like_an_uninterrupted_one(
 ) -> None:
     recipe = {**tiny, **change, "epochs": 2}
     whole = holdfast.train(recipe, out=tmp_path / "whole")
-    real, calls = loop.one_step, iter(range(1000))
-
-    def fails_once(*arguments: Any) -> Any:
-        if next(calls) == 7:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(loop, "one_step", fails_once)
-    with pytest.raises(KeyboardInterrupt):
-        holdfast.train(recipe, out=tmp_path / "cut")
-    found = load_checkpoint(tmp_path / "cut" / "checkpoint")
-    assert found is not None
+    found = break_off(recipe, tmp_path / "cut", 7, monkeypatch)
     assert found.step == 4
     remembers = change["regime"]["name"] == "hm"
     assert len(found.state["regime"]) == (change.get("mining_groups", 1) if remembers else 0)

@@ -126,7 +126,9 @@ def speed_up(subject: Subject, budget: Budget, precision: Precision | Literal["a
     run = None
     if isinstance(subject.model, Embedder) and subject.differentiable and worth_compiling(compile, device, work):
         run = CompiledPasses(subject.model)
-    return dataclasses.replace(subject, precision=precision, run=run, block=GPU_BLOCK if on_gpu else subject.block)
+    sets = {name: dataclasses.replace(view, precision=precision) for name, view in subject.sets.items()}
+    block = GPU_BLOCK if on_gpu else subject.block
+    return dataclasses.replace(subject, precision=precision, run=run, block=block, sets=sets)
 
 
 def _references(

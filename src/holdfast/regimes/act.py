@@ -53,6 +53,11 @@ class AntiCollapseTriplets(Regime):
         self.budget = budget
         self.statistics = statistics
 
+    @property
+    def passes(self) -> int:
+        """The steps of crafting and the update."""
+        return self.budget.steps + 1
+
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, move positives onto negatives, learn."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)

@@ -62,6 +62,11 @@ class AdversarialMetricLearning(Regime):
         self.budget = budget
         self.statistics = statistics
 
+    @property
+    def passes(self) -> int:
+        """The steps of crafting and both losses."""
+        return self.budget.steps + 2
+
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, move, learn from both."""
         observed = ctx.observe(batch.images, batch.labels, statistics=self.statistics)

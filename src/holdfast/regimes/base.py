@@ -126,6 +126,11 @@ class Regime(ABC):
     advice: ClassVar[str] = "try a softer miner (semihard), a lower optimizer.lr or another loss"
     """What to do when an embedding collapses."""
 
+    @property
+    def passes(self) -> int:
+        """How often a step runs the model forward and back, if nothing stops early."""
+        return self.replays
+
     def sets(self) -> tuple[SetStart, ...]:
         """The auxiliary BatchNorm sets it needs."""
         return ()

@@ -74,6 +74,11 @@ class HardnessManipulation(Manipulation):
         self.ics_margin = ics_margin
         self.budget = budget
 
+    @property
+    def passes(self) -> int:
+        """The steps of crafting and the update."""
+        return self.budget.steps + 1
+
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, move up to the destination, learn."""
         task = self.prepare(ctx, batch)

@@ -122,6 +122,11 @@ class MDProp(Regime):
         if variant == "paper":  # to `released` every image is a class of its own
             self.least_classes = max(least_classes(distribution.goal) for distribution in distributions)
 
+    @property
+    def passes(self) -> int:
+        """One for the clean images; for each distribution, those of its crafting and one."""
+        return 1 + sum(distribution.budget.steps + 1 for distribution in self.distributions)
+
     def sets(self) -> tuple[SetStart, ...]:
         """One per distribution; none where all share the clean one."""
         fresh = self.variant == "released"

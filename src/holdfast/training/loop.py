@@ -134,7 +134,8 @@ class Loop:
         self.finite = Finite(session.device)
         self.watch = CollapseWatch(_triplet_margin(recipe), session.regime.advice)
         self.validation = _validation_store(session)
-        images = (self.total - self.step) * recipe.batch.classes * recipe.batch.per_class
+        batches = (self.total - self.step) * session.regime.passes
+        images = batches * recipe.batch.classes * recipe.batch.per_class
         context = TrainingContext(
             session.model,
             session.criterion,
