@@ -16,6 +16,7 @@ from torch import nn
 
 from holdfast.errors import ModelError, unknown
 from holdfast.models.small import MnistPlaneNet, SmallConvNet
+from holdfast.models.stem import with_blocked_stem
 from holdfast.models.torchvision_shim import ensure_torchvision
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -176,6 +177,7 @@ def _torchvision(name: str, size: int | None, pretrained: bool) -> Backbone:
     for classifier in ("fc", "classifier", "head", "heads"):
         if hasattr(module, classifier):
             setattr(module, classifier, nn.Identity())
+            module = with_blocked_stem(module)
             return Backbone(module, _probe(module, size), size, IMAGENET_MEAN, IMAGENET_STD)
     raise ModelError(f"torchvision:{name} has no classifier that holdfast knows how to remove; use a timm backbone")
 
@@ -192,7 +194,8 @@ def _timm(name: str, size: int | None, pretrained: bool) -> Backbone:
     std = tuple(settings.get("std", IMAGENET_STD))
     # Some (MobileNetV3, VGG) widen the pooled features before the classifier, and give those.
     features = int(getattr(module, "head_hidden_size", None) or module.num_features)
-    return Backbone(module, features, size or int(settings["input_size"][-1]), mean, std)
+    size = size or int(settings["input_size"][-1])
+    return Backbone(with_blocked_stem(module), features, size, mean, std)
 
 
 def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
