@@ -6,6 +6,10 @@ READY = $(VENV)/.holdfast-ready
 # One thread per test process: several tests run side by side, and results must not depend on the number of cores.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
+# Of `make bench`: where it writes, and the batches of the losses (the largest, 4096, takes long).
+OUT ?= runs/bench
+BATCHES ?= 128 1024
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow lint format bench docs clean
 
@@ -44,12 +48,15 @@ format: $(READY) ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## measure speed as ratios, ours against the usual way
-	$(BIN)/python benchmarks/losses.py --batch 128 1024 --dim 512 --repeats 3
-	$(BIN)/python benchmarks/gradients.py
-	$(BIN)/python benchmarks/metrics.py
-	$(BIN)/python benchmarks/data.py --images 256
-	$(BIN)/python benchmarks/startup.py --repeats 3
+bench: $(READY) ## measure speed on this CPU; numbers, tables and plots in OUT=runs/bench
+	mkdir -p $(OUT)
+	$(BIN)/python benchmarks/startup.py --repeats 3 --json $(OUT)/startup.json
+	$(BIN)/python benchmarks/data.py --images 256 --json $(OUT)/data.json
+	$(BIN)/python benchmarks/gradients.py --json $(OUT)/gradients.json
+	$(BIN)/python benchmarks/growth.py --json $(OUT)/growth.json --table $(OUT)/growth.md
+	$(BIN)/python benchmarks/losses.py --batch $(BATCHES) --dim 512 --repeats 3 --json $(OUT)/losses.json --table $(OUT)/losses.md
+	$(BIN)/python benchmarks/metrics.py --json $(OUT)/metrics.json
+	$(BIN)/python benchmarks/plots.py $(OUT)
 
 docs: $(READY) ## check that every snippet of README and docs runs
 	$(BIN)/python -m pytest tests/test_docs.py

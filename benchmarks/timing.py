@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -26,3 +28,17 @@ def write(rows: list[dict[str, Any]], path: Path | None) -> None:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+def processor(threads: int) -> str:
+    """The CPU that figures come from."""
+    names = [line.partition(":")[2] for line in _about_cpu() if line.startswith("model name")]
+    name = (names or [platform.machine()])[0].replace("(R)", "").replace("Processor", "")
+    vectors = ", AVX-512" if any("avx512f" in line for line in _about_cpu()) else ""
+    return f"{os.cpu_count()} CPU cores ({' '.join(name.split())}{vectors}), {threads} threads"
+
+
+def _about_cpu() -> list[str]:
+    """What Linux tells; nothing elsewhere."""
+    file = Path("/proc/cpuinfo")
+    return file.read_text().splitlines() if file.exists() else []

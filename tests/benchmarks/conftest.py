@@ -1,0 +1,8 @@
+"""The benchmark scripts import each other by bare name, as they do when they are run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
