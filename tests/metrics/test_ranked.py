@@ -116,7 +116,19 @@ def test_equals_loops_with_ties_duplicates_groups_and_gallery(
             gallery_groups=tensor(case["gallery_groups"]),
             chunk=chunk,
         )
+        recalls = retrieval(
+            torch.tensor(case["queries"], dtype=dtype),
+            torch.tensor(case["labels"]),
+            KS,
+            gallery=tensor(case["gallery"], dtype),
+            gallery_labels=tensor(case["gallery_labels"]),
+            groups=tensor(case["groups"]),
+            gallery_groups=tensor(case["gallery_groups"]),
+            averages=False,
+            chunk=chunk,
+        )
     assert measured == pytest.approx(expected, abs=1e-9)
+    assert recalls == {key: value for key, value in measured.items() if key.startswith("R@")}
     assert set(measured.reasons) == {key for key, value in measured.items() if value is None}
 
 

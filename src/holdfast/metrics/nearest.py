@@ -47,8 +47,7 @@ def neighbours(
 def _nearest(gallery: Gallery, queries: Tensor, k: int, first: int | None) -> Tensor:
     """Keys of the k nearest items of each query; the i-th query is item `first + i` and does not find itself."""
     best: Tensor | None = None
-    for items in gallery.cuts(len(queries)):
-        halves = gallery.half_squared_distances(queries, items)
+    for items, halves in gallery.tiles(queries):
         if first is not None:
             _hide_itself(halves, first, items)
         if best is None or best.shape[1] < k:

@@ -21,6 +21,7 @@ def retrieval(
     gallery_labels: Array | None = None,
     groups: Array | None = None,
     gallery_groups: Array | None = None,
+    averages: bool = True,
     chunk: int | None = None,
 ) -> Values:
     """R@k, mAP, mAP@R and mAP@C in percent, ranked by euclidean distance.
@@ -44,6 +45,7 @@ def retrieval(
         groups: group of each query (its camera); gallery items of the query's class and group are ignored, neither
             hit nor miss.
         gallery_groups: group of each gallery vector.
+        averages: also mAP, mAP@R and mAP@C; without them only each query's nearest match is ranked, in less time.
         chunk: queries per block; chosen from the size of the gallery when left out.
 
     Requirements: a class with two images, or with one in the queries and one in the gallery; otherwise every value is
@@ -52,7 +54,7 @@ def retrieval(
     Reference: mAP@R: Musgrave et al., ECCV 2020; mAP@C: Roth et al., ICML 2020.
     """
     data = EmbeddedSet.of(embeddings, labels, gallery, gallery_labels, groups, gallery_groups)
-    return Retrieval(tuple(ks), chunk)(data)
+    return Retrieval(tuple(ks), chunk, averages)(data)
 
 
 @register("retrieval")
@@ -62,13 +64,17 @@ class Retrieval(Metric):
     Args:
         ks: the k of R@k.
         chunk: queries per block.
+        averages: also mAP, mAP@R and mAP@C.
     """
 
-    def __init__(self, ks: tuple[int, ...] = (1, 2, 4, 8), chunk: int | None = None) -> None:
+    def __init__(self, ks: tuple[int, ...] = (1, 2, 4, 8), chunk: int | None = None, averages: bool = True) -> None:
         if any(k < 1 for k in ks):
             raise DataError(f"every k of R@k must be 1 or more, got {list(ks)}")
+        if not ks and not averages:
+            raise DataError("nothing to measure; give a k for R@k, or leave averages on")
         self.ks = ks
         self.chunk = chunk
+        self.averages = averages
 
     @torch.no_grad()
     def __call__(self, data: EmbeddedSet) -> Values:
@@ -83,18 +89,21 @@ class Retrieval(Metric):
     @torch.no_grad()
     def per_query(self, data: EmbeddedSet) -> dict[str, Tensor]:
         """Each query's share of each value, between 0 and 1; NaN for a query that has no match to find."""
-        keys = [*(f"R@{k}" for k in self.ks), "mAP", "mAP@R", "mAP@C"]
+        keys = [*(f"R@{k}" for k in self.ks), *(("mAP", "mAP@R", "mAP@C") if self.averages else ())]
         scores = torch.full((len(data.labels), len(keys)), torch.nan, dtype=torch.float64, device=data.labels.device)
-        for queries, ranks, counts in match_ranks(data, self.chunk):
+        within = None if self.averages else max(self.ks)
+        for queries, ranks, counts in match_ranks(data, self.chunk, within):
             answerable = counts > 0
             scores[queries[answerable]] = self._scores(ranks[answerable], counts[answerable, None])
         return dict(zip(keys, scores.unbind(1), strict=True))
 
     def _scores(self, ranks: Tensor, counts: Tensor) -> Tensor:
         """One row per query, one column per key."""
+        columns = [(ranks[:, :1] <= k).any(1).double() for k in self.ks]
+        if not self.averages:
+            return torch.stack(columns, 1)
         position = torch.arange(1, ranks.shape[1] + 1, device=ranks.device)
         precision = torch.where(position <= counts, position / ranks.double(), 0)
-        columns = [(ranks[:, :1] <= k).any(1).double() for k in self.ks]
         columns.append(precision.sum(1) / counts[:, 0])
         for size in (counts, counts + 1):
             columns.append(torch.where(ranks <= size, precision, 0).sum(1) / size[:, 0])
