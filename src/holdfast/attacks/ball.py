@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Generator, Tensor
 
@@ -29,6 +31,14 @@ class Ball:
         if norm == "linf":
             self.low, self.high = self._bound(-eps).clamp_min(0), self._bound(eps).clamp_max(1)
 
+    def part(self, rows: slice) -> Ball:
+        """The ball of some of the images."""
+        part = copy.copy(self)
+        part.images = self.images[rows]
+        if self.norm == "linf":
+            part.low, part.high = self.low[rows], self.high[rows]
+        return part
+
     def start(self, radius: float, generator: Generator | None) -> Tensor:
         """A point drawn uniformly within a radius of each image; the image itself for radius 0."""
         if radius == 0:
@@ -44,7 +54,7 @@ class Ball:
     def project(self, points: Tensor) -> Tensor:
         """The nearest allowed image, up to rounding."""
         if self.norm == "linf":
-            return torch.maximum(torch.minimum(points, self.high), self.low)
+            return torch.clamp(points, self.low, self.high)
         change = points - self.images
         factor = (self.eps / _lengths(change).clamp_min(1e-30)).clamp_max(1)
         return (self.images + change * _per_image(factor, change)).clamp(0, 1)

@@ -24,7 +24,7 @@ class Plain:
 
     def move(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
         """The next images."""
-        return self.ball.project(x - self.step * along(gradient, self.ball.norm))
+        return self.ball.project(torch.sub(x, along(gradient, self.ball.norm), alpha=self.step))
 
     def choose(self, x: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
         """What the attack returns, given its last iterate and a way to cost it."""

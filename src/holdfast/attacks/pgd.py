@@ -140,7 +140,7 @@ def _craft(
     start = ball.start(budget.radius, generator)
     made, previous, slopes, passed = [], [], [], 0
     for rows, part in chunks(images, goal, chunk):
-        x, loss, slope, taken = _descend(passes, Ball(images[rows], budget.eps, budget.norm), start[rows], part, budget)
+        x, loss, slope, taken = _descend(passes, ball.part(rows), start[rows], part, budget, checked)
         made.append(x)
         previous.append(loss)
         slopes.append(slope)
@@ -154,11 +154,12 @@ def _craft(
 
 
 def _descend(
-    passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget
+    passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget, checked: bool
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Follow the gradient of one chunk.
 
-    Returns images, the loss one update before, the sum of all gradients and how many passes it took.
+    Returns images, the loss one update before, the sum of all gradients if they are checked, and how many passes it
+    took.
     """
     mover = MOVERS[budget.method](ball, budget, group_size(x, goal))
     bounded = goal.floor > -torch.inf
@@ -166,7 +167,8 @@ def _descend(
     done = Lagged()
     for step in range(budget.steps):
         loss, gradient = passes.gradient(x, goal, first=step == 0)
-        slope = slope + gradient.sum() + loss.sum()
+        if checked:
+            slope = slope + gradient.sum() + loss.sum()
         if bounded and done.ask((loss <= goal.floor).all()):
             break
         moved = mover.move(x, gradient, loss)
