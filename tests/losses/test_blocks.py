@@ -6,19 +6,15 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from loss_batches import batch, value_and_gradient
 
 from holdfast import losses, mining
-from holdfast.losses import blocks
-from holdfast.losses.kinds import kinds_by_labels
+from holdfast.losses import blocks, products
 from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.terms import TermLoss
 from holdfast.losses.tuples import PairLoss
 from holdfast.mining.base import Miner
 from holdfast.registry import Registry
-from holdfast.sphere import pair_masks
 
 BY_ROWS = ["binomial-deviance", "circle", "contrastive", "info-nce", "multi-similarity", "sup-con"]
 
@@ -47,7 +43,7 @@ def test_blocks_change_nothing(
         z, labels = batch(8, unit=unit)
         z = z.double()
         monkeypatch.setattr(blocks, "BLOCK", rows * len(z))
-        monkeypatch.setattr(blocks, "TILE", tile)
+        monkeypatch.setattr(products, "TILE", tile)
         chosen = None if miner is None else mining.build(miner)
         loss = losses.build(name, part=part)
         assert isinstance(loss, PairLoss)
@@ -69,19 +65,6 @@ def test_gradient_follows_what_is_done_to_the_cost(name: str) -> None:
     (once,) = torch.autograd.grad(cost, leaf, retain_graph=True)
     (again,) = torch.autograd.grad(-3 * cost, leaf)
     torch.testing.assert_close(again, -3 * once)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    labels=st.lists(st.integers(-(2**62), 2**62) | st.integers(0, 3), min_size=1, max_size=12), start=st.integers(0, 11)
-)
-def test_kinds_are_those_of_the_masks(labels: list[int], start: int) -> None:
-    """Labels far beyond what a float can tell apart are told apart."""
-    names = torch.tensor(labels)
-    rows = slice(min(start, len(labels) - 1), len(labels))
-    kinds = kinds_by_labels(torch.zeros(len(labels), 2), names, torch.float32)(rows)
-    for found, mask in zip(kinds, pair_masks(names), strict=True):
-        assert torch.equal(found, mask[rows].float())
 
 
 @pytest.mark.parametrize("scale", [1.0, -2.0, 400.0])

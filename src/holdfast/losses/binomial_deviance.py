@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
+from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
@@ -47,12 +47,9 @@ class BinomialDeviance(PairLoss):
         self.beta = beta
         self.base = base
 
-    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per anchor."""
-        # A pair is of one kind only, so one softplus serves both.
-        sharpness = self.beta - (self.alpha + self.beta) * positive
-        deviance = softplus(sharpness * (matrix - self.base)) / sharpness.abs()
-        positives, negatives = positive.sum(1), negative.sum(1)
-        pull = (deviance * positive).sum(1) / positives.clamp_min(1)
-        push = (deviance * negative).sum(1) / negatives.clamp_min(1)
+        positives, negatives = near.mask.sum(1), far.mask.sum(1)
+        pull = softplus(self.base - near.values, self.alpha).sum(1) / positives.clamp_min(1)
+        push = softplus(far.values - self.base, self.beta).sum(1) / negatives.clamp_min(1)
         return [Terms(pull + push, positives + negatives > 0)]

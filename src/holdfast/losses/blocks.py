@@ -9,23 +9,22 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from holdfast.losses.products import both_ways, gram
+from holdfast.losses.sides import Side, Sides
 from holdfast.losses.terms import Terms
 from holdfast.sphere import precise
 
-Costs: TypeAlias = Callable[[Tensor, slice], list[Terms]]
-"""A block of rows of the matrix and which rows they are → their costs."""
+Costs: TypeAlias = Callable[[Side, Side], list[Terms]]
+"""Positive and negative pairs of some rows → their costs."""
 
 Sums: TypeAlias = list[tuple[Tensor, Tensor]]
 """For each average of a loss the sum of the costs and how many they are."""
 
-BLOCK = 2**17
+BLOCK = 2**18
 """Numbers per block on a CPU: the passes over them, one after another, stay in the cache of a core."""
 
-TILE = 256
-"""Side of the squares in which a matrix is added to its transpose on a CPU, for the same reason."""
 
-
-def row_cost(z: Tensor, costs: Costs, squared: bool) -> Tensor:
+def row_cost(z: Tensor, sides: Sides, costs: Costs, squared: bool) -> Tensor:
     """The sum of the average costs, at the price of little more than two matrix products.
 
     The gradient G with respect to the matrix M is found while a block is in the cache, and takes the place of M. As M
@@ -35,70 +34,96 @@ def row_cost(z: Tensor, costs: Costs, squared: bool) -> Tensor:
 
     Args:
         z: vectors of shape (n, dim).
+        sides: where the positive and the negative pairs are.
         costs: what rows of the matrix cost; those of one row may depend on that row only.
         squared: the matrix holds squared distances instead of similarities.
     """
     z = precise(z)
     with torch.autocast(z.device.type, enabled=False):
         if torch.is_grad_enabled() and z.requires_grad:
-            cost: Tensor = _RowCost.apply(z, costs, squared)  # type: ignore[no-untyped-call]
+            cost: Tensor = _RowCost.apply(z, sides, costs, squared)  # type: ignore[no-untyped-call]
             return cost
-        matrix = _squared_distances(z) if squared else _gram(z)
-        return _averages([[terms.sums() for terms in costs(matrix[rows], rows)] for rows in _blocks(matrix)])[0]
+        matrix = _squared_distances(z) if squared else gram(z)
+        found = [costs(*sides.take(matrix[rows], rows)) for rows in _blocks(matrix)]
+        return _averages([[terms.sums() for terms in block] for block in found])[0]
 
 
 class _RowCost(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, costs: Costs, squared: bool) -> Tensor:
-        matrix = _squared_distances(z) if squared else _gram(z)
-        slopes = [matrix]
+    def forward(ctx: Any, z: Tensor, sides: Sides, costs: Costs, squared: bool) -> Tensor:
+        matrix = _squared_distances(z) if squared else gram(z)
+        slopes = _Slopes(matrix, sides)
         sums: list[Sums] = []
         for rows in _blocks(matrix):
             with torch.enable_grad():
-                block = matrix[rows].detach().requires_grad_()
-                found = [terms.sums() for terms in costs(block, rows)]
-            gradients = [_gradient(total, block, again=total is not found[-1][0]) for total, _ in found]
+                near, far = (side.leaf() for side in sides.take(matrix[rows], rows))
+                found = [terms.sums() for terms in costs(near, far)]
+            slopes.record([_gradients(total, near, far, total is not found[-1][0]) for total, _ in found], rows)
             sums.append([(total.detach(), number) for total, number in found])  # lets go of the block's graph
-            slopes += [torch.empty_like(matrix) for _ in gradients[len(slopes) :]]
-            for slope, gradient in zip(slopes, gradients, strict=True):
-                slope[rows] = gradient
         value, numbers = _averages(sums)
-        # The number of costs behind an average is known only now. The first one can wait until the very end.
-        for slope, number in zip(slopes[1:], numbers[1:], strict=True):
-            matrix.add_(slope.mul_(numbers[0] / number))
-        _add_transpose(matrix)
-        factor = numbers[0].reciprocal()
-        if squared:
-            matrix.diagonal().sub_(matrix.sum(1))
-            factor = -2 * factor
-        ctx.save_for_backward(matrix @ z, factor)
+        product = both_ways(slopes.joined(numbers), z, squared)
+        ctx.save_for_backward(product, (-2 if squared else 1) / numbers[slopes.unit])
         return value
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
         gradient, factor = ctx.saved_tensors
-        return gradient * (upstream * factor), None, None
+        return gradient * (upstream * factor), None, None, None
 
 
-def _gradient(total: Tensor, block: Tensor, again: bool) -> Tensor:
-    return torch.autograd.grad(total, block, retain_graph=again)[0]
+class _Slopes:
+    """The gradients of the sums behind the averages; how many costs each average has is known only at the end.
+
+    Args:
+        matrix: its rows are given up to the gradients as they come.
+        sides: where the positive and the negative pairs are.
+    """
+
+    def __init__(self, matrix: Tensor, sides: Sides) -> None:
+        self.matrix = matrix
+        self.sides = sides
+        self.near: dict[int, list[Tensor]] = {}
+        self.far: dict[int, Tensor] = {}
+
+    def record(self, gradients: list[tuple[Tensor | None, Tensor | None]], rows: slice) -> None:
+        """Those of the next block, average by average."""
+        for average, (near, far) in enumerate(gradients):
+            if near is not None:
+                self.near.setdefault(average, []).append(near)
+            if far is not None:
+                if average not in self.far:
+                    self.far[average] = torch.empty_like(self.matrix) if self.far else self.matrix
+                self.sides.far.write(far, self.far[average][rows], rows)
+
+    @property
+    def unit(self) -> int:
+        """The average whose gradient needs no scaling here, as it fills the matrix."""
+        return next(iter(self.far), 0)
+
+    def joined(self, numbers: Tensor) -> Tensor:
+        """The gradient of the loss with respect to the matrix, times the number of costs in the average `unit`."""
+        if not self.far:
+            self.matrix.zero_()
+        share = numbers[self.unit] / numbers
+        for average, slope in self.far.items():
+            if average != self.unit:
+                self.matrix.add_(slope.mul_(share[average]))
+        for average, parts in self.near.items():
+            self.sides.near.add(torch.cat(parts) * share[average], self.matrix)
+        return self.matrix
 
 
-def _gram(z: Tensor) -> Tensor:
-    """z zᵀ; on a CPU half of it is multiplied and the other half copied."""
-    if z.device.type != "cpu":
-        return z @ z.T
-    s = z.new_empty(len(z), len(z))
-    for start in range(0, len(z), TILE):
-        rows, before = slice(start, start + TILE), slice(0, start)
-        torch.mm(z[rows], z[: start + TILE].T, out=s[rows, : start + TILE])
-        s[before, rows] = s[rows, before].T
-    return s
+def _gradients(total: Tensor, near: Side, far: Side, again: bool) -> tuple[Tensor | None, Tensor | None]:
+    if not total.requires_grad:
+        return None, None
+    leaves = near.values, far.values
+    found: tuple[Tensor | None, ...] = torch.autograd.grad(total, leaves, retain_graph=again, allow_unused=True)
+    return found[0], found[1]
 
 
 def _squared_distances(z: Tensor) -> Tensor:
-    matrix, squares = _gram(z), z.square().sum(1)
+    matrix, squares = gram(z), z.square().sum(1)
     for rows in _blocks(matrix):
         torch.sub(squares[rows, None] + squares, matrix[rows], alpha=2, out=matrix[rows]).relu_()
     return matrix
@@ -115,15 +140,3 @@ def _averages(blocks: list[Sums]) -> tuple[Tensor, Tensor]:
 def _blocks(matrix: Tensor) -> list[slice]:
     size = max(1, BLOCK // len(matrix)) if matrix.device.type == "cpu" else len(matrix)
     return [slice(start, min(start + size, len(matrix))) for start in range(0, len(matrix), size)]
-
-
-def _add_transpose(matrix: Tensor) -> Tensor:
-    """The matrix plus its transpose, in place."""
-    size = TILE if matrix.device.type == "cpu" else len(matrix)
-    tiles = [torch.split(row, size, 1) for row in torch.split(matrix, size)]
-    for i, row in enumerate(tiles):
-        row[i].add_(row[i].T.clone())
-        for j in range(i):
-            row[j].add_(tiles[j][i].T)
-            tiles[j][i].copy_(row[j].T)
-    return matrix

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
 from holdfast.losses.logsumexp import masked_logsumexp
+from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
@@ -42,11 +42,10 @@ class Circle(PairLoss):
         self.margin = margin
         self.gamma = gamma
 
-    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per anchor."""
-        fixed = matrix.detach()
-        pull = torch.relu(1 + self.margin - fixed) * (1 - self.margin - matrix)
-        push = torch.relu(fixed + self.margin) * (matrix - self.margin)
-        pull = masked_logsumexp(pull, positive, self.gamma)
-        push = masked_logsumexp(push, negative, self.gamma)
-        return [Terms(softplus(pull + push), positive.amax(1) * negative.amax(1))]
+        pull = torch.relu(1 + self.margin - near.values.detach()) * (1 - self.margin - near.values)
+        push = torch.relu(far.values.detach() + self.margin) * (far.values - self.margin)
+        # Beyond their margin pairs cost exp(0) each, so those that are none have to be left out by their mask.
+        exponent = masked_logsumexp(pull, near.mask, self.gamma) + masked_logsumexp(push, far.mask, self.gamma)
+        return [Terms(softplus(exponent), near.mask.amax(1) * far.mask.amax(1))]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from holdfast.losses.base import register
+from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
@@ -29,12 +29,13 @@ class Contrastive(PairLoss):
     Reference: Hadsell et al., CVPR 2006.
     """
 
-    squared = True
+    measure = "squared distance"
 
     def __init__(self, margin: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         self.margin = margin
 
-    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
         """Both kinds, averaged apart."""
-        return [Terms(matrix, positive, active=True), Terms(torch.relu(self.margin - matrix), negative, active=True)]
+        pull, push = near.values, torch.relu(self.margin - far.values)
+        return [Terms(pull, near.mask, active=True), Terms(push, far.mask, active=True)]

@@ -8,6 +8,7 @@ from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
 from holdfast.losses.logsumexp import masked_logsumexp
+from holdfast.losses.sides import ABSENT, Masked, Side, Unlisted
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
@@ -39,10 +40,10 @@ class InfoNCE(PairLoss):
         require_positive(temperature=temperature)
         self.temperature = temperature
 
-    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per positive pair."""
-        push = masked_logsumexp(matrix, negative, 1 / self.temperature)
-        return [Terms(softplus(torch.sub(push[:, None], matrix, alpha=1 / self.temperature)), positive)]
+        push = masked_logsumexp(far.values, scale=1 / self.temperature)
+        return [Terms(softplus(torch.sub(push[:, None], near.values, alpha=1 / self.temperature)), near.mask)]
 
 
 @register("n-pair")
@@ -76,10 +77,12 @@ class NPair(InfoNCE):
         if tuples is not None or self.miner is not None:
             return super().terms(embeddings, labels, tuples, generator)
         first, second, other = _first_pairs(embeddings, labels)
-        matrix = similarity(embeddings.index_select(0, first), embeddings.index_select(0, second))
-        same = torch.eye(len(first), dtype=matrix.dtype, device=matrix.device)
-        other = 1 - same if other is None else other.to(matrix.dtype)
-        return self.pairs(self.one_sided(matrix, same, other), same, other)
+        # One choice for both, as the gradient of each is a tensor of the size of the batch.
+        pairs = embeddings.index_select(0, torch.cat([first, second]))
+        matrix = similarity(pairs[: len(first)], pairs[len(first) :])
+        own = torch.arange(len(first), device=matrix.device)[:, None]
+        far = Unlisted(own, -ABSENT) if other is None else Masked(other, -ABSENT)
+        return self._costs(Side(matrix.diagonal()[:, None], ABSENT, own), far.take(matrix, slice(0, len(first))))
 
 
 def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Mask | None]:
@@ -124,8 +127,11 @@ class SupCon(PairLoss):
         require_positive(temperature=temperature)
         self.temperature = temperature
 
-    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per anchor."""
-        positives = positive.sum(1)
-        pull = (matrix * positive).sum(1) / (positives.clamp_min(1) * self.temperature)
-        return [Terms(masked_logsumexp(matrix, positive + negative, 1 / self.temperature) - pull, positives > 0)]
+        sharpness = 1 / self.temperature
+        positives = near.mask.sum(1)
+        pull = sharpness * (near.values * near.mask).sum(1) / positives.clamp_min(1)
+        rivals = masked_logsumexp(near.values, near.mask, sharpness)
+        push = torch.logaddexp(rivals, masked_logsumexp(far.values, scale=sharpness))
+        return [Terms(push - pull, positives > 0)]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from holdfast.losses.base import register
 from holdfast.losses.logsumexp import masked_logsumexp
+from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
-from holdfast.sphere import distances
 
 
 @register("lifted-structure")
@@ -34,17 +33,14 @@ class LiftedStructure(PairLoss):
     """
 
     by_rows = False
+    measure = "distance"
 
     def __init__(self, margin: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         self.margin = margin
 
-    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Distances."""
-        return distances(embeddings)
-
-    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per positive pair."""
-        push = masked_logsumexp(self.margin - matrix, negative)
-        violation = torch.relu(matrix + torch.logaddexp(push[:, None], push[None, :]))
-        return [Terms(violation.square() / 2, positive)]
+        push = masked_logsumexp(self.margin - far.values)
+        violation = torch.relu(near.values + torch.logaddexp(push[:, None], near.at_others(push)))
+        return [Terms(violation.square() / 2, near.mask)]

@@ -9,14 +9,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def masked_logsumexp(values: Tensor, mask: Tensor, scale: float = 1.0) -> Tensor:
+def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
     """log Σ exp(scale · v) over the entries of a row whose mask is one.
 
-    Hugely negative, with zero gradient, for an empty row; `softplus` of it is `log(1 + Σ exp)`.
+    Hugely negative for an empty row, with zero gradient where there is a mask; `softplus` of it is `log(1 + Σ exp)`.
 
     Args:
         values: a matrix.
-        mask: zeros and ones of the same shape and type.
+        mask: zeros and ones of the same shape and type; all entries when left out.
         scale: factor of the values.
     """
     if values.numel() == 0:
@@ -32,10 +32,13 @@ class _MaskedLogSumExp(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, mask: Tensor, scale: float) -> Tensor:
-        # Half the largest number, so that the results of two empty rows can still be added.
-        absent = (mask - 1).mul_(torch.finfo(values.dtype).max / 2)
-        present = absent.add_(values, alpha=scale)
+    def forward(ctx: Any, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+        if mask is None:
+            present = values * scale
+        else:
+            # Half the largest number, so that the results of two empty rows can still be added.
+            absent = (mask - 1).mul_(torch.finfo(values.dtype).max / 2)
+            present = absent.add_(values, alpha=scale)
         peak = present.amax(1)
         shares = present.softmax(1)
         ctx.save_for_backward(shares)

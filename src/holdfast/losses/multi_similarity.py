@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
 from holdfast.losses.logsumexp import masked_logsumexp
+from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
@@ -48,8 +48,8 @@ class MultiSimilarity(PairLoss):
         self.beta = beta
         self.base = base
 
-    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per anchor."""
-        pull = softplus(masked_logsumexp(matrix, positive, -self.alpha) + self.alpha * self.base) / self.alpha
-        push = softplus(masked_logsumexp(matrix, negative, self.beta) - self.beta * self.base) / self.beta
+        pull = softplus(masked_logsumexp(near.values, scale=-self.alpha) + self.alpha * self.base) / self.alpha
+        push = softplus(masked_logsumexp(far.values, scale=self.beta) - self.beta * self.base) / self.beta
         return [Terms(pull + push, torch.ones_like(pull, dtype=torch.bool))]

@@ -37,7 +37,7 @@ class Terms(NamedTuple):
         if self.active:
             above = torch.empty_like(self.values, requires_grad=False)
             # Written as zeros and ones at once: turning booleans into numbers takes longer than all the rest.
-            counted = torch.gt(self.values.detach(), 0, out=above) * counted
+            counted = torch.gt(self.values.detach(), 0, out=above).mul_(counted)
         return (self.values * counted).sum(), counted.sum(dtype=self.values.dtype)
 
     def lowest(self, keep: float) -> Terms:

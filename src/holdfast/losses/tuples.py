@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
-from holdfast.losses.blocks import Costs, row_cost
-from holdfast.losses.kinds import kinds_by_labels, kinds_by_masks
+from holdfast.losses.blocks import row_cost
+from holdfast.losses.layout import masks_of, sides_by_labels, sides_by_tuples
+from holdfast.losses.sides import Side, Sides
 from holdfast.losses.terms import TermLoss, Terms
 from holdfast.mining.base import Miner
 from holdfast.mining.batch import relations
 from holdfast.mining.tuples import Triplets, Tuples
-from holdfast.sphere import Mask, precise, similarity, squared_distances
+from holdfast.sphere import Mask, distances, similarity, squared_distances
 
 Part: TypeAlias = Literal["both", "positive", "negative"]
+Measure: TypeAlias = Literal["similarity", "distance", "squared distance"]
+
+MEASURES: dict[Measure, Callable[[Tensor], Tensor]] = {
+    "similarity": similarity,
+    "distance": distances,
+    "squared distance": squared_distances,
+}
 
 
 class TupleLoss(TermLoss):
@@ -59,10 +68,11 @@ class PairLoss(TupleLoss):
     """A loss on positive and negative pairs. Triplets count each of their distinct pairs once."""
 
     by_rows = True
-    """Whether an anchor's costs need its own row of the matrix only, so that rows can be taken in blocks."""
+    """Whether an anchor's costs need its own row of the matrix only, so that rows can be taken in blocks; not for
+    distances, whose root has no derivative at zero."""
 
-    squared = False
-    """Whether the matrix holds squared distances instead of similarities."""
+    measure: Measure = "similarity"
+    """What the matrix holds."""
 
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
@@ -70,36 +80,37 @@ class PairLoss(TupleLoss):
         """The sum of the average costs."""
         if not self.by_rows or any(parameter.requires_grad for parameter in self.parameters()):
             return super().forward(embeddings, labels, tuples, generator)
-        return row_cost(embeddings, self._costs(embeddings, labels, tuples, generator), self.squared)
+        sides = self._sides(embeddings, labels, tuples, generator)
+        return row_cost(embeddings, sides, self._costs, self.measure == "squared distance")
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """What the loss compares."""
-        return squared_distances(embeddings) if self.squared else similarity(embeddings)
+        return MEASURES[self.measure](embeddings)
 
     def terms(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> list[Terms]:
         """The costs as `pairs` returns them."""
-        costs = self._costs(embeddings, labels, tuples, generator)
-        return costs(self.matrix(embeddings, labels), slice(0, len(embeddings)))
+        sides = self._sides(embeddings, labels, tuples, generator)
+        return self._costs(*sides.take(self.matrix(embeddings, labels), slice(0, len(embeddings))))
 
-    def _costs(self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None) -> Costs:
+    def _sides(self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None) -> Sides:
         tuples = self.chosen(embeddings, labels, tuples, generator)
-        dtype = precise(embeddings).dtype
+        apart = self.measure != "similarity"
         if tuples is None:
-            kinds = kinds_by_labels(embeddings, labels, dtype)
-        else:
-            kinds = kinds_by_masks(*masks_of(tuples, len(embeddings)), dtype)
+            return sides_by_labels(embeddings, labels, apart)
+        return sides_by_tuples(tuples, len(embeddings), apart)
 
-        def costs(matrix: Tensor, rows: slice) -> list[Terms]:
-            positive, negative = kinds(rows)
-            return self.pairs(self.one_sided(matrix, positive, negative), positive, negative)
-
-        return costs
+    def _costs(self, near: Side, far: Side) -> list[Terms]:
+        if self.part == "positive":
+            far = far.detached()
+        elif self.part == "negative":
+            near = near.detached()
+        return self.pairs(near, far)
 
     @abstractmethod
-    def pairs(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> list[Terms]:
-        """The costs of the pairs in the rows of a matrix; the masks hold zeros and ones."""
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
+        """The costs of some rows of the matrix, from their positive and from their negative pairs."""
 
 
 class TripletLoss(TupleLoss):
@@ -145,20 +156,6 @@ class TripletLoss(TupleLoss):
     @abstractmethod
     def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
         """The average over every triplet of the masks, without listing them."""
-
-
-def masks_of(tuples: Tuples, size: int) -> tuple[Mask, Mask]:
-    """Positive and negative pairs of given tuples as n × n masks."""
-    positive = torch.zeros(size, size, dtype=torch.bool, device=tuples.anchor.device)
-    negative = torch.zeros_like(positive)
-    if isinstance(tuples, Triplets):
-        chosen = torch.ones_like(tuples.anchor, dtype=torch.bool)  # a plain True would be copied from the host
-        positive[tuples.anchor, tuples.positive] = chosen
-        negative[tuples.anchor, tuples.negative] = chosen
-    else:
-        positive[tuples.anchor, tuples.other] = tuples.same
-        negative[tuples.anchor, tuples.other] = ~tuples.same
-    return positive, negative
 
 
 def triplet_count(positive: Mask, negative: Mask, dtype: torch.dtype) -> Tensor:

@@ -1,0 +1,73 @@
+"""The matrix products of a batch with itself, at the price that its symmetry allows on a CPU."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+TILE = 256
+"""Side of the squares in which a matrix is transposed on a CPU, so that they stay in the cache of a core."""
+
+SPARSE = 0.02
+"""The part of a matrix up to which a product with its non-zero entries alone is faster on a CPU."""
+
+
+def gram(z: Tensor) -> Tensor:
+    """z zᵀ; on a CPU half of it is multiplied and the other half copied."""
+    if z.device.type != "cpu":
+        return z @ z.T
+    s = z.new_empty(len(z), len(z))
+    for start in range(0, len(z), TILE):
+        rows, before = slice(start, start + TILE), slice(0, start)
+        torch.mm(z[rows], z[: start + TILE].T, out=s[rows, : start + TILE])
+        s[before, rows] = s[rows, before].T
+    return s
+
+
+def both_ways(matrix: Tensor, z: Tensor, squared: bool) -> Tensor:
+    """(M + Mᵀ) z, or (M + Mᵀ - diag((M + Mᵀ) 1)) z; the matrix is used up.
+
+    Args:
+        matrix: M, of shape (n, n).
+        z: vectors of shape (n, dim).
+        squared: take the sums of the rows from the diagonal.
+    """
+    if _nearly_empty(matrix):
+        rows, columns = matrix.nonzero(as_tuple=True)
+        if len(rows) <= SPARSE * matrix.numel():
+            return _sparse_both_ways(rows, columns, matrix[rows, columns], z, squared)
+    add_transpose(matrix)
+    if squared:
+        matrix.diagonal().sub_(matrix.sum(1))
+    return matrix @ z
+
+
+def _nearly_empty(matrix: Tensor) -> bool:
+    """A guess from some of its rows, as counting all would cost every other matrix too much."""
+    if matrix.device.type != "cpu":
+        return False
+    some = matrix[:: max(1, len(matrix) // 16)]
+    return int(some.count_nonzero()) <= SPARSE * some.numel()
+
+
+def _sparse_both_ways(rows: Tensor, columns: Tensor, values: Tensor, z: Tensor, squared: bool) -> Tensor:
+    place = torch.stack([torch.cat([rows, columns]), torch.cat([columns, rows])])
+    values = torch.cat([values, values])
+    matrix = torch.sparse_coo_tensor(place, values, (len(z), len(z)), check_invariants=False)
+    product: Tensor = torch.sparse.mm(matrix, z)
+    product += 0 * z.sum(0)  # what is not a number spreads as in the full product
+    if squared:
+        product -= z.new_zeros(len(z), 1).index_add_(0, place[0], values[:, None]) * z
+    return product
+
+
+def add_transpose(matrix: Tensor) -> Tensor:
+    """The matrix plus its transpose, in place."""
+    size = TILE if matrix.device.type == "cpu" else len(matrix)
+    tiles = [torch.split(row, size, 1) for row in torch.split(matrix, size)]
+    for i, row in enumerate(tiles):
+        row[i].add_(row[i].T.clone())
+        for j in range(i):
+            row[j].add_(tiles[j][i].T)
+            tiles[j][i].copy_(row[j].T)
+    return matrix

@@ -1,0 +1,151 @@
+"""The positive and the negative pairs of some rows of the matrix, taken apart."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from holdfast.sphere import Mask
+
+ABSENT = 2.0**53
+"""Where there is no pair a side may hold this, so near or so far that a hinge or an exponential of it is zero; its
+square and its multiple by any sensible scale are still numbers."""
+
+
+class Side:
+    """The pairs of one kind, one row per anchor.
+
+    Args:
+        values: what the matrix holds for them; where there is no pair, a number that is hugely far among negatives and
+            hugely near among positives, so that costs which fade out are zero there by themselves.
+        absent: that number.
+        others: the other image of each pair, of the same shape; all images in their order when left out.
+    """
+
+    def __init__(self, values: Tensor, absent: float, others: Tensor | None = None) -> None:
+        self.values = values
+        self._absent = absent
+        self._others = others
+        self._mask: Tensor | None = None
+
+    @property
+    def mask(self) -> Tensor:
+        """Which entries are pairs, as zeros and ones: a product is far cheaper than a choice by booleans."""
+        if self._mask is None:
+            compare = torch.lt if self._absent > 0 else torch.gt
+            values = self.values.detach()
+            self._mask = compare(values, self._absent / 2, out=torch.empty_like(values))
+        return self._mask
+
+    def at_others(self, vector: Tensor) -> Tensor:
+        """A number per image, laid out as the other image of each pair."""
+        return vector[None, :] if self._others is None else vector[self._others]
+
+    def detached(self) -> Side:
+        """The same without a graph."""
+        return Side(self.values.detach(), self._absent, self._others)
+
+    def leaf(self) -> Side:
+        """The same as the beginning of a graph."""
+        return Side(self.values.detach().requires_grad_(), self._absent, self._others)
+
+
+class Pick(Protocol):
+    """How one side is found in the matrix."""
+
+    def take(self, matrix: Tensor, rows: slice) -> Side:
+        """The side of these rows, which `matrix` holds; differentiable."""
+
+    def write(self, gradient: Tensor, into: Tensor, rows: slice) -> None:
+        """Put the gradient of a side in the place of these rows of the matrix, which `into` holds."""
+
+
+class NearPick(Pick, Protocol):
+    """One whose gradient can be added to that of another."""
+
+    def add(self, gradient: Tensor, into: Tensor) -> None:
+        """Add the gradient of a side, all rows, to that of the matrix."""
+
+
+class Sides(NamedTuple):
+    """How both sides are found."""
+
+    near: NearPick
+    far: Pick
+
+    def take(self, matrix: Tensor, rows: slice) -> tuple[Side, Side]:
+        """Positive and negative pairs of these rows, which `matrix` holds."""
+        return self.near.take(matrix, rows), self.far.take(matrix, rows)
+
+
+class Listed(NamedTuple):
+    """The columns of each row are listed: cheap where they are few.
+
+    Args:
+        columns: of shape (n, most), any where a row has fewer.
+        real: which of them are pairs.
+        absent: what to hold elsewhere.
+    """
+
+    columns: Tensor
+    real: Tensor
+    absent: float
+
+    def take(self, matrix: Tensor, rows: slice) -> Side:
+        """See `Pick`."""
+        columns = self.columns[rows]
+        return Side(torch.where(self.real[rows], matrix.gather(1, columns), self.absent), self.absent, columns)
+
+    def write(self, gradient: Tensor, into: Tensor, rows: slice) -> None:
+        """See `Pick`."""
+        into.zero_().scatter_add_(1, self.columns[rows], gradient * self.real[rows])
+
+    def add(self, gradient: Tensor, into: Tensor) -> None:
+        """See `Pick`."""
+        into.scatter_add_(1, self.columns, gradient * self.real)
+
+
+class Unlisted(NamedTuple):
+    """All columns but the listed ones.
+
+    Args:
+        columns: of shape (n, most).
+        absent: what to hold there.
+    """
+
+    columns: Tensor
+    absent: float
+
+    def take(self, matrix: Tensor, rows: slice) -> Side:
+        """See `Pick`."""
+        return Side(matrix.scatter(1, self.columns[rows], self.absent), self.absent)
+
+    def write(self, gradient: Tensor, into: Tensor, rows: slice) -> None:
+        """See `Pick`."""
+        into.copy_(gradient)
+
+
+class Masked(NamedTuple):
+    """Those of an n × n mask: nothing has to be known on the host.
+
+    Args:
+        mask: which entries are pairs.
+        absent: what to hold elsewhere.
+    """
+
+    mask: Mask
+    absent: float
+
+    def take(self, matrix: Tensor, rows: slice) -> Side:
+        """See `Pick`."""
+        return Side(torch.where(self.mask[rows], matrix, self.absent), self.absent)
+
+    def write(self, gradient: Tensor, into: Tensor, rows: slice) -> None:
+        """See `Pick`."""
+        torch.mul(gradient, self.mask[rows], out=into)
+
+    def add(self, gradient: Tensor, into: Tensor) -> None:
+        """See `Pick`."""
+        into.addcmul_(gradient, self.mask.to(gradient.dtype))
