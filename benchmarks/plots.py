@@ -32,7 +32,13 @@ GPU_ROWS = {
     "mdprop": "MDProp step",
     "ers": "ERS, 5,924 images",
 }
-CONTENDERS = {"ours": ("holdfast", BLUE), "faiss": ("FAISS", ORANGE), "full-sort": ("full sort", GREEN)}
+CONTENDERS = {
+    "recall": ("holdfast, R@1 alone", "#56B4E9"),
+    "faiss-recall": ("FAISS, R@1 alone", "#E69F00"),
+    "ours": ("holdfast, all metrics", BLUE),
+    "faiss": ("FAISS, all but mAP", ORANGE),
+    "full-sort": ("full sort, all metrics", GREEN),
+}
 
 
 def sheet(width: float, height: float, note: str) -> Figure:
@@ -142,12 +148,12 @@ def retrieval(content: list[dict[str, Any]] | dict[str, Any]) -> Figure:
     about, rows = (content.get("hardware", ""), content["rows"]) if isinstance(content, dict) else ("", content)
     rows = [row for row in rows if row["contender"] in CONTENDERS]
     sets = list(dict.fromkeys(which(row) for row in rows))
-    figure = sheet(9.6, 0.75 * len(sets) + 1.2, about)
+    figure = sheet(9.6, 1.05 * len(sets) + 1.2, about)
     grid = figure.subplots(1, 2, sharey=True)
     for axes, key, label in zip(grid, ("seconds", "mib"), ("seconds", "MiB beyond the vectors"), strict=True):
         for place, (name, (title, colour)) in enumerate(CONTENDERS.items()):
             mine = [row for row in rows if row["contender"] == name]
-            y = [sets.index(which(row)) + 0.24 * (place - 1) for row in mine]
+            y = [sets.index(which(row)) + 0.17 * (place - 2) for row in mine]
             axes.scatter([row[key] for row in mine], y, s=42, color=colour, label=title, zorder=2)
             for row, height in zip(mine, y, strict=True):
                 beside: Any = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
