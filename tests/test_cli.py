@@ -118,13 +118,13 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "embed", "check", "explain", "list", "demo"])
 def test_every_help_has_an_example_that_parses(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from holdfast.cli import _parser
+    from holdfast.cli.entry import parser
 
     assert run(command, "--help") == 0
     text = capsys.readouterr().out
     example = text.partition("example:")[2].split()
     assert example[:2] == ["holdfast", command]
-    assert _parser().parse_args(example[1:]).run is not None
+    assert parser().parse_args(example[1:]).run is not None
 
 
 @pytest.mark.parametrize(

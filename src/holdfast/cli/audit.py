@@ -1,0 +1,77 @@
+"""`holdfast audit`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from holdfast.cli.parsing import Commands, command, common, model_and_data, non_negative, positive
+from holdfast.console import Console
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands,
+        "audit",
+        run,
+        "measure how easily a model is fooled",
+        "holdfast audit runs/demo --data glyphs --limit 500",
+    )
+    model_and_data(sub)
+    sub.add_argument("--protocol", default="ers", help="ers (default), adml, stax or thorough")
+    sub.add_argument("--mode", default="fixed", help="fixed (default), published (ers) or replaced (adml, stax)")
+    sub.add_argument(
+        "--precision", choices=("auto", "float32", "bfloat16"), metavar="P", default="auto", help="of crafting"
+    )
+    sub.add_argument(
+        "--compile", choices=("auto", "yes", "no"), metavar="C", default="auto", help="craft through torch.compile"
+    )
+    sub.add_argument("--eps", help="radius in place of the protocol's own, e.g. 4/255")
+    sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
+    sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked pictures")
+    common(sub, "folder for audit.json and what belongs to it (default: the run, or audits/MODEL-DATA)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Attack, and print what came of it."""
+    from holdfast.audit import run
+    from holdfast.audit.table import audit_table
+
+    folder = options.out or default_audit_folder(options.model, options.data)
+    audit = run(
+        options.model,
+        options.data,
+        protocol=options.protocol,
+        mode=options.mode,
+        eps=options.eps,
+        limit=options.limit,
+        batch=options.batch,
+        split=options.split,
+        size=options.size,
+        seed=options.seed or 0,
+        device=options.device,
+        out=folder,
+        examples=options.save_examples,
+        skip_bad=options.skip_bad,
+        trust_code=options.trust_code,
+        precision=options.precision,
+        compile="auto" if options.compile == "auto" else options.compile == "yes",
+        console=Console(options.json),
+    )
+    print(json.dumps(audit.document) if options.json else f"{audit_table(audit.document)}\nwritten to {audit.file}")
+
+
+def default_audit_folder(model: str, data: str) -> str:
+    """The run itself where a run is audited on its own data, otherwise a folder named after model and data."""
+    from holdfast.data import parse
+    from holdfast.training.recipe_files import read_plain
+
+    recipe = Path(model) / "recipe.yaml"
+    if recipe.is_file():
+        own = read_plain(recipe).get("data", {})
+        if all(own.get(key) == value for key, value in parse(data).items()):
+            return model
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{Path(model).name or model}-{data}")
+    return str(Path("audits") / name.strip("-."))

@@ -1,0 +1,32 @@
+"""`holdfast check`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from holdfast.cli.parsing import DATA_HELP, Commands, command
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands, "check", run, "look for what is wrong with a dataset", "holdfast check --data folder:photos"
+    )
+    sub.add_argument("--data", required=True, metavar="DATA", help=DATA_HELP)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print what is wrong."""
+    from holdfast.data import check, load
+
+    images = load(options.data)
+    problems = check(images)
+    if options.json:
+        rows = [{"kind": p.kind, "what": p.what, "mend": p.how_to_mend} for p in problems]
+        print(json.dumps({"data": options.data, "images": len(images), "problems": rows}))
+        return
+    print(images)
+    for problem in problems:
+        print(f"- {problem.kind}: {problem.what}\n  {problem.how_to_mend}")
+    print(f"{len(problems)} kinds of problem" if problems else "nothing wrong")

@@ -1,0 +1,63 @@
+"""Entry: parse, run, and turn every failure into one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.cli import audit, check, demo, embed, evaluate, explain, families, train
+from holdfast.cli.parsing import Parser
+from holdfast.errors import HoldfastError
+from holdfast.version import __version__
+
+COMMANDS = (train, evaluate, embed, audit, check, explain, families, demo)
+"""In the order of `holdfast --help`; each module has `add(commands)`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 if it did what was asked, 2 with one line on standard error if the user must mend something."""
+    options = parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except HoldfastError as error:
+        if options.debug:
+            traceback.print_exc()
+        print(f"holdfast: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("holdfast: interrupted; run the same command to go on from the last checkpoint", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `holdfast list losses | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if options.debug:
+            traceback.print_exc()
+        print(f"holdfast: {_os_line(error, getattr(options, 'out', None))}", file=sys.stderr)
+        return HoldfastError.exit_code
+    return 0
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    top = Parser(prog="holdfast", description="Train, attack and audit image embeddings.")
+    top.add_argument("--version", action="version", version=f"holdfast {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    for command in COMMANDS:
+        command.add(commands)
+    return top
+
+
+def _os_line(error: OSError, out: str | None) -> str:
+    """One line on a file that cannot be read or written; the file asked for, not the one written aside of it."""
+    reason = error.strerror or " ".join(str(error).split())
+    if error.errno is None:  # no file: a network client's
+        return reason
+    named = error.filename2 or error.filename
+    asked = Path(out or ".")
+    file = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else asked
+    ours = asked in (file, *file.parents) or file.name == f".{asked.name}.tmp"
+    return f"{asked if ours and out else file}: {reason}{'; give another --out' if ours else ''}"

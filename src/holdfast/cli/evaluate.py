@@ -1,0 +1,42 @@
+"""`holdfast evaluate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from holdfast.cli.figures import metrics_table
+from holdfast.cli.parsing import Commands, command, common, model_and_data, writable
+from holdfast.console import Console
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands, "evaluate", run, "measure retrieval on labelled images", "holdfast evaluate runs/demo --data glyphs"
+    )
+    model_and_data(sub)
+    common(sub, "also write the result to this JSON file")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print, and write if asked, the metrics of a model."""
+    from holdfast.data import parse
+    from holdfast.evaluation import document, evaluate
+    from holdfast.files import write_json
+    from holdfast.models import load_model
+
+    result = evaluate(
+        load_model(options.model, options.size, options.trust_code),
+        options.data,
+        split=options.split,
+        batch=options.batch or 256,
+        device=options.device,
+        skip_bad=options.skip_bad,
+        seed=options.seed or 0,
+        console=Console(options.json),
+    )
+    content = document(result, model=options.model, data=parse(options.data), seed=options.seed or 0)
+    if options.out:
+        write_json(writable(options.out), content)
+    print(json.dumps(content) if options.json else metrics_table(content, every=True))

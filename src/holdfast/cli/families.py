@@ -1,0 +1,66 @@
+"""`holdfast list`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+
+from holdfast.cli.parsing import Commands, command
+from holdfast.console import listing
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(commands, "list", run, "list what recipes can name", "holdfast list losses")
+    sub.add_argument("what", choices=sorted(families()), metavar="FAMILY", help=", ".join(sorted(families())))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print names with a line each."""
+    entries = families()[options.what]()
+    print(json.dumps(entries, ensure_ascii=False) if options.json else listing(entries))
+
+
+def families() -> dict[str, Callable[[], dict[str, str]]]:
+    """What can be listed, and how."""
+
+    def registered(module: str) -> Callable[[], dict[str, str]]:
+        def entries() -> dict[str, str]:
+            import importlib
+
+            registry = importlib.import_module(module).registry
+            return {name: registry.summary(name) for name in registry.names()}
+
+        return entries
+
+    def recipes() -> dict[str, str]:
+        from holdfast.training.recipe_files import shipped, summary
+
+        return {name: summary(name) for name in shipped()}
+
+    def direct_gradients() -> dict[str, str]:
+        from holdfast.gradients.listing import entries
+
+        return entries()
+
+    def backbones() -> dict[str, str]:
+        from holdfast.models.backbones import SUMMARIES
+
+        return dict(SUMMARIES)
+
+    return {
+        "losses": registered("holdfast.losses.base"),
+        "gradients": direct_gradients,
+        "miners": registered("holdfast.mining.base"),
+        "goals": registered("holdfast.attacks.base"),
+        "regimes": registered("holdfast.regimes.base"),
+        "destinations": registered("holdfast.regimes.destinations"),
+        "protocols": registered("holdfast.audit"),
+        "datasets": registered("holdfast.data"),
+        "augmentations": registered("holdfast.data.augment"),
+        "optimizers": registered("holdfast.training.optimizers"),
+        "schedules": registered("holdfast.training.schedules"),
+        "recipes": recipes,
+        "backbones": backbones,
+    }

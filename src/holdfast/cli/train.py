@@ -1,0 +1,44 @@
+"""`holdfast train`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from holdfast.cli.figures import metrics_table
+from holdfast.cli.parsing import DATA_HELP, Commands, command, common
+from holdfast.console import Console
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands, "train", run, "train an embedding; the same command resumes", "holdfast train pocket --data glyphs"
+    )
+    sub.add_argument("recipe", metavar="RECIPE", help="a name from `holdfast list recipes`, or a YAML file")
+    sub.add_argument("--data", metavar="DATA", help=DATA_HELP)
+    sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. optimizer.lr=1e-4")
+    sub.add_argument("--init", metavar="MODEL", help="start from another run's or package's weights")
+    common(sub, "run folder (default: runs/RECIPE-DATA-sSEED)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train, and print the figures of the trained model."""
+    from holdfast.training import train
+
+    settings = [*options.set, *([f"init={options.init}"] if options.init else [])]
+    run = train(
+        options.recipe,
+        options.data,
+        out=options.out,
+        settings=settings,
+        seed=options.seed,
+        device=options.device,
+        skip_bad=options.skip_bad,
+        console=Console(options.json),
+    )
+    if options.json:
+        print(json.dumps({"run": str(run.folder), **run.evaluation}))
+        return
+    print(metrics_table(run.evaluation))
+    print(f"run: {run.folder}   model: {run.folder / 'model'}")
