@@ -20,31 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import peers
-import timm
 import torch
-from accelerate import Accelerator
+from steps import REGIMES, TrainingStep
 from torch import Tensor
 
 from holdfast import attacks, losses, regimes
 from holdfast.attacks import Budget, References
 from holdfast.audit.ers import GOALS
-from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder
 from holdfast.models.compiled import CompiledPasses
 from holdfast.regimes import Batch
-from holdfast.training.context import TrainingContext
 
 ETA = 8
 GALLERY = 5924
-SOURCE = {"name": "softhard", "anchors": "first", "variant": "published"}
-HM_BUDGET = {"eps": "8/255", "step": "1/255", "steps": ETA}
-REGIMES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "standard": ("triplet", {"miner": SOURCE}, {}),
-    "hm": ("triplet", {}, {"source": SOURCE, "destination": 2.0, "budget": HM_BUDGET}),
-    "act": ("triplet", {}, {"source": SOURCE, "budget": HM_BUDGET}),
-    "adml": ("multi-similarity", {"miner": "multi-similarity"}, {}),
-    "mdprop": ("multi-similarity", {"miner": "multi-similarity"}, {}),
-}
 
 
 def seconds(work: Callable[[], object], repeats: int, warm: int = 2) -> float:
@@ -93,6 +81,8 @@ class Bench:
 
     def plain(self) -> Embedder:
         """The same with timm's network as it comes: its own first layer, its own memory layout."""
+        import timm  # after the embedder, which knows how to import it beside a CPU build of torch
+
         model = self.model()
         model.backbone = timm.create_model(self.options.backbone, num_classes=0)
         return model.to(self.device, memory_format=torch.contiguous_format).train()
@@ -134,31 +124,14 @@ class Bench:
 
     def regime(self, name: str, ceiling: tuple[float, float]) -> None:
         """One training step, ours and the peers'."""
-        loss, arguments, block = REGIMES[name]
-        model = self.model()
-        regime = regimes.build(name, **block)
-        for start in regime.sets():
-            model.bank.add(model.backbone, start)
-        model.train()
-        criterion = Criterion(losses.build(loss, **arguments)).to(self.device)
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
-        accelerator = Accelerator(mixed_precision="bf16")
-        ctx = TrainingContext(model, criterion, accelerator, 0, compiled=True)
-        batch = Batch(self.images, self.labels)
-
-        def ours() -> None:
-            ctx.start(ctx.step + 1)
-            accelerator.backward(regime.step(ctx, batch).loss)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-
+        ours = TrainingStep(self.model(), name, Batch(self.images, self.labels), compiled=True)
         start = time.perf_counter()
         ours()
         torch.cuda.synchronize()
         first = time.perf_counter() - start
         mine = seconds(ours, self.options.repeats)
         images = self.passed(name)
-        values = {"ours": mine, "first": first, "passes": ctx.passes}
+        values = {"ours": mine, "first": first, "passes": ours.passes}
         values |= shares(images / mine, ceiling)
         torch.cuda.empty_cache()
         theirs = self.peer(name)

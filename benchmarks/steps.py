@@ -18,6 +18,8 @@ HM_BUDGET = {"eps": "8/255", "step": "1/255", "steps": 8}
 REGIMES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "standard": ("triplet", {"miner": SOURCE}, {}),
     "hm": ("triplet", {}, {"source": SOURCE, "destination": 2.0, "budget": HM_BUDGET}),
+    "act": ("triplet", {}, {"source": SOURCE, "budget": HM_BUDGET}),
+    "adml": ("multi-similarity", {"miner": "multi-similarity"}, {}),
     "mdprop": ("multi-similarity", {"miner": "multi-similarity"}, {}),
 }
 """Loss, its block and the block of the regime. No triplet reaches HM's destination, so that every step is taken."""
@@ -30,10 +32,11 @@ class TrainingStep:
         model: on its device; gets the BatchNorm sets of the regime and is put in training mode.
         regime: one of `REGIMES`.
         batch: on the model's device, the same in every step.
+        compiled: run the passes through `torch.compile`.
         changed: in the block of the regime.
     """
 
-    def __init__(self, model: Embedder, regime: str, batch: Batch, **changed: Any) -> None:
+    def __init__(self, model: Embedder, regime: str, batch: Batch, compiled: bool = False, **changed: Any) -> None:
         loss, loss_block, block = REGIMES[regime]
         device = batch.images.device
         self._regime = regimes.build(regime, **{**block, **changed})
@@ -44,7 +47,7 @@ class TrainingStep:
         self._accelerator = Accelerator(
             cpu=device.type == "cpu", mixed_precision="bf16" if device.type == "cuda" else "no"
         )
-        self._context = TrainingContext(model, criterion, self._accelerator, seed=0)
+        self._context = TrainingContext(model, criterion, self._accelerator, 0, compiled)
         self._optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
         self._batch = batch
 
