@@ -125,8 +125,9 @@ def _vectors(name: str, values: Array) -> Tensor:
     if vectors.ndim != 2 or len(vectors) == 0:
         raise DataError(f"{name} must have shape (n, dim) with n of 1 or more, got {tuple(vectors.shape)}")
     vectors = precise(vectors.detach())
-    parts = blocks(len(vectors), vectors.shape[1])
-    if not bool(torch.stack([vectors[part].isfinite().all() for part in parts]).all()):
+    # The extremes of what holds NaN are NaN, and they are found in a fraction of the time of asking each number.
+    extremes = [end for part in blocks(*vectors.shape) if vectors.shape[1] for end in vectors[part].aminmax()]
+    if extremes and not bool(torch.stack(extremes).isfinite().all()):
         raise DataError(f"{name} hold NaN or infinite numbers; the model that made them is broken, train it again")
     return vectors
 

@@ -75,7 +75,7 @@ def _by_cut(mask: Mask, items: Tensor, cuts: list[slice]) -> list[tuple[Tensor, 
     chosen, order = items[row, slot].sort()
     ends = torch.searchsorted(chosen, torch.tensor([cut.stop for cut in cuts], device=items.device))
     sizes = ends.diff(prepend=ends.new_zeros(1)).tolist()
-    return list(zip(row[order].split(sizes), slot[order].split(sizes), strict=True))
+    return list(zip(torch.split(row[order], sizes), torch.split(slot[order], sizes), strict=True))
 
 
 def _below(values: Tensor, limits: Tensor, scratch: Tensor) -> Tensor:
