@@ -44,7 +44,8 @@ def decode(opener: Callable[[], BinaryIO], where: str, size: int | None = None) 
     try:
         with opener() as file, Image.open(file) as image:
             image.load()
-            rgb = to_rgb(ImageOps.exif_transpose(image))
+            ImageOps.exif_transpose(image, in_place=True)  # a copy of every upright image would hold Python's lock
+            rgb = to_rgb(image)
     except MemoryError:
         raise
     except FileNotFoundError:
@@ -73,4 +74,4 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
