@@ -44,7 +44,7 @@ def decode(opener: Callable[[], BinaryIO], where: str, size: int | None = None) 
     try:
         with opener() as file, Image.open(file) as image:
             image.load()
-            ImageOps.exif_transpose(image, in_place=True)  # a copy of every upright image would hold Python's lock
+            ImageOps.exif_transpose(image, in_place=True)  # no copy of an image that is upright
             rgb = to_rgb(image)
     except MemoryError:
         raise

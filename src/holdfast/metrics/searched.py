@@ -45,7 +45,7 @@ class Gallery:
     def tiles(self, queries: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Half squared distances to one part of the gallery after another; each overwrites the one before."""
         own, cuts = _half_squares(queries)[:, None], self.cuts(len(queries))
-        # Fresh memory for every tile would cost as much time as the product.
+        # Fresh memory for every large tile took up to nine tenths of the time of the product again.
         room = queries.new_empty(len(queries) * cuts[0].stop)
         for cut in cuts:
             out = room[: len(queries) * (cut.stop - cut.start)].view(len(queries), -1)
