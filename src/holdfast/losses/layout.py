@@ -12,8 +12,8 @@ from holdfast.mining.batch import relations, require_labels
 from holdfast.mining.tuples import Triplets, Tuples
 from holdfast.sphere import Mask
 
-FEW = 0.25
-"""The part of a batch up to which the columns of a row are few; for more a mask is as fast."""
+FEW = 0.4
+"""The part of a batch up to which the columns of a row are few; for more a mask is faster."""
 
 Columns: TypeAlias = tuple[Tensor, Tensor]
 """The columns of each row, of shape (n, most), and which of them are real; the others are the row itself."""
