@@ -1,0 +1,1 @@
+"""The HTML pages: files of runs in, one self-contained file out."""

@@ -1,0 +1,1 @@
+"""Indexes of vectors: build, add to, search, calibrate."""
