@@ -1,0 +1,76 @@
+"""Numbers as a page shows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+NONE = "–"
+"""Stands where a number is missing."""
+
+
+def finite(value: Any) -> float | None:
+    """The number, or None for anything that is not a finite one; files may hold anything."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def number(value: Any, digits: int = 1) -> str:
+    """A number with so many decimals."""
+    known = finite(value)
+    if known is None:
+        return NONE
+    text = f"{known:,.{digits}f}"
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text
+
+
+def percent(value: Any) -> str:
+    """`78.9 %`."""
+    known = finite(value)
+    return NONE if known is None else f"{number(known)}\u202f%"
+
+
+def count(value: Any) -> str:
+    """A whole number with thousands apart."""
+    known = finite(value)
+    return NONE if known is None else f"{known:,.0f}"
+
+
+def with_interval(value: Any, interval: Any, digits: int = 1) -> str:
+    """`46.0 (44.1–47.9)`; without the brackets where no interval is known."""
+    ends = span(interval)
+    shown = number(value, digits)
+    return shown if ends is None or shown == NONE else f"{shown} ({number(ends[0], digits)}–{number(ends[1], digits)})"
+
+
+def span(interval: Any) -> tuple[float, float] | None:
+    """Both ends of an interval, if it has two."""
+    if not isinstance(interval, Sequence) or isinstance(interval, str) or len(interval) != 2:
+        return None
+    low, high = finite(interval[0]), finite(interval[1])
+    return None if low is None or high is None else (low, high)
+
+
+def eps(value: Any) -> str:
+    """A radius in pixels as people write it: `8/255`."""
+    known = finite(value)
+    return NONE if known is None else f"{255 * known:.3g}/255"
+
+
+def duration(seconds: Any) -> str:
+    """`46 s`, `12 min` or `3 h 20 min`."""
+    known = finite(seconds)
+    if known is None:
+        return NONE
+    if known < 99.5:
+        return f"{known:.0f} s"
+    minutes = round(known / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def short(text: Any, length: int = 40) -> str:
+    """The text, cut where it would break a line of its own."""
+    whole = " ".join(str(text).split())
+    return whole if len(whole) <= length else f"{whole[: length - 1]}…"
