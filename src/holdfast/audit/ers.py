@@ -53,8 +53,7 @@ class Ers(Protocol):
 
     def budget(self, subject: Subject) -> Budget:
         """8/255, or 77/255 for 28 pixels, or as asked."""
-        own = 77 / 255 if subject.size == SMALL_PICTURES else 8 / 255
-        eps = self.eps or own
+        eps = self.eps or usual_eps(subject.size)
         return Budget(eps=eps, step=3 / 255 * eps / (8 / 255), steps=32)
 
     def parts(self, subject: Subject) -> list[Part]:
@@ -89,3 +88,8 @@ class Ers(Protocol):
             figures.mean(key, values)
         figures.mean("ERS", ers_score(scores))
         return figures
+
+
+def usual_eps(size: int) -> float:
+    """The radius that the scores are published with, in pixel units, by the size of the pictures."""
+    return 77 / 255 if size == SMALL_PICTURES else 8 / 255

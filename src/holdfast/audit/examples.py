@@ -46,10 +46,12 @@ def save_examples(subject: Subject, budget: Budget, folder: Path, count: int) ->
         files = {
             "clean": images[position],
             "attacked": stored[position],
-            "change": _amplified(stored[position] - images[position]),
+            "change": amplified(stored[position] - images[position]),
         }
         for kind, picture in files.items():
-            Image.fromarray(_bytes(picture).permute(1, 2, 0).cpu().numpy()).save(folder / f"{position:03d}-{kind}.png")
+            Image.fromarray(as_bytes(picture).permute(1, 2, 0).cpu().numpy()).save(
+                folder / f"{position:03d}-{kind}.png"
+            )
         entries.append(
             {
                 "image": subject.store.table.ids[row],
@@ -75,10 +77,11 @@ def _found(hit: Tensor) -> bool | None:
     return None if bool(hit.isnan()) else bool(hit > 0)
 
 
-def _amplified(change: Tensor) -> Tensor:
+def amplified(change: Tensor) -> Tensor:
     """The change around mid-grey, stretched to full contrast."""
     return 0.5 + 0.5 * change / change.abs().max().clamp_min(1e-8)
 
 
-def _bytes(picture: Tensor) -> Tensor:
+def as_bytes(picture: Tensor) -> Tensor:
+    """A picture in [0, 1] as an 8-bit file holds it."""
     return (picture * 255).round().clamp(0, 255).to(torch.uint8)

@@ -92,6 +92,7 @@ def make_subject(
         rows=balanced_rows(labels, limit, seed).to(device),
         seed=seed,
         differentiable=embedder.differentiable,
+        gallery=gallery,
         groups=_groups(store.table, device),
         gallery_groups=_groups(stores[-1].table, device),
         chunk=batch,

@@ -56,6 +56,7 @@ class Subject:
         rows: which images of the store are attacked.
         seed: of everything random.
         differentiable: False for models that give no gradients; they are attacked by random search.
+        gallery: the images that are searched, where they are not those of the store.
         groups: such as the camera of each image of the store.
         gallery_groups: and of each gallery item.
         chunk: images per pass, to bound memory.
@@ -75,6 +76,7 @@ class Subject:
     rows: Tensor
     seed: int
     differentiable: bool = True
+    gallery: ImageStore | None = None
     groups: Tensor | None = None
     gallery_groups: Tensor | None = None
     chunk: int | None = None
