@@ -3,6 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 READY = $(VENV)/.holdfast-ready
+BROWSER = $(VENV)/.holdfast-browser
 # One thread per test process: several tests run side by side, and results must not depend on the number of cores.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
@@ -29,13 +30,18 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY) ## create the environment (every other target does it too)
 
-demo: $(READY) ## train on embedded data and show what was learnt
+# For the tests that open a report; tried once, and they skip without.
+$(BROWSER): $(READY)
+	@sh tools/browser.sh $(BIN)/python
+	@touch $@
+
+demo: $(READY) ## train three ways on embedded data, attack, and compare on one page
 	$(BIN)/holdfast demo
 
-test: $(READY) ## run the tests
+test: $(READY) $(BROWSER) ## run the tests
 	$(PYTEST) -m "not slow"
 
-test-slow: $(READY) ## run the long campaigns: kill and resume, several seeds, long fuzzing
+test-slow: $(READY) $(BROWSER) ## run the long campaigns: kill and resume, several seeds, long fuzzing
 	$(PYTEST) -m slow
 
 lint: $(READY) ## ruff, mypy, import layers
