@@ -33,7 +33,7 @@ def held(side: Side) -> list[list[float]]:
 
 def assert_holds(sides: Sides, positive: Tensor, negative: Tensor, rows: slice) -> None:
     matrix = matrix_of(len(positive))
-    for side, mask in zip(sides.take(matrix[rows], rows), (positive, negative), strict=True):
+    for side, mask in zip(sides.take(matrix[rows].clone(), rows), (positive, negative), strict=True):
         expected = [row[chosen].tolist() for row, chosen in zip(matrix[rows], mask[rows], strict=True)]
         assert held(side) == expected
 
@@ -75,7 +75,7 @@ def test_tuples(kind: type[Triplets | Pairs], size: int, number: int, seed: int,
     tuples = Triplets(one, two, three) if kind is Triplets else Pairs(one, two, (one + two) % 2 == 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layout, "FEW", few)
-        sides = sides_by_tuples(tuples, size, distances=True)
+        sides = sides_by_tuples(torch.zeros(size, 2), tuples, distances=True)
     positive = torch.zeros(size, size, dtype=torch.bool)
     negative = torch.zeros_like(positive)
     for i, (a, b) in enumerate(zip(one.tolist(), two.tolist(), strict=True)):
@@ -103,7 +103,7 @@ def test_absent_positives_are_near_and_absent_negatives_far() -> None:
 def test_numbers_of_the_other_image() -> None:
     labels = torch.tensor([0, 1, 0, 1, 2, 3, 4, 5])
     sides = sides_by_labels(torch.zeros(8, 2), labels, distances=False)
-    near, far = sides.take(torch.arange(8.0).expand(8, 8), slice(0, 8))
+    near, far = sides.take(torch.arange(8.0).repeat(8, 1), slice(0, 8))
     for side in (near, far):
         found = side.at_others(torch.arange(8.0)).expand_as(side.values)
         assert torch.equal(found[side.mask.bool()], side.values[side.mask.bool()])

@@ -21,7 +21,8 @@ Sums: TypeAlias = list[tuple[Tensor, Tensor]]
 """For each average of a loss the sum of the costs and how many they are."""
 
 BLOCK = 2**18
-"""Numbers per block on a CPU: the passes over them, one after another, stay in the cache of a core."""
+"""Numbers per block on a CPU: few enough for the cache and for memory that the allocator hands out again without asking
+the system, enough that starting a block costs little."""
 
 
 def row_cost(z: Tensor, sides: Sides, costs: Costs, squared: bool) -> Tensor:
@@ -58,11 +59,10 @@ class _RowCost(torch.autograd.Function):
             with torch.enable_grad():
                 near, far = (side.leaf() for side in sides.take(matrix[rows], rows))
                 found = [terms.sums() for terms in costs(near, far)]
-            slopes.record([_gradients(total, near, far, total is not found[-1][0]) for total, _ in found], rows)
+            slopes.record([_gradients(*sums, near, far, sums is not found[-1]) for sums in found], rows)
             sums.append([(total.detach(), number) for total, number in found])  # lets go of the block's graph
         value, numbers = _averages(sums)
-        product = both_ways(slopes.joined(numbers), z, squared)
-        ctx.save_for_backward(product, (-2 if squared else 1) / numbers[slopes.unit])
+        ctx.save_for_backward(slopes.product(numbers, z, squared), (-2 if squared else 1) / numbers[slopes.unit])
         return value
 
     @staticmethod
@@ -83,39 +83,56 @@ class _Slopes:
     def __init__(self, matrix: Tensor, sides: Sides) -> None:
         self.matrix = matrix
         self.sides = sides
-        self.near: dict[int, list[Tensor]] = {}
+        self.near: dict[int, Tensor] = {}
         self.far: dict[int, Tensor] = {}
 
     def record(self, gradients: list[tuple[Tensor | None, Tensor | None]], rows: slice) -> None:
-        """Those of the next block, average by average."""
+        """Those of the next block, average by average; left out where they are zero."""
         for average, (near, far) in enumerate(gradients):
             if near is not None:
-                self.near.setdefault(average, []).append(near)
+                if average not in self.near:
+                    self.near[average] = near.new_zeros(len(self.matrix), near.shape[1])
+                self.near[average][rows] = near
             if far is not None:
                 if average not in self.far:
                     self.far[average] = torch.empty_like(self.matrix) if self.far else self.matrix
+                    self.far[average][: rows.start].zero_()
                 self.sides.far.write(far, self.far[average][rows], rows)
+            elif average in self.far:
+                self.far[average][rows].zero_()
 
     @property
     def unit(self) -> int:
         """The average whose gradient needs no scaling here, as it fills the matrix."""
         return next(iter(self.far), 0)
 
-    def joined(self, numbers: Tensor) -> Tensor:
-        """The gradient of the loss with respect to the matrix, times the number of costs in the average `unit`."""
+    def product(self, numbers: Tensor, z: Tensor, squared: bool) -> Tensor:
+        """The gradient of the loss with respect to the matrix, both ways, with z, times the number of costs in `unit`.
+
+        Args:
+            numbers: of costs, average by average.
+            z: vectors of shape (n, dim).
+            squared: see `both_ways`.
+        """
+        share = numbers[self.unit] / numbers
+        near = [slope.mul_(share[average]) for average, slope in self.near.items()]
+        if not self.far and near:
+            return self.sides.near.product(sum(near[1:], near[0]), z, squared)
         if not self.far:
             self.matrix.zero_()
-        share = numbers[self.unit] / numbers
         for average, slope in self.far.items():
             if average != self.unit:
                 self.matrix.add_(slope.mul_(share[average]))
-        for average, parts in self.near.items():
-            self.sides.near.add(torch.cat(parts) * share[average], self.matrix)
-        return self.matrix
+        for slope in near:
+            self.sides.near.add(slope, self.matrix)
+        return both_ways(self.matrix, z, squared)
 
 
-def _gradients(total: Tensor, near: Side, far: Side, again: bool) -> tuple[Tensor | None, Tensor | None]:
-    if not total.requires_grad:
+def _gradients(
+    total: Tensor, number: Tensor, near: Side, far: Side, again: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """Of the sum of a block's costs; none where there are none, as far as that is known without waiting."""
+    if not total.requires_grad or (number.device.type == "cpu" and not number):
         return None, None
     leaves = near.values, far.values
     found: tuple[Tensor | None, ...] = torch.autograd.grad(total, leaves, retain_graph=again, allow_unused=True)

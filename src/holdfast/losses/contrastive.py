@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from holdfast.losses.base import register
 from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms
@@ -37,5 +35,4 @@ class Contrastive(PairLoss):
 
     def pairs(self, near: Side, far: Side) -> list[Terms]:
         """Both kinds, averaged apart."""
-        pull, push = near.values, torch.relu(self.margin - far.values)
-        return [Terms(pull, near.mask, active=True), Terms(push, far.mask, active=True)]
+        return [Terms(near.values, near, active=True), Terms(self.margin - far.values, far, active=True)]

@@ -81,7 +81,7 @@ class NPair(InfoNCE):
         pairs = embeddings.index_select(0, torch.cat([first, second]))
         matrix = similarity(pairs[: len(first)], pairs[len(first) :])
         own = torch.arange(len(first), device=matrix.device)[:, None]
-        far = Unlisted(own, -ABSENT) if other is None else Masked(other, -ABSENT)
+        far = Unlisted(own, -ABSENT) if other is None else Masked(other.to(matrix.dtype), -ABSENT)
         return self._costs(Side(matrix.diagonal()[:, None], ABSENT, own), far.take(matrix, slice(0, len(first))))
 
 

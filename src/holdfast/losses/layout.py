@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.losses.sides import ABSENT, Listed, Masked, Sides, Unlisted
 from holdfast.mining.batch import relations, require_labels
 from holdfast.mining.tuples import Triplets, Tuples
-from holdfast.sphere import Mask
+from holdfast.sphere import Mask, precise
 
 FEW = 0.4
 """The part of a batch up to which the columns of a row are few; for more a mask is faster."""
@@ -31,29 +31,32 @@ def sides_by_labels(embeddings: Tensor, labels: Tensor, distances: bool) -> Side
     absent = ABSENT if distances else -ABSENT
     same = _same(embeddings, labels) if labels.device.type == "cpu" and len(labels) else None
     if same is None:
-        positive, negative = relations(embeddings, labels)
+        positive, negative = _masks(embeddings, labels)
         return Sides(Masked(positive, -absent), Masked(negative, absent))
     columns, real = same
     others = real & (columns != torch.arange(len(columns))[:, None])
     return Sides(Listed(columns, others, -absent), Unlisted(columns, absent))
 
 
-def sides_by_tuples(tuples: Tuples, size: int, distances: bool) -> Sides:
+def sides_by_tuples(embeddings: Tensor, tuples: Tuples, distances: bool) -> Sides:
     """The pairs of given tuples, each once.
 
     Args:
+        embeddings: vectors of shape (n, dim).
         tuples: triplets or pairs.
-        size: n.
         distances: larger entries of the matrix are farther, not nearer.
     """
     absent = ABSENT if distances else -ABSENT
-    positive, negative = masks_of(tuples, size)
+    size = len(embeddings)
     near = far = None
     if tuples.anchor.device.type == "cpu" and size:
         near, far = (_listed(*_once(anchor, other, size), size) for anchor, other in _pairs(tuples))
+    if near is not None and far is not None:
+        return Sides(Listed(*near, -absent), Listed(*far, absent))
+    positive, negative = (mask.to(precise(embeddings).dtype) for mask in masks_of(tuples, size))
     return Sides(
-        Listed(*near, -absent) if near is not None else Masked(positive, -absent),
-        Listed(*far, absent) if far is not None else Masked(negative, absent),
+        Masked(positive, -absent) if near is None else Listed(*near, -absent),
+        Masked(negative, absent) if far is None else Listed(*far, absent),
     )
 
 
@@ -69,6 +72,24 @@ def masks_of(tuples: Tuples, size: int) -> tuple[Mask, Mask]:
         positive[tuples.anchor, tuples.other] = tuples.same
         negative[tuples.anchor, tuples.other] = ~tuples.same
     return positive, negative
+
+
+def _masks(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Positive and negative pairs as zeros and ones; no booleans on the way, whose conversion is slow on a CPU."""
+    dtype = precise(embeddings).dtype
+    if labels.dtype == torch.bool:
+        positive, negative = relations(embeddings, labels)
+        return positive.to(dtype), negative.to(dtype)
+    # Labels counted from zero: any label fits 64 bits only, but their number fits a float.
+    ordered, order = labels.sort()
+    steps = torch.zeros_like(order)
+    steps[1:] = ordered[1:] != ordered[:-1]
+    codes = torch.empty_like(order).scatter_(0, order, steps.cumsum(0)).to(dtype)
+    same = codes.new_empty(len(codes), len(codes))
+    torch.eq(codes[:, None], codes[None, :], out=same)
+    negative = 1 - same
+    same.diagonal().zero_()
+    return same, negative
 
 
 def _same(embeddings: Tensor, labels: Tensor) -> Columns | None:

@@ -35,7 +35,7 @@ def both_ways(matrix: Tensor, z: Tensor, squared: bool) -> Tensor:
     if _nearly_empty(matrix):
         rows, columns = matrix.nonzero(as_tuple=True)
         if len(rows) <= SPARSE * matrix.numel():
-            return _sparse_both_ways(rows, columns, matrix[rows, columns], z, squared)
+            return sparse_both_ways(rows, columns, matrix[rows, columns], z, squared)
     add_transpose(matrix)
     if squared:
         matrix.diagonal().sub_(matrix.sum(1))
@@ -50,7 +50,16 @@ def _nearly_empty(matrix: Tensor) -> bool:
     return int(some.count_nonzero()) <= SPARSE * some.numel()
 
 
-def _sparse_both_ways(rows: Tensor, columns: Tensor, values: Tensor, z: Tensor, squared: bool) -> Tensor:
+def sparse_both_ways(rows: Tensor, columns: Tensor, values: Tensor, z: Tensor, squared: bool) -> Tensor:
+    """`both_ways` of a matrix given by its entries, on a CPU.
+
+    Args:
+        rows: of the entries.
+        columns: of the entries.
+        values: of the entries.
+        z: vectors of shape (n, dim).
+        squared: take the sums of the rows from the diagonal.
+    """
     place = torch.stack([torch.cat([rows, columns]), torch.cat([columns, rows])])
     values = torch.cat([values, values])
     matrix = torch.sparse_coo_tensor(place, values, (len(z), len(z)), check_invariants=False)

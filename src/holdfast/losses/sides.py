@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from holdfast.sphere import Mask
+from holdfast.losses.products import SPARSE, both_ways, sparse_both_ways
 
 ABSENT = 2.0**53
 """Where there is no pair a side may hold this, so near or so far that a hinge or an exponential of it is zero; its
@@ -68,6 +68,9 @@ class NearPick(Pick, Protocol):
     def add(self, gradient: Tensor, into: Tensor) -> None:
         """Add the gradient of a side, all rows, to that of the matrix."""
 
+    def product(self, gradient: Tensor, z: Tensor, squared: bool) -> Tensor:
+        """`both_ways` of a matrix that holds nothing but the gradient of this side."""
+
 
 class Sides(NamedTuple):
     """How both sides are found."""
@@ -106,6 +109,15 @@ class Listed(NamedTuple):
         """See `Pick`."""
         into.scatter_add_(1, self.columns, gradient * self.real)
 
+    def product(self, gradient: Tensor, z: Tensor, squared: bool) -> Tensor:
+        """See `NearPick`."""
+        if self.columns.numel() > SPARSE * len(z) ** 2:
+            matrix = z.new_zeros(len(z), len(z))
+            self.add(gradient, matrix)
+            return both_ways(matrix, z, squared)
+        rows = torch.arange(len(z))[:, None].expand_as(self.columns)
+        return sparse_both_ways(rows.flatten(), self.columns.flatten(), (gradient * self.real).flatten(), z, squared)
+
 
 class Unlisted(NamedTuple):
     """All columns but the listed ones.
@@ -119,8 +131,9 @@ class Unlisted(NamedTuple):
     absent: float
 
     def take(self, matrix: Tensor, rows: slice) -> Side:
-        """See `Pick`."""
-        return Side(matrix.scatter(1, self.columns[rows], self.absent), self.absent)
+        """See `Pick`; without a graph the matrix itself is struck out."""
+        strike = matrix.scatter if matrix.requires_grad else matrix.scatter_
+        return Side(strike(1, self.columns[rows], self.absent), self.absent)
 
     def write(self, gradient: Tensor, into: Tensor, rows: slice) -> None:
         """See `Pick`."""
@@ -131,16 +144,18 @@ class Masked(NamedTuple):
     """Those of an n × n mask: nothing has to be known on the host.
 
     Args:
-        mask: which entries are pairs.
+        mask: which entries are pairs, as zeros and ones: a choice by booleans takes several times as long on a CPU.
         absent: what to hold elsewhere.
     """
 
-    mask: Mask
+    mask: Tensor
     absent: float
 
     def take(self, matrix: Tensor, rows: slice) -> Side:
         """See `Pick`."""
-        return Side(torch.where(self.mask[rows], matrix, self.absent), self.absent)
+        mask = self.mask[rows]
+        # To a number that large, what the matrix holds adds nothing.
+        return Side(torch.addcmul((1 - mask).mul_(self.absent), matrix, mask), self.absent)
 
     def write(self, gradient: Tensor, into: Tensor, rows: slice) -> None:
         """See `Pick`."""
@@ -148,4 +163,8 @@ class Masked(NamedTuple):
 
     def add(self, gradient: Tensor, into: Tensor) -> None:
         """See `Pick`."""
-        into.addcmul_(gradient, self.mask.to(gradient.dtype))
+        into.addcmul_(gradient, self.mask)
+
+    def product(self, gradient: Tensor, z: Tensor, squared: bool) -> Tensor:
+        """See `NearPick`."""
+        return both_ways(gradient.mul_(self.mask), z, squared)

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss
+from holdfast.losses.sides import Side
 from holdfast.mining.tuples import Tuples
 
 
@@ -18,13 +19,19 @@ class Terms(NamedTuple):
 
     Args:
         values: the costs.
-        mask: which of them exist, as booleans or as zeros and ones; the others hold anything finite.
-        active: average only over costs above zero.
+        which: of them exist: a mask of booleans or of zeros and ones, or the side whose pairs they are the costs of; the
+            others hold anything finite.
+        active: average only over costs above zero; those that do not exist are not above zero.
     """
 
     values: Tensor
-    mask: Tensor
+    which: Tensor | Side
     active: bool = False
+
+    @property
+    def mask(self) -> Tensor:
+        """Which costs exist."""
+        return self.which if isinstance(self.which, Tensor) else self.which.mask
 
     def mean(self) -> Tensor:
         """The average cost; zero, still with a graph, when there is none."""
@@ -33,12 +40,11 @@ class Terms(NamedTuple):
 
     def sums(self) -> tuple[Tensor, Tensor]:
         """The sum of the costs, and how many they are (of the same type)."""
-        counted = self.mask
-        if self.active:
-            above = torch.empty_like(self.values, requires_grad=False)
-            # Written as zeros and ones at once: turning booleans into numbers takes longer than all the rest.
-            counted = torch.gt(self.values.detach(), 0, out=above).mul_(counted)
-        return (self.values * counted).sum(), counted.sum(dtype=self.values.dtype)
+        if not self.active:
+            return (self.values * self.mask).sum(), self.mask.sum(dtype=self.values.dtype)
+        above = torch.empty_like(self.values, requires_grad=False)
+        # Written as zeros and ones at once: turning booleans into numbers takes longer than all the rest.
+        return torch.relu(self.values).sum(), torch.gt(self.values.detach(), 0, out=above).sum()
 
     def lowest(self, keep: float) -> Terms:
         """The same costs, of which only the lowest fraction exists; at least one does if any did."""
@@ -47,7 +53,8 @@ class Terms(NamedTuple):
         number = (mask.sum() * keep).round().clamp_min(1)
         chosen = torch.arange(len(flat), device=flat.device) < number
         kept = torch.zeros_like(chosen).scatter_(0, flat.argsort(stable=True), chosen)
-        return self._replace(mask=mask & kept.view_as(mask))
+        mask = mask & kept.view_as(mask)
+        return self._replace(values=torch.where(mask, self.values, 0), which=mask)
 
 
 class TermLoss(Loss):

@@ -99,7 +99,7 @@ class PairLoss(TupleLoss):
         apart = self.measure != "similarity"
         if tuples is None:
             return sides_by_labels(embeddings, labels, apart)
-        return sides_by_tuples(tuples, len(embeddings), apart)
+        return sides_by_tuples(embeddings, tuples, apart)
 
     def _costs(self, near: Side, far: Side) -> list[Terms]:
         if self.part == "positive":
