@@ -29,6 +29,10 @@ class ModelError(HoldfastError):
     """A model cannot be built, loaded or used as asked."""
 
 
+class SearchError(HoldfastError):
+    """An index cannot be read, searched or added to as asked."""
+
+
 class TrainingError(HoldfastError):
     """Training cannot go on; what was saved before is kept."""
 

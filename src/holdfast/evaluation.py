@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +14,6 @@ from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable, centre_crop
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
-from holdfast.files import write_atomic
 from holdfast.models import Embedder, as_embedder
 from holdfast.versions import versions
 
@@ -150,6 +147,8 @@ def evaluate(
         console: shows progress if given.
     """
     table, skip_bad = read_table(data, skip_bad)
+    if not table.labelled:
+        raise DataError(f"the images of '{table.name}' have no labels to evaluate by; give folder:DIR or csv:FILE")
     embedder = as_embedder(model, size)
     place = choose_device(device)
     embedder = embedder.to(place)
@@ -197,20 +196,3 @@ def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, A
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, (np.generic, Tensor)) else value
-
-
-def save_vectors(file: Path, vectors: Tensor, table: ImageTable) -> Path:
-    """Embeddings with ids, labels and splits as a compressed npz (no pickled objects); the file, which ends in .npz."""
-    columns: dict[str, Any] = {
-        "vectors": vectors.numpy(),
-        "ids": np.array([str(i) for i in table.ids]),
-        "labels": table.labels,
-        "label_names": np.array([table.class_names[i] for i in table.labels]),
-        "splits": table.splits.astype(str),
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    content = io.BytesIO()
-    np.savez_compressed(content, **columns)
-    named = file if file.suffix == ".npz" else file.with_name(f"{file.name}.npz")
-    write_atomic(named, content.getvalue())
-    return named

@@ -15,6 +15,7 @@ def write_atomic(file: Path, content: bytes | str) -> None:
     """Write aside, sync, rename."""
     data = content.encode() if isinstance(content, str) else content
     aside = file.with_name(f".{file.name}.tmp")
+    aside.unlink(missing_ok=True)  # a stranger's folder may hold a link of that name, and writing would follow it
     try:
         write_synced(aside, data)
         aside.replace(file)

@@ -15,7 +15,7 @@ BENCHMARKS = {"cars", "cub", "inshop", "mnist", "omniglot", "sop"}
 
 
 def test_every_dataset_is_listed_with_a_summary() -> None:
-    assert set(data.names()) == BENCHMARKS | {"csv", "digits", "folder", "glyphs"}
+    assert set(data.names()) == BENCHMARKS | {"csv", "digits", "folder", "glyphs", "images"}
     for name in data.names():
         assert data.registry.summary(name)
 

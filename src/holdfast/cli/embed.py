@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from holdfast.cli.parsing import Commands, command, common, model_and_data, writable
 from holdfast.console import Console
@@ -15,16 +16,18 @@ def add(commands: Commands) -> None:
         commands, "embed", run, "write the vectors of images to disk", "holdfast embed runs/demo --data folder:photos"
     )
     model_and_data(sub)
-    common(sub, "npz file (default: embeddings.npz)")
+    common(sub, "npz or parquet file (default: embeddings.npz)")
 
 
 def run(options: argparse.Namespace) -> None:
     """Write vectors."""
     from holdfast.data import ImageStore
     from holdfast.devices import choose_device
-    from holdfast.evaluation import choose_split, embed, read_table, save_vectors
+    from holdfast.evaluation import choose_split, embed, read_table
     from holdfast.models import load_model
+    from holdfast.search.vectors import check_format, save_vectors
 
+    out = check_format(Path(options.out or "embeddings.npz"))
     images, skip_bad = read_table(options.data, options.skip_bad)
     split = choose_split(images, options.split or "all")
     device = choose_device(options.device)
@@ -32,6 +35,6 @@ def run(options: argparse.Namespace) -> None:
     chosen = images if split == "all" else images.split(split)
     store = ImageStore(chosen, model.canvas, device, skip_bad=skip_bad)
     vectors = embed(model, store, options.batch or 256, Console(options.json))
-    out = save_vectors(writable(options.out or "embeddings.npz"), vectors, store.table)
+    save_vectors(writable(str(out)), vectors, store.table)
     facts = {"file": str(out), "images": len(vectors), "dim": vectors.shape[1], "skipped": len(store.skipped)}
     print(json.dumps(facts) if options.json else f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}")

@@ -10,7 +10,10 @@ from typing import Any, TypeAlias
 
 from holdfast.errors import HoldfastError, unknown
 
-DATA_HELP = "glyphs, digits, folder:DIR, csv:FILE, cub:DIR, cars:DIR, sop:DIR, inshop:DIR, omniglot:DIR or mnist:DIR"
+DATA_HELP = (
+    "glyphs, digits, folder:DIR, csv:FILE, images:DIR (without labels), "
+    "cub:DIR, cars:DIR, sop:DIR, inshop:DIR, omniglot:DIR or mnist:DIR"
+)
 MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME, file.py:function or onnx:FILE"
 
 

@@ -134,6 +134,11 @@ class ImageTable:
         return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
 
     @property
+    def labelled(self) -> bool:
+        """Whether classes are known."""
+        return self.class_names != [""]
+
+    @property
     def native_size(self) -> int:
         """A canvas that suits the images: the shorter side of the first one that can be read."""
         for position in self.positions:

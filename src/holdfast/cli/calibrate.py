@@ -1,0 +1,71 @@
+"""`holdfast calibrate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from holdfast.cli.parsing import Commands, command, common, model_and_data, writable
+from holdfast.console import Console, table
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands,
+        "calibrate",
+        run,
+        "find the distance below which two images show the same",
+        "holdfast calibrate runs/demo --data glyphs --far 1e-3 1e-4",
+    )
+    model_and_data(sub)
+    sub.add_argument(
+        "--far", type=float, nargs="+", metavar="RATE", help="false acceptance (1e-3 1e-4, where the pairs can tell)"
+    )
+    common(sub, "JSON file (default: artifacts/verification.json of a run)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Pair images, and print thresholds."""
+    from holdfast.data import parse
+    from holdfast.devices import choose_device
+    from holdfast.files import write_json
+    from holdfast.models import load_model
+    from holdfast.search import calibrate
+
+    model = load_model(options.model, options.size, options.trust_code).to(choose_device(options.device))
+    found = calibrate(
+        model,
+        options.data,
+        options.far,
+        split=options.split,
+        batch=options.batch or 256,
+        seed=options.seed or 0,
+        skip_bad=options.skip_bad,
+        console=Console(options.json),
+    )
+    found = {"model": options.model, "data": parse(options.data), **found}
+    out = options.out or _place_in_run(Path(options.model))
+    if out:
+        write_json(writable(out), found)
+    if options.json:
+        print(json.dumps(found))
+        return
+    rows = [
+        [f"{t['far']:g}", f"{t['threshold']:.4f}", t["tar"], "{:.1f} – {:.1f}".format(*t["interval"]), t["accepted"]]
+        for t in found["thresholds"]
+    ]
+    print(table(["FAR", "same below", "TAR %", "95 % interval", "false accepts"], rows))
+    pairs = found["pairs"]
+    print(
+        f"{pairs['positive']:,} positive and {pairs['negative']:,} negative pairs of {found['images']:,} images "
+        f"({found['split']}); the smallest FAR they can tell is {found['smallest_far']:.1e}"
+    )
+    if out:
+        print(f"written to {out}")
+
+
+def _place_in_run(folder: Path) -> str | None:
+    """Where a run keeps it; nowhere for other models."""
+    return str(folder / "artifacts" / "verification.json") if (folder / "recipe.yaml").is_file() else None

@@ -1,0 +1,86 @@
+"""`holdfast search`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, writable
+from holdfast.console import Console, table
+from holdfast.errors import HoldfastError
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands,
+        "search",
+        run,
+        "find the nearest images of an index",
+        "holdfast search photos.index --query new.jpg\n"
+        "          holdfast search photos.index --data images:new --html found.html --gallery folder:photos",
+    )
+    sub.add_argument("index", metavar="FOLDER", help="an index that `holdfast index` made")
+    asked = sub.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--query", nargs="+", metavar="IMAGE", help="image files to look for")
+    asked.add_argument("--data", metavar="DATA", help=f"look for every image of {DATA_HELP}")
+    sub.add_argument("-k", type=positive, default=10, metavar="K", help="matches of each query (10)")
+    sub.add_argument("--split", help="of --data: train, val, test, query, gallery or all (default)")
+    sub.add_argument("--model", metavar="MODEL", help="the model that made the index, where it is not inside")
+    sub.add_argument(
+        "--false-alarms", type=float, default=0.01, metavar="RATE", help="clean queries marked as tampered with (0.01)"
+    )
+    sub.add_argument("--html", metavar="FILE", help="also write a page with pictures")
+    sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's pictures are")
+    sub.add_argument("--no-images", action="store_true", help="with --html: no pictures at all")
+    sub.add_argument("--batch", type=positive, default=256, help="images per pass")
+    sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
+    sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
+    sub.add_argument("--device", help="cpu, cuda or mps; by default the best there is")
+    sub.add_argument("--skip-bad", action="store_true", help="leave unreadable images out and report how many")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Search, and print what was found."""
+    from holdfast.data import ImageStore
+    from holdfast.data.readers.images import image_files
+    from holdfast.devices import choose_device
+    from holdfast.evaluation import choose_split, read_table
+    from holdfast.files import write_atomic
+    from holdfast.models import load_model
+    from holdfast.search import ask, model_of, printable, read_index, strip_page
+
+    if not options.html and (options.gallery or options.no_images):
+        raise HoldfastError("--gallery and --no-images are about the page; add --html FILE")
+    images, skip_bad = read_table(image_files(options.query) if options.query else options.data, options.skip_bad)
+    split = choose_split(images, options.split or "all")
+    images = images if split == "all" else images.split(split)
+    folder, device = Path(options.index), choose_device(options.device)
+    index = read_index(folder)
+    own = load_model(options.model, options.size, options.trust_code).to(device) if options.model else None
+    model = model_of(folder, index, own, device, options.trust_code)
+    store = ImageStore(images, model.canvas, device, skip_bad=skip_bad)
+    found = ask(index, model, store, options.k, options.false_alarms, options.batch, Console(options.json))
+    note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
+    if options.html:
+        gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None
+        pictured = None if options.no_images else store.table
+        about = f"{len(index):,} images searched with {printable(index.model.reference)}. {note}"
+        write_atomic(writable(options.html), strip_page(found.answers, pictured, gallery, about))
+    if options.json:
+        answers = [answer.document() for answer in found.answers]
+        skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]
+        print(json.dumps({"answers": answers, "unchecked": found.unchecked, "skipped": skipped}))
+        return
+    for answer in found.answers:
+        rows = [
+            [str(n), m.distance, printable(m.label) or "-", printable(m.id)] for n, m in enumerate(answer.matches, 1)
+        ]
+        mark = f": {answer.verdict}" if answer.verdict and answer.verdict.tampered else ""
+        print(f"{printable(answer.query)}{mark}\n{table(['', 'distance', 'label', 'image'], rows, left=(2, 3))}\n")
+    marked = sum(answer.verdict is not None and answer.verdict.tampered for answer in found.answers)
+    if note or len(found.answers) > 1:
+        print(note or f"{marked:,} of {len(found.answers):,} queries look tampered with")
+    if options.html:
+        print(f"page written to {options.html}")

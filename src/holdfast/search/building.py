@@ -1,0 +1,172 @@
+"""From a model and images to an index, and more images into one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from holdfast import seeds
+from holdfast.console import Console
+from holdfast.data import ImageStore, ImageTable
+from holdfast.errors import ModelError, SearchError
+from holdfast.files import new_folder
+from holdfast.models import Embedder, load_model
+from holdfast.search.index import Index, make_index
+from holdfast.search.looking import look, model_facts, print_images, refuse_other_model
+from holdfast.search.store import MODEL, read_index, read_manifest, write_index
+from holdfast.search.tampering import statistics
+
+CALIBRATED_ON = 1000
+"""Images whose statistics stand for clean queries; at one false alarm in a hundred, ten of them are beyond."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Added:
+    """What became of the images given to an index."""
+
+    added: int
+    replaced: int
+    unchanged: int
+    skipped: int
+
+
+def create_index(
+    folder: Path,
+    model: Embedder,
+    table: ImageTable,
+    *,
+    reference: str = "",
+    kind: str | None = None,
+    calibrate: int = CALIBRATED_ON,
+    batch: int = 256,
+    seed: int = 0,
+    skip_bad: bool = False,
+    console: Console | None = None,
+) -> tuple[Index, Added]:
+    """Embed images and write an index of them.
+
+    Args:
+        folder: for the index; it must not be there yet.
+        model: on its device; packaged inside the index where it can be.
+        table: the images, with or without labels.
+        reference: what to call the model.
+        kind: flat, ivf or hnsw; by the number of images when left out.
+        calibrate: how many images, at most, show what clean queries look like; 0 for none.
+        batch: images per pass.
+        seed: of everything random.
+        skip_bad: leave unreadable images out.
+        console: shows progress if given.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SearchError(f"{folder} is there already; add to an index with --add, or give another --out")
+    model.eval()
+    store = ImageStore(table, model.canvas, model.mean.device, skip_bad=skip_bad)
+    _refuse_twins(store.table)
+    everything = np.arange(len(store))
+    vectors = look(model, store, everything, batch, console=console).vectors
+    prints = print_images(store, batch)
+    facts = model_facts(model, reference)
+    index = make_index(vectors, store.table.ids, _labels(store.table), prints, facts, kind, seed)
+    index = _calibrated(index, model, store, everything, calibrate, batch, console)
+    with new_folder(folder) as aside:
+        with contextlib.suppress(ModelError):  # a wrapped module or graph; a search must be given it
+            model.save_pretrained(aside / MODEL)
+        write_index(aside, index)
+    return index, Added(len(index), 0, 0, len(store.skipped))
+
+
+def add_images(
+    folder: Path,
+    table: ImageTable,
+    *,
+    model: Embedder | None = None,
+    device: torch.device | str = "cpu",
+    batch: int = 256,
+    skip_bad: bool = False,
+    trust_code: bool = False,
+    console: Console | None = None,
+) -> tuple[Index, Added]:
+    """Add images to the index of a folder; those that are in it already, and have not changed, are passed over.
+
+    Args:
+        folder: of the index. Until the very end it stays as it is.
+        table: the images.
+        model: the one that made the index; the one inside it when left out.
+        device: where that one runs.
+        batch: images per pass.
+        skip_bad: leave unreadable images out.
+        trust_code: let the model inside import its own module.
+        console: shows progress if given.
+    """
+    manifest = read_manifest(folder)
+    index = read_index(folder, manifest)
+    model = model_of(folder, index, model, device, trust_code)
+    store = ImageStore(table, model.canvas, model.mean.device, skip_bad=skip_bad)
+    _refuse_twins(store.table)
+    prints = print_images(store, batch)
+    row_of = {name: row for row, name in enumerate(index.ids)}
+    old = [row_of.get(name) for name in store.table.ids]
+    labels = _labels(store.table)
+    same = [
+        row is not None and bool((index.prints[row] == own).all()) and index.labels[row] == label
+        for row, own, label in zip(old, prints, labels, strict=True)
+    ]
+    new = np.flatnonzero(~np.array(same, bool))
+    replaced = sum(old[row] is not None for row in new)
+    done = Added(len(new) - replaced, replaced, len(store) - len(new), len(store.skipped))
+    if not len(new):
+        return index, done
+    vectors = look(model, store, new, batch, console=console).vectors
+    index = index.extended(vectors, [store.table.ids[i] for i in new], [labels[i] for i in new], prints[new])
+    calibrate = max(len(index.clean), CALIBRATED_ON if len(index.clean) else 0)
+    index = _calibrated(index, model, store, new, calibrate, batch, console)
+    write_index(folder, index, replaces=manifest)
+    return index, done
+
+
+def model_of(
+    folder: Path, index: Index, model: Embedder | None, device: torch.device | str, trust_code: bool = False
+) -> Embedder:
+    """The model given, or the one inside an index, once it is known to be the one that made the index."""
+    if model is None:
+        if not (folder / MODEL).is_dir():
+            name = index.model.reference or "which has no name"
+            raise SearchError(f"the model of {folder}, {name}, is not inside; give it with --model")
+        model = load_model(str(folder / MODEL), trust_code=trust_code).to(device)
+    refuse_other_model(model.eval(), index.model)
+    return model
+
+
+def _calibrated(
+    index: Index, model: Embedder, store: ImageStore, rows: Any, count: int, batch: int, console: Console | None
+) -> Index:
+    """The index with statistics of a seeded choice of images, each searched among the others."""
+    if count == 0:
+        return index
+    draw = np.random.default_rng(seeds.derive(index.seed, "calibrate", len(index)))
+    old = index.clean.reshape(-1, 4)
+    # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
+    share = count if not len(old) else max(1, round(count * len(rows) / len(index)))
+    chosen = np.sort(draw.permutation(rows)[:share])
+    looks = look(model, store, chosen, batch, index.seed, moved=True, console=console)
+    row_of = {name: row for row, name in enumerate(index.ids)}
+    prints = index.prints[[row_of[store.table.ids[row]] for row in chosen]]
+    found = statistics(index, looks, prints)
+    kept = draw.permutation(old)[: count - len(found)]
+    return dataclasses.replace(index, clean=np.concatenate([kept, found]))
+
+
+def _labels(table: ImageTable) -> list[str]:
+    return [table.class_names[label] for label in table.labels]
+
+
+def _refuse_twins(table: ImageTable) -> None:
+    twin, times = Counter(table.ids).most_common(1)[0]
+    if times > 1:
+        raise SearchError(f"{times} images are called '{twin}'; an index needs a name for each")

@@ -1,0 +1,139 @@
+"""An index: vectors with names that are searched for the nearest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import SearchError
+from holdfast.search.kinds import Rows, Structure, Vectors, kind_for
+
+Prints = NDArray[np.uint8]
+"""A digest of each image as the model sees it, shape (n, 16)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFacts:
+    """Which model made the vectors.
+
+    Args:
+        reference: what the person called it; shown, never opened.
+        weights: digest of its weights, empty for a graph that shows none.
+        size: of its input.
+        canvas: size to which images are first resized.
+        probe: its vectors of a few fixed pictures, by which another model is found out.
+    """
+
+    reference: str
+    weights: str
+    size: int
+    canvas: int
+    probe: Vectors
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbours:
+    """What a search found, nearest first.
+
+    Args:
+        distances: euclidean, of shape (n, k), infinite where fewer were found.
+        rows: of the index, -1 there.
+    """
+
+    distances: NDArray[np.float32]
+    rows: Rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """Vectors, what they show, and a structure to search them.
+
+    Args:
+        vectors: of shape (n, dim).
+        ids: a name of each image.
+        labels: the class of each, empty where unknown.
+        prints: digest of each image.
+        structure: over the vectors.
+        model: which made them.
+        clean: statistics of clean queries that tampered ones are compared with, one row each; none if not calibrated.
+        seed: of everything random.
+    """
+
+    vectors: Vectors
+    ids: Sequence[str]
+    labels: Sequence[str]
+    prints: Prints
+    structure: Structure
+    model: ModelFacts
+    clean: NDArray[np.float32]
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return int(self.vectors.shape[1])
+
+    def search(self, queries: NDArray[Any], k: int = 10, without: Prints | None = None) -> Neighbours:
+        """The k nearest of each query.
+
+        Args:
+            queries: vectors of shape (n, dim).
+            k: how many, nearest first.
+            without: a digest for each query; items that are the very same image are passed over.
+        """
+        asked = np.ascontiguousarray(queries, np.float32)
+        if asked.ndim != 2 or asked.shape[1] != self.dim:
+            raise SearchError(f"the index holds vectors of {self.dim} dims, the query has shape {asked.shape}")
+        if k < 1:
+            raise SearchError(f"cannot return {k} neighbours; ask for 1 or more")
+        # A few more, so that passing over copies of the query leaves k.
+        wanted = min(len(self), k if without is None else k + COPIES)
+        rows = self.structure.search(asked, wanted)
+        # Distances from the difference, so that small ones keep their digits.
+        distances = np.linalg.norm(self.vectors[rows] - asked[:, None], axis=2)
+        gone = rows < 0
+        if without is not None:
+            gone |= (self.prints[rows] == without[:, None]).all(2)
+        distances[gone], rows = np.inf, np.where(gone, -1, rows)
+        order = np.lexsort((rows, distances))[:, :k]
+        return Neighbours(np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1))
+
+    def extended(self, vectors: Vectors, ids: Sequence[str], labels: Sequence[str], prints: Prints) -> Index:
+        """The index with more images; one whose id is there already takes the old one's place."""
+        coming = set(ids)
+        kept = np.array([row for row, name in enumerate(self.ids) if name not in coming], np.int64)
+        together = np.ascontiguousarray(np.concatenate([self.vectors[kept], vectors]))
+        return dataclasses.replace(
+            self,
+            vectors=together,
+            ids=[*(self.ids[row] for row in kept), *ids],
+            labels=[*(self.labels[row] for row in kept), *labels],
+            prints=np.concatenate([self.prints[kept], prints]),
+            structure=self.structure.grown(together, kept, self.seed),
+        )
+
+
+COPIES = 4
+"""Copies of a query in the index that a search can pass over."""
+
+
+def make_index(
+    vectors: Vectors,
+    ids: Sequence[str],
+    labels: Sequence[str],
+    prints: Prints,
+    model: ModelFacts,
+    kind: str | None = None,
+    seed: int = 0,
+) -> Index:
+    """An index over vectors, not calibrated yet; the kind by their number unless asked for."""
+    structure = kind_for(len(vectors), kind).build(vectors, seed)
+    clean = np.empty((0, 0), np.float32)
+    return Index(vectors, list(ids), list(labels), prints, structure, model, clean, seed)

@@ -1,0 +1,128 @@
+"""What an index needs of a model and of images: vectors, digests, and how far small changes move a vector."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from holdfast import seeds
+from holdfast.console import Console
+from holdfast.data import ImageStore, centre_crop
+from holdfast.errors import ModelError
+from holdfast.models import Embedder
+from holdfast.search.index import ModelFacts, Prints
+
+NOISE = 4 / 255
+"""Deviation of the noise: under what a person sees, half of the usual attack's reach."""
+NOISY_COPIES = 2
+PROBES = 4
+"""Pictures by which models are told apart."""
+SAME = 1e-2
+"""Distance up to which two vectors of a probe are one model's: above what other hardware, half precision or another
+runtime changes, far below what other weights do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Looks:
+    """What a model makes of images.
+
+    Args:
+        vectors: one per image.
+        noise: how far a little noise moves each, on average; None where not asked for.
+        shift: how far a small shift of the picture does.
+    """
+
+    vectors: NDArray[np.float32]
+    noise: NDArray[np.float32] | None = None
+    shift: NDArray[np.float32] | None = None
+
+
+def print_images(store: ImageStore, batch: int) -> Prints:
+    """A digest of each image of a store."""
+    found = []
+    for start in range(0, len(store), batch):
+        pixels = store.get(torch.arange(start, min(start + batch, len(store)))).cpu().permute(0, 2, 3, 1)
+        found += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in pixels.contiguous().numpy()]
+    return np.frombuffer(b"".join(found), np.uint8).reshape(-1, 16).copy()
+
+
+@torch.no_grad()
+def look(
+    model: Embedder,
+    store: ImageStore,
+    rows: NDArray[np.int64],
+    batch: int = 256,
+    seed: int = 0,
+    moved: bool = False,
+    console: Console | None = None,
+) -> Looks:
+    """Vectors of some images and, if asked, how far small changes move them.
+
+    Args:
+        model: in eval mode, on the store's device.
+        store: images at the model's canvas size.
+        rows: which of them.
+        batch: images per pass.
+        seed: of the noise, which is the same for all images, so that a verdict does not depend on the company.
+        moved: also look at changed copies, which costs six more passes.
+        console: shows a bar if given.
+    """
+    parts = []
+    with (console or Console(quiet=True)).bar(len(rows), unit="image", what="embedding") as bar:
+        for start in range(0, len(rows), batch):
+            images = centre_crop(store.get(torch.from_numpy(rows[start : start + batch])), model.size)
+            vectors = model(images).float()
+            moves = [_mean_move(model, vectors, copies) for copies in _copies(images, seed)] if moved else []
+            parts.append(torch.stack([*moves, *vectors.unbind(1)], 1).cpu())
+            bar.update(len(images))
+    table = torch.cat(parts).numpy() if parts else np.empty((0, model.dim + 2 * moved), np.float32)
+    if not np.isfinite(table).all():
+        bad = rows[int(np.flatnonzero(~np.isfinite(table).all(1))[0])]
+        raise ModelError(f"the model gives no finite vector for '{store.table.ids[bad]}'; check its weights")
+    if not moved:
+        return Looks(np.ascontiguousarray(table))
+    return Looks(np.ascontiguousarray(table[:, 2:]), table[:, 0], table[:, 1])
+
+
+def _mean_move(model: Embedder, vectors: Tensor, copies: list[Tensor]) -> Tensor:
+    return torch.stack([(model(copy).float() - vectors).norm(dim=1) for copy in copies]).mean(0)
+
+
+def _copies(images: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Noisy copies of images, and copies shifted by one pixel (on larger pictures two or three) to each side."""
+    noise = torch.randn(NOISY_COPIES, *images.shape[1:], generator=seeds.generator(seed, "tampering")) * NOISE
+    noisy = [(images + one).clamp(0, 1) for one in noise.to(images.device)]
+    step, height, width = max(1, round(images.shape[-1] / 112)), *images.shape[-2:]
+    padded = F.pad(images, (step,) * 4, mode="replicate")
+    corners = ((0, step), (step, 0), (2 * step, step), (step, 2 * step))
+    return noisy, [padded[..., top : top + height, left : left + width] for top, left in corners]
+
+
+@torch.no_grad()
+def model_facts(model: Embedder, reference: str) -> ModelFacts:
+    """What identifies a model."""
+    digest = hashlib.blake2b(digest_size=16)
+    state = model.state_dict()
+    for name in sorted(state):
+        digest.update(name.encode())
+        digest.update(state[name].cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    probe = torch.rand(PROBES, 3, 8, 8, generator=seeds.generator(0, "probe")).to(model.mean.device)
+    pictures = F.interpolate(probe, size=(model.size, model.size), mode="bilinear")
+    vectors = model(pictures).float().cpu().numpy()
+    return ModelFacts(reference, digest.hexdigest() if state else "", model.size, model.canvas, vectors)
+
+
+def refuse_other_model(model: Embedder, facts: ModelFacts) -> None:
+    """Refuse a model whose vectors cannot be compared with those of an index."""
+    own = model_facts(model, "")
+    if own.probe.shape == facts.probe.shape and own.canvas == facts.canvas:
+        apart = np.linalg.norm(own.probe - facts.probe, axis=1).max() / max(np.linalg.norm(own.probe, axis=1).max(), 1)
+        if apart <= SAME:
+            return
+    raise ModelError("this is not the model that made the index; give the same one, or build an index with this one")

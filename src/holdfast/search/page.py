@@ -1,0 +1,81 @@
+"""Answers as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from PIL import Image
+
+from holdfast.data import BadImage, ImageTable
+from holdfast.search.querying import Answer
+
+SIDE = 112
+"""Of a thumbnail, in pixels."""
+
+
+def strip_page(answers: Sequence[Answer], queries: ImageTable | None, gallery: ImageTable | None, note: str) -> str:
+    """Each query beside what was found for it.
+
+    Args:
+        answers: what to show.
+        queries: the pictures asked about; None leaves them out.
+        gallery: pictures of the index by id, as the reader of the page's maker found them; an id is only ever looked
+            up in this table, never opened as a path. None leaves them out.
+        note: a line above the answers.
+    """
+    import jinja2
+
+    template = files("holdfast.search").joinpath("strip.html").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    asked, found = Thumbnails(queries), Thumbnails(gallery)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": printable(answer.query),
+            "picture": asked.of(answer.query),
+            "mark": str(answer.verdict or ""),
+            "matches": [
+                {
+                    "name": printable(match.id),
+                    "label": printable(match.label),
+                    "distance": f"{match.distance:.3f}",
+                    "picture": found.of(match.id),
+                }
+                for match in answer.matches
+            ],
+        }
+        for answer in answers
+    ]
+    return environment.from_string(template).render(rows=rows, note=note)
+
+
+class Thumbnails:
+    """Small pictures of a table by id, as data addresses; None for what it does not hold or cannot read."""
+
+    def __init__(self, table: ImageTable | None) -> None:
+        self._table = table
+        self._row_of = {} if table is None else {name: row for row, name in enumerate(table.ids)}
+
+    def of(self, name: str) -> str | None:
+        """The picture of an id."""
+        row = self._row_of.get(name)
+        if row is None or self._table is None:
+            return None
+        try:
+            pixels = self._table.source.image(int(self._table.positions[row]))
+        except BadImage:
+            return None
+        picture = Image.fromarray(pixels)
+        picture.thumbnail((SIDE, SIDE))
+        out = io.BytesIO()
+        picture.save(out, "PNG" if max(picture.size) <= 48 else "JPEG")
+        kind = "png" if max(picture.size) <= 48 else "jpeg"
+        return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def printable(text: str) -> str:
+    """Text whose control characters, which could drive a terminal, are replaced."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

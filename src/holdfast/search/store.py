@@ -1,0 +1,164 @@
+"""An index as a folder: written so that a crash loses nothing, read so that a stranger's does no harm.
+
+The folder holds `manifest.json`, one safetensors file of arrays, one JSON file of names and, where it can be packaged,
+`model/`. The manifest names the two files by their digests and is replaced in one step: before, the folder is the old
+index, afterwards the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import SearchError
+from holdfast.files import write_atomic, write_json
+from holdfast.search.index import Index, ModelFacts
+from holdfast.search.kinds import KINDS, Arrays, damaged
+from holdfast.versions import versions
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+MODEL = "model"
+LARGEST_MANIFEST = 2**20
+FACTS = {"kind": str, "images": int, "dim": int, "seed": int}
+MODEL_FACTS = {"reference": str, "weights": str, "size": int, "canvas": int}
+FILE = {"arrays": re.compile(r"arrays-[0-9a-f]{32}\.safetensors"), "names": re.compile(r"names-[0-9a-f]{32}\.json")}
+
+
+def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = None) -> None:
+    """Write an index into a folder.
+
+    Args:
+        folder: there already.
+        index: what to write.
+        replaces: the manifest of the index that was read and extended; refused if the folder holds another by now.
+    """
+    from safetensors.numpy import save
+
+    arrays: Arrays = {
+        "vectors": index.vectors,
+        "prints": index.prints,
+        "probe": index.model.probe,
+        "clean": index.clean,
+    }
+    content = save({**arrays, **{f"structure.{k}": v for k, v in index.structure.arrays().items()}})
+    names = json.dumps({"ids": list(index.ids), "labels": list(index.labels)}).encode()
+    files = {"arrays": f"arrays-{_digest(content)}.safetensors", "names": f"names-{_digest(names)}.json"}
+    write_atomic(folder / files["arrays"], content)
+    write_atomic(folder / files["names"], names)
+    if replaces is not None and read_manifest(folder) != replaces:
+        raise SearchError(f"{folder} was changed by somebody else meanwhile; run the same command again")
+    facts = index.model
+    manifest = {
+        "schema": SCHEMA,
+        "kind": index.structure.name,
+        "images": len(index),
+        "dim": index.dim,
+        **files,
+        "model": {key: getattr(facts, key) for key in MODEL_FACTS},
+        "seed": index.seed,
+        "versions": versions(),
+    }
+    write_json(folder / MANIFEST, manifest)
+    for old in {(replaces or {}).get(part) for part in FILE} - {None, *files.values()}:
+        (folder / str(old)).unlink(missing_ok=True)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The checked manifest of an index whose folder holds only plain files and folders."""
+    if not (folder / MANIFEST).is_file():
+        raise SearchError(
+            f"there is no index in '{folder}'; make one with `holdfast index MODEL --data DATA --out DIR`"
+        )
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise SearchError(f"{path} is a link or no plain file; an index with such files is not opened")
+    if (folder / MANIFEST).stat().st_size > LARGEST_MANIFEST:
+        raise damaged(f"{MANIFEST} is too long")
+    manifest = _parsed((folder / MANIFEST).read_bytes(), MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        raise damaged(f"{MANIFEST} is not of schema {SCHEMA}")
+    for part, pattern in FILE.items():
+        if not isinstance(manifest.get(part), str) or not pattern.fullmatch(manifest[part]):
+            raise damaged(f"{MANIFEST} names no file of {part}")
+    for block, facts in ((manifest, FACTS), (manifest.get("model"), MODEL_FACTS)):
+        if not isinstance(block, dict) or any(type(block.get(key)) is not kind for key, kind in facts.items()):
+            raise damaged(f"{MANIFEST} lacks one of {', '.join(facts)}")
+    if manifest["kind"] not in KINDS:
+        raise damaged(f"{MANIFEST} names a kind that does not exist")
+    return manifest
+
+
+def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
+    """The index of a folder, every part of it checked; nothing is executed, nothing outside the folder is read."""
+    manifest = manifest or read_manifest(folder)
+    arrays = _arrays(folder / manifest["arrays"])
+    names = _parsed(_read(folder / manifest["names"]), manifest["names"])
+    vectors, prints, probe, clean = (
+        _array(arrays, name, dtype)
+        for name, dtype in (("vectors", np.float32), ("prints", np.uint8), ("probe", np.float32), ("clean", np.float32))
+    )
+    count, dim = manifest["images"], manifest["dim"]
+    if count < 1 or dim < 1 or vectors.shape != (count, dim) or prints.shape != (count, 16) or probe.shape[1] != dim:
+        raise damaged("its arrays have other shapes than its manifest says")
+    # Their sums are finite only if all are, and need no mask as large as the vectors.
+    if not all(np.isfinite(array.sum(1, dtype=np.float64)).all() for array in (vectors, probe, clean)):
+        raise damaged("it holds numbers that are not finite")
+    ids, labels = (_words(names, part, count) for part in ("ids", "labels"))
+    if len(set(ids)) != count:
+        raise damaged("it names an image twice")
+    own = {key.removeprefix("structure."): value for key, value in arrays.items() if key.startswith("structure.")}
+    structure = KINDS[manifest["kind"]].restore(vectors, own)
+    facts = ModelFacts(**{key: manifest["model"][key] for key in MODEL_FACTS}, probe=probe)
+    return Index(vectors, ids, labels, prints, structure, facts, clean, manifest["seed"])
+
+
+def _arrays(file: Path) -> dict[str, NDArray[Any]]:
+    from safetensors.numpy import load
+
+    content = _read(file)
+    try:
+        return load(content)
+    except Exception as error:  # safetensors raises types of its own; each means that the file is not one
+        raise damaged(f"{file.name} is no safetensors file ({' '.join(str(error).split())[:100]})") from error
+
+
+def _array(arrays: dict[str, NDArray[Any]], name: str, dtype: type) -> NDArray[Any]:
+    array = arrays.get(name)
+    if array is None or array.dtype != np.dtype(dtype) or array.ndim != 2:
+        raise damaged(f"'{name}' is missing or of another type or rank")
+    return array
+
+
+def _words(names: Any, part: str, count: int) -> list[str]:
+    words = names.get(part) if isinstance(names, dict) else None
+    if not isinstance(words, list) or len(words) != count or not all(isinstance(word, str) for word in words):
+        raise damaged(f"its list of {part} does not fit its vectors")
+    return words
+
+
+def _parsed(content: bytes, name: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise damaged(f"{name} is no JSON file") from error
+
+
+def _read(file: Path) -> bytes:
+    """The content of a file that is named by its digest."""
+    if not file.is_file():
+        raise damaged(f"{file.name} is missing")
+    content = file.read_bytes()
+    if _digest(content) not in file.name:
+        raise damaged(f"{file.name} was cut short or changed")
+    return content
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

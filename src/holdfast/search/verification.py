@@ -1,0 +1,177 @@
+"""Is it the same? Thresholds on the distance of two images, for a chosen rate of false acceptance."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from holdfast import seeds
+from holdfast.errors import DataError
+from holdfast.metrics.base import blocks
+from holdfast.sphere import distances
+
+LEAST_ACCEPTED = 10
+"""False acceptances that a rate must rest on; with fewer, chance alone moves the threshold by more than a third."""
+RESAMPLES = 200
+CONFIDENCE = 0.95
+MOST_IMAGES = 4000
+"""Eight million pairs; of more images a seeded choice is paired."""
+ROC_POINTS = 101
+
+Numbers = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Distances of pairs of images, nearest first, and the classes they are of.
+
+    Args:
+        positive: distances of pairs of one class.
+        positive_class: that class.
+        negative: distances of pairs of two classes.
+        negative_classes: these two, shape (n, 2).
+        sizes: images of each class.
+    """
+
+    positive: Numbers
+    positive_class: NDArray[np.int64]
+    negative: Numbers
+    negative_classes: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @property
+    def smallest_far(self) -> float:
+        """The smallest rate of false acceptance that so many negative pairs can tell."""
+        return LEAST_ACCEPTED / max(len(self.negative), 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Threshold:
+    """Where to accept.
+
+    Args:
+        far: the rate of false acceptance asked for.
+        threshold: accept two images as the same where their distance is below.
+        tar: share of the positive pairs that are accepted, in percent.
+        interval: of `tar`, at 95 % confidence, if other classes of the kind had been drawn.
+        accepted: negative pairs that are accepted.
+    """
+
+    far: float
+    threshold: float
+    tar: float
+    interval: tuple[float, float]
+    accepted: int
+
+
+def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> Pairs:
+    """Every pair of some vectors.
+
+    Args:
+        vectors: of shape (n, dim).
+        labels: class of each.
+        groups: such as its camera; pairs of one class and one group are too easy and left out.
+    """
+    classes, sizes = torch.unique(labels, return_inverse=True)[1], torch.unique(labels, return_counts=True)[1]
+    index = torch.arange(len(vectors))
+    kept: dict[bool, list[tuple[Tensor, Tensor, Tensor]]] = {True: [], False: []}
+    for rows in blocks(len(vectors), len(vectors)):
+        apart = distances(vectors[rows].double(), vectors.double())
+        later = index[None] > index[rows, None]
+        same = classes[rows, None] == classes[None]
+        alike = same & (groups[rows, None] == groups[None]) if groups is not None else torch.zeros_like(same)
+        for kind, mask in ((True, later & same & ~alike), (False, later & ~same)):
+            one, other = mask.nonzero(as_tuple=True)
+            kept[kind].append((apart[mask], classes[rows][one], classes[other]))
+    positive, negative = (
+        [torch.cat(column).numpy() for column in zip(*kept[kind], strict=True)] for kind in (True, False)
+    )
+    if not len(positive[0]) or not len(negative[0]):
+        raise DataError("verification needs pairs of one class and pairs of two; add images with labels")
+    near, far = positive[0].argsort(kind="stable"), negative[0].argsort(kind="stable")
+    return Pairs(positive[0][near], positive[1][near], negative[0][far], np.stack(negative[1:], 1)[far], sizes.numpy())
+
+
+def choose_rows(count: int, seed: int) -> Tensor:
+    """All images, or a seeded choice of as many as can be paired."""
+    if count <= MOST_IMAGES:
+        return torch.arange(count)
+    return torch.randperm(count, generator=seeds.generator(seed, "pairs"))[:MOST_IMAGES].sort().values
+
+
+def thresholds(pairs: Pairs, fars: Sequence[float], seed: int = 0) -> list[Threshold]:
+    """A threshold for each rate of false acceptance; a rate that the pairs cannot tell is refused."""
+    for far in fars:
+        if not 0 < far < 1:
+            raise DataError(f"a rate of false acceptance lies between 0 and 1, got {far:g}")
+        if far < pairs.smallest_far:
+            raise DataError(
+                f"{len(pairs.negative):,} negative pairs cannot tell a rate of {far:g}; "
+                f"the smallest they can is {pairs.smallest_far:.1e}: ask for that, or add images"
+            )
+    return [_threshold(pairs, far, seed) for far in fars]
+
+
+def _threshold(pairs: Pairs, far: float, seed: int) -> Threshold:
+    at = _limit(pairs.negative, far)
+    accepted = int(np.searchsorted(pairs.negative, at))
+    tar = 100 * np.searchsorted(pairs.positive, at) / len(pairs.positive)
+    return Threshold(far, float(at), float(tar), _interval(pairs, far, seed), accepted)
+
+
+def _limit(negative: Numbers, far: float) -> float:
+    """The distance below which at most a share `far` of the sorted negative pairs lie."""
+    return float(negative[min(math.floor(far * len(negative) + 1e-9), len(negative) - 1)])
+
+
+def _interval(pairs: Pairs, far: float, seed: int) -> tuple[float, float]:
+    """Bootstrap over classes: pairs that share a class are not independent, classes are.
+
+    A resample draws as many classes as there are, with repeats; a pair counts as often as its classes were drawn.
+    Only the nearest negative pairs can decide a threshold, so only these are weighed.
+    """
+    draw = np.random.default_rng(seeds.derive(seed, "bootstrap"))
+    count, sizes = len(pairs.sizes), pairs.sizes.astype(np.float64)
+    tail = slice(0, math.ceil(min(1.0, 8 * far) * len(pairs.negative)))
+    classes, ends = pairs.negative_classes[tail], pairs.negative[tail]
+    found = []
+    for _ in range(RESAMPLES):
+        times = np.bincount(draw.integers(count, size=count), minlength=count).astype(np.float64)
+        total = ((times @ sizes) ** 2 - (times * sizes) @ (times * sizes)) / 2
+        weights = np.cumsum(times[classes[:, 0]] * times[classes[:, 1]])
+        at = ends[min(int(np.searchsorted(weights, far * total, side="right")), len(ends) - 1)]
+        own = times[pairs.positive_class]
+        if total > 0 and own.sum() > 0:
+            found.append(100 * own[: np.searchsorted(pairs.positive, at)].sum() / own.sum())
+    edge = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(found, [edge, 1 - edge])
+    return float(low), float(high)
+
+
+def roc(pairs: Pairs) -> dict[str, list[float]]:
+    """Rates of false and of true acceptance in percent, with their thresholds, from the smallest rate to all."""
+    rates = np.geomspace(min(pairs.smallest_far, 1.0), 1.0, ROC_POINTS)
+    at = np.array([_limit(pairs.negative, rate) for rate in rates])
+    at[-1] = np.nextafter(max(pairs.negative[-1], pairs.positive[-1]), np.inf)
+    return {
+        "threshold": at.tolist(),
+        "FAR": (100 * np.searchsorted(pairs.negative, at) / len(pairs.negative)).tolist(),
+        "TAR": (100 * np.searchsorted(pairs.positive, at) / len(pairs.positive)).tolist(),
+    }
+
+
+def document(pairs: Pairs, found: Sequence[Threshold]) -> dict[str, Any]:
+    """What a file of thresholds holds, beside what it is about."""
+    return {
+        "pairs": {"positive": len(pairs.positive), "negative": len(pairs.negative)},
+        "smallest_far": pairs.smallest_far,
+        "thresholds": [dataclasses.asdict(one) for one in found],
+        "roc": roc(pairs),
+    }
