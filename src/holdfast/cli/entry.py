@@ -8,12 +8,26 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.cli import audit, calibrate, check, demo, embed, evaluate, explain, families, index, search, train
+from holdfast.cli import (
+    audit,
+    calibrate,
+    check,
+    compare,
+    demo,
+    embed,
+    evaluate,
+    explain,
+    export,
+    families,
+    index,
+    search,
+    train,
+)
 from holdfast.cli.parsing import Parser
 from holdfast.errors import HoldfastError
 from holdfast.version import __version__
 
-COMMANDS = (train, evaluate, embed, index, search, calibrate, audit, check, explain, families, demo)
+COMMANDS = (train, evaluate, embed, index, search, calibrate, audit, compare, export, check, explain, families, demo)
 """In the order of `holdfast --help`; each module has `add(commands)`."""
 
 

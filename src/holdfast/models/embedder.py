@@ -16,6 +16,7 @@ from holdfast.models.backbones import Backbone, build_backbone, is_user_code, wr
 from holdfast.models.bank import CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import TEMPLATE
+from holdfast.models.untrusted import check_settings
 from holdfast.models.weights import Layout, use_stride_1x1
 
 WEIGHTS_FILE = "model.safetensors"
@@ -61,12 +62,12 @@ class Embedder(
             use_stride_1x1(self.backbone)
 
     @classmethod
-    def wrap(cls: type[E], module: nn.Module, size: int = 224, canvas: int | None = None) -> E:
+    def wrap(cls: type[E], module: nn.Module, size: int = 224, canvas: int | None = None, normalize: bool = True) -> E:
         """Any module from images in [0, 1] to vectors, as an embedder without a head."""
         self = cls.__new__(cls)
         nn.Module.__init__(self)
         self._hub_mixin_config = None
-        self._assemble(wrap_module(module, size), None, canvas, normalize=True, batchnorm="train")
+        self._assemble(wrap_module(module, size), None, canvas, normalize, batchnorm="train")
         return self
 
     def _assemble(
@@ -174,6 +175,7 @@ class Embedder(
             raise ModelError(
                 f"{model_id} would run the code '{backbone}'; load it with trust_code=True if you trust it"
             )
+        check_settings(arguments, model_id)
         folder = Path(model_id)
         if folder.is_dir():
             file = folder / WEIGHTS_FILE

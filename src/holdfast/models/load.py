@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def load_model(spec: str, size: int | None = None, trust_code: bool = False, set
     if spec.startswith("onnx:"):
         graph = OnnxModule(Path(spec.removeprefix("onnx:")))
         refuse_size(spec, graph.size, size)
-        return Embedder.wrap(graph, size or graph.size or 224).eval()
+        return Embedder.wrap(graph, size or graph.size or 224, graph.canvas, graph.unit_length).eval()
     if spec.startswith(("timm:", "torchvision:")):
         name = spec.removeprefix("timm:")
         model = Embedder(name, dim=None, size=size)
@@ -87,8 +86,8 @@ def _load_folder(folder: Path, trust_code: bool) -> Embedder:
         raise ModelError(f"{folder} holds no model (config.json and {WEIGHTS_FILE}); did the run finish an epoch?")
     try:
         return Embedder.from_pretrained(str(folder), trust_code=trust_code)
-    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, AttributeError) as error:
-        raise ModelError(f"{folder / 'config.json'} is damaged: {error}") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # JSON of another kind, or too deep
+        raise ModelError(f"{folder / 'config.json'} is damaged ({one_line(error)})") from error
 
 
 def _call_in_file(file: Path, function: str) -> nn.Module:

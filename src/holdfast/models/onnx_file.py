@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError
+from holdfast.models.graph import PREFIX
+from holdfast.models.untrusted import LARGEST, check_graph
 
 
 class OnnxModule(nn.Module):
@@ -28,6 +30,7 @@ class OnnxModule(nn.Module):
             raise ModelError("onnx:FILE needs onnxruntime; install holdfast[onnx]") from error
         if not file.is_file():
             raise ModelError(f"no ONNX file at {file}")
+        check_graph(file)
         try:
             self._session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has a dozen exception types; each means the file is no usable graph
@@ -38,6 +41,12 @@ class OnnxModule(nn.Module):
         self._input = inputs[0].name
         side = inputs[0].shape[-1]
         self.size: int | None = side if isinstance(side, int) else None
+        if self.size is not None and not 1 <= self.size <= LARGEST["size"]:
+            raise ModelError(f"{file} takes images of {self.size} px, which no model does")
+        notes = self._session.get_modelmeta().custom_metadata_map
+        self.canvas = _whole(notes.get(f"{PREFIX}canvas", ""), self.size or LARGEST["size"])
+        """Size that images are first resized to, where `holdfast export` noted it."""
+        self.unit_length = notes.get(f"{PREFIX}unit_length") != "no"
         # What the graph computes is not in any tensor; audits identify a model by its tensors.
         digest = hashlib.sha256(file.read_bytes()).digest()
         self.register_buffer("digest", torch.frombuffer(bytearray(digest), dtype=torch.uint8).clone())
@@ -46,3 +55,9 @@ class OnnxModule(nn.Module):
         """Vectors of images, without a graph."""
         found = self._session.run(None, {self._input: images.detach().cpu().float().contiguous().numpy()})[0]
         return torch.from_numpy(found).to(images.device)
+
+
+def _whole(text: str, least: int) -> int | None:
+    """A canvas as a graph notes it, if it can be one."""
+    good = text.isascii() and text.isdigit() and len(text) < 6
+    return int(text) if good and least <= int(text) <= LARGEST["canvas"] else None

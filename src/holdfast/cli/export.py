@@ -1,0 +1,94 @@
+"""`holdfast export`."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.parsing import DATA_HELP, MODEL_HELP, Commands, command, positive, writable
+from holdfast.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from holdfast.data import ImageTable
+    from holdfast.models import Embedder, Parity, Quantised
+
+SHOWN = 256
+"""Real images that the graph is compared on, or that int8 reads its ranges from."""
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands,
+        "export",
+        run,
+        "write a model as one ONNX graph, compared with torch",
+        "holdfast export runs/demo --onnx demo.onnx --data glyphs",
+    )
+    sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    sub.add_argument("--onnx", required=True, metavar="FILE", help="where the graph goes")
+    sub.add_argument("--data", metavar="DATA", help=f"real images to compare on, needed for --int8: {DATA_HELP}")
+    sub.add_argument("--int8", action="store_true", help="8-bit integers; refused if R@1 on DATA loses over 1 point")
+    sub.add_argument("--split", help="train, val, test, query (against gallery) or all")
+    sub.add_argument("--opset", type=positive, metavar="N", help="version of the ONNX operators (default 17)")
+    sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
+    sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
+    sub.add_argument("--skip-bad", action="store_true", help="leave unreadable images out")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Export, and print how the graph compares with torch."""
+    if options.int8 and not options.data:
+        raise ModelError("--int8 is judged by R@1 on labelled images; give --data")
+    from holdfast.models import export_onnx, load_model
+    from holdfast.models.export import OPSET
+
+    model = load_model(options.model, options.size, options.trust_code)
+    settings: dict[str, Any] = {"opset": options.opset or OPSET, "notes": recipe_note(Path(options.model))}
+    file = writable(options.onnx)
+    done = _with_data(model, file, options, settings) if options.data else export_onnx(model, file, **settings)
+    print(json.dumps(done.plain()) if options.json else done.describe())
+
+
+def _with_data(
+    model: Embedder, file: Path, options: argparse.Namespace, settings: dict[str, Any]
+) -> Parity | Quantised:
+    """Export and compare on real images."""
+    from holdfast.evaluation import choose_split, evaluate, read_table
+    from holdfast.models import export_int8, export_onnx
+
+    table, skip_bad = read_table(options.data, options.skip_bad)
+    split = choose_split(table, options.split)
+    if not options.int8:
+        return export_onnx(model, file, images=some_images(model, table, split, skip_bad), **settings)
+    # Ranges are read from images that do not judge them, where there are others.
+    ranges = "train" if split != "all" and table.has("train") else split
+
+    def recall(judged: Embedder) -> float | None:
+        found: float | None = evaluate(judged, table, split=split, device="cpu", skip_bad=skip_bad).values["R@1"]
+        return found
+
+    return export_int8(model, file, images=some_images(model, table, ranges, skip_bad), score=recall, **settings)
+
+
+def some_images(model: Embedder, table: ImageTable, split: str, skip_bad: bool) -> Tensor:
+    """Images spread evenly over a split, as the model takes them."""
+    import torch
+
+    from holdfast.data import ImageStore, centre_crop
+
+    chosen = table if split == "all" else table.split(split)
+    few = chosen.subset(torch.linspace(0, len(chosen) - 1, min(SHOWN, len(chosen))).round().long())
+    store = ImageStore(few, model.canvas, "cpu", skip_bad=skip_bad)
+    return centre_crop(store.get(torch.arange(len(store))), model.size)
+
+
+def recipe_note(model: Path) -> dict[str, str]:
+    """What a graph says of the recipe, where the model is a run."""
+    recipe = model / "recipe.yaml"
+    return {"recipe_sha256": hashlib.sha256(recipe.read_bytes()).hexdigest()} if recipe.is_file() else {}

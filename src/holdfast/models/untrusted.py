@@ -1,0 +1,71 @@
+"""What a stranger's files may say before any of it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from holdfast.errors import ModelError
+from holdfast.models.batchnorm import BatchNormPolicy
+from holdfast.models.weights import Layout
+
+LARGEST = {"dim": 65_536, "size": 4_096, "canvas": 8_192}
+"""More than any model has; a larger number in a file would only fill the memory."""
+
+_WORDS = {"layout": get_args(Layout), "batchnorm": get_args(BatchNormPolicy)}
+
+
+def check_settings(settings: dict[str, Any], where: str) -> None:
+    """Refuse settings of a packaged model that no model could have been saved with.
+
+    Args:
+        settings: the arguments of `Embedder`, as a config.json gives them.
+        where: the package, for the message.
+    """
+    for key, value in settings.items():
+        if key in LARGEST:
+            good = value is None or (type(value) is int and 1 <= value <= LARGEST[key])
+        elif key in _WORDS:
+            good = value in _WORDS[key]
+        else:
+            good = isinstance(value, bool) if key == "normalize" else isinstance(value, str) and len(value) <= 200
+        if not good:
+            raise ModelError(f"config.json of {where} is damaged: {key} cannot be {_short(value)}")
+
+
+def check_graph(file: Path) -> None:
+    """Refuse an ONNX file that keeps tensors outside its own folder, whatever the runtime would make of it."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise ModelError("onnx:FILE needs onnx; install holdfast[onnx]") from error
+    try:
+        proto = onnx.load(file, load_external_data=False)
+    except Exception as error:  # protobuf has several exception types; each means that the file is no graph
+        raise ModelError(f"cannot read {file}: {' '.join(str(error).split())[:160]}") from error
+    folder = file.resolve().parent
+    for place in _outside_tensors(proto):
+        if not (folder / place).resolve().is_relative_to(folder):
+            raise ModelError(f"{file} reads its tensors from {_short(place)}, outside its folder; it is refused")
+
+
+def _outside_tensors(proto: Any) -> Iterator[str]:
+    """Locations of all tensors that are kept in other files, in subgraphs and functions too."""
+    waiting = [proto]
+    while waiting:
+        message = waiting.pop()
+        if message.DESCRIPTOR.name == "TensorProto":
+            yield from (entry.value for entry in message.external_data if entry.key == "location")
+            continue
+        for _, value in message.ListFields():
+            several = value if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) else [value]
+            waiting.extend(part for part in several if hasattr(part, "ListFields"))
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python prints
+        text = "a number of thousands of digits"
+    return text if len(text) <= 60 else f"{text[:60]}..."
