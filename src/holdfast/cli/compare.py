@@ -1,0 +1,49 @@
+"""`holdfast compare`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from holdfast.cli.parsing import Commands, command, writable
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands,
+        "compare",
+        run,
+        "put runs beside each other: one table, one page",
+        "holdfast compare runs/standard runs/hm --out compare.html",
+    )
+    sub.add_argument("runs", nargs="+", metavar="RUN", help="a folder that `holdfast train` or `holdfast audit` wrote")
+    sub.add_argument("--out", default="compare.html", help="the page (default: compare.html)")
+    sub.add_argument("--csv", metavar="FILE", help="also write the table as CSV")
+    sub.add_argument("--markdown", metavar="FILE", help="also write the table as Markdown")
+    sub.add_argument("--latex", metavar="FILE", help="also write the table as LaTeX")
+    sub.add_argument("--no-images", action="store_true", help="leave every picture out")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the headlines, write the page and the files asked for."""
+    from holdfast.files import write_atomic
+    from holdfast.report.comparison import read_comparison, write_comparison
+    from holdfast.report.table_files import to_csv, to_latex, to_markdown
+
+    comparison = read_comparison(options.runs)
+    written = [write_comparison(comparison, writable(options.out), images=not options.no_images)]
+    for file, write in ((options.csv, to_csv), (options.markdown, to_markdown), (options.latex, to_latex)):
+        if file:
+            written.append(writable(file))
+            write_atomic(written[-1], write(comparison.table))
+    if options.json:
+        print(json.dumps({**comparison.plain(), "written": [str(file) for file in written]}))
+        return
+    lines = [comparison.table.headlines().text()]
+    if comparison.seeds:
+        lines += ["", comparison.seeds.headlines().text()]
+    if comparison.unfair:
+        lines += ["", "Not measured alike, so no best is marked there:", *[entry.line for entry in comparison.unfair]]
+    lines += ["", *[str(entry) for entry in comparison.missing]] if comparison.missing else []
+    print("\n".join([*lines, f"written to {', '.join(map(str, written))}"]))

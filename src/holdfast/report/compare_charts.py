@@ -1,0 +1,121 @@
+"""The charts of a comparison, each with the sentence that says what it shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from holdfast.report.charts.frame import Axis, round_axis
+from holdfast.report.charts.lines import Series, line_chart
+from holdfast.report.charts.tradeoff import Disc, tradeoff_chart
+from holdfast.report.contestants import Contestant
+from holdfast.report.figures import count, duration, eps, finite, number
+from holdfast.report.sections.radius import Points, curve
+from holdfast.report.sections.recipe import block
+from holdfast.report.tables import Cell, Table
+
+
+def cell(table: Table, row: int, key: str) -> Cell:
+    """A cell by the key of its column; empty where no run has the column."""
+    index = next((i for i, column in enumerate(table.columns) if column.key == key), None)
+    return Cell() if index is None else table.rows[row].cells[index]
+
+
+def tradeoff(runs: Sequence[Contestant], table: Table) -> Markup | None:
+    """R@1 against ERS; None where no run has both."""
+    discs = []
+    for i, run in enumerate(runs):
+        accuracy, robustness = cell(table, i, "R@1"), cell(table, i, "ERS")
+        if accuracy.value is None or robustness.value is None:
+            continue
+        seconds = cell(table, i, "seconds").value
+        ends = (robustness.interval, accuracy.interval)
+        discs.append(Disc(run.name, run.letter, run.kind, robustness.value, accuracy.value, seconds, *ends))
+    if not discs:
+        return None
+    words = "; ".join(f"{d.name}: R@1 {number(d.y)}, ERS {number(d.x)}, trained in {duration(d.cost)}" for d in discs)
+    return tradeoff_chart(discs, "R@1 against ERS, a disc per run", words)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """R@1 against the size of the change, for several runs.
+
+    Args:
+        chart: as the page shows it.
+        title: the finding.
+        attack: what was done to the images.
+    """
+
+    chart: Markup
+    title: str
+    attack: str
+
+
+def radius_curves(runs: Sequence[Contestant]) -> Curves | None:
+    """The curves of all runs that looked at the same attack; None where they did not.
+
+    Those of the thorough audit where two runs have it, otherwise those of the exhibits.
+    """
+    thorough = {run.number: found for run in runs if (found := _thorough(run))}
+    source = thorough if len(thorough) > 1 else {run.number: found for run in runs if (found := _exhibit(run))}
+    attacks = {attack for attack, _ in source.values()}
+    if len(attacks) != 1:
+        return None
+    series = [Series(runs[i].name, points, runs[i].kind, dots=True) for i, (_, points) in source.items()]
+    every = sorted({x for line in series for x, _ in line.points})
+    ticks = [(x, "0" if x == 0 else eps(x)) for x in every if x == 0 or x >= every[-1] / 4.1]
+    across = Axis(0.0, every[-1] or 1.0, ticks, "largest change of a pixel")
+    upwards = Axis(0.0, 100.0, [(v, str(v)) for v in (0, 25, 50, 75, 100)], "R@1 under attack, %")
+    title = _strength_title(series)
+    words = "; ".join(f"{line.name}: " + ", ".join(number(y) for _, y in line.points) for line in series)
+    return Curves(line_chart(series, across, upwards, title, words, height=280), title, attacks.pop())
+
+
+def _thorough(run: Contestant) -> tuple[str, Points] | None:
+    audit = run.audits.get("thorough", {})
+    rows = [row for row in audit.get("curve") or () if isinstance(row, dict)]
+    points = curve({"eps_pixel": [row.get("eps") for row in rows], "R@1": [row.get("R@1") for row in rows]})
+    return (f"the worst of many attacks on {count(audit.get('images'))} images", points) if points else None
+
+
+def _exhibit(run: Contestant) -> tuple[str, Points] | None:
+    radius = block(run.found.exhibits, "radius")
+    points = curve(radius)
+    what = f"the goal {radius.get('goal')}, {radius.get('steps')} steps, on {count(radius.get('images'))} images"
+    return (what, points) if points else None
+
+
+def _strength_title(series: Sequence[Series]) -> str:
+    """What is left at 8/255, or at the nearest radius all have."""
+    common = set.intersection(*[{x for x, _ in line.points if x > 0} for line in series])
+    if not common or len(series) > 4:
+        return "How fast retrieval falls as the change grows"
+    at = min(common, key=lambda x: abs(x - 8 / 255))
+    left = sorted(((dict(line.points)[at], line.name) for line in series), reverse=True)
+    others = "".join(f", {name} {number(value)}" for value, name in left[1:])
+    return f"At {eps(at)} per pixel {left[0][1]} keeps an R@1 of {number(left[0][0])}{others}"
+
+
+def learning_curves(runs: Sequence[Contestant]) -> Markup | None:
+    """R@1 on the validation classes while training; None where no run was validated twice."""
+    series = []
+    for run in runs:
+        points = [(line.get("epoch"), block(line, "validation").get("R@1")) for line in run.found.log]
+        known = _finite(points)
+        if len(known) > 1:
+            series.append(Series(run.name, known, run.kind))
+    if not series:
+        return None
+    last = max(x for line in series for x, _ in line.points)
+    values = [y for line in series for _, y in line.points]
+    across = round_axis(0, last, "epochs", 6)
+    upwards = round_axis(min(values), max(values), "R@1 on the validation classes, %")
+    ends = "; ".join(f"{line.name} ends at {number(line.points[-1][1])}" for line in series)
+    return line_chart(series, across, upwards, "R@1 on the validation classes by epoch", ends, height=280)
+
+
+def _finite(points: Sequence[tuple[object, object]]) -> list[tuple[float, float]]:
+    return [(x, y) for a, b in points if (x := finite(a)) is not None and (y := finite(b)) is not None]

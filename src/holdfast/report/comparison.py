@@ -1,0 +1,121 @@
+"""Several runs beside each other: what is compared, what is not, and the page that shows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.files import write_atomic
+from holdfast.report.columns import measured
+from holdfast.report.contestants import Contestant, read_contestants
+from holdfast.report.fairness import Unfair, seed_summary, unfair
+from holdfast.report.tables import Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """Something a run lacks.
+
+    Args:
+        why: one sentence.
+        command: what adds it, if one command does.
+    """
+
+    why: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.command}" if self.command else self.why
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Runs with their figures.
+
+    Args:
+        runs: in the order given.
+        table: a row per run, the best of every fairly measured column marked.
+        seeds: a row per recipe that was run with several seeds, if there is one.
+        unfair: measurements that were not made alike.
+        missing: what runs lack, and what adds it.
+    """
+
+    runs: list[Contestant]
+    table: Table
+    seeds: Table | None
+    unfair: list[Unfair]
+    missing: list[Missing]
+
+    def plain(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "schema": 1,
+            "runs": [{"name": run.name, "folder": str(run.found.folder), "flags": run.flags} for run in self.runs],
+            "table": self.table.plain(),
+            "seeds": None if self.seeds is None else self.seeds.plain(),
+            "unfair": [dataclasses.asdict(entry) for entry in self.unfair],
+            "missing": [dataclasses.asdict(entry) for entry in self.missing],
+        }
+
+
+def compare(folders: Sequence[str | Path], out: str | Path = "compare.html", images: bool = True) -> Path:
+    """Write one self-contained page that compares runs, and return where it is.
+
+    Args:
+        folders: run folders, or folders an audit was written to; one is enough.
+        out: the page.
+        images: False leaves every picture out, for private data.
+    """
+    return write_comparison(read_comparison(folders), Path(out), images)
+
+
+def read_comparison(folders: Sequence[str | Path]) -> Comparison:
+    """Read the runs and rank them where that is fair.
+
+    Args:
+        folders: run folders, or folders an audit was written to.
+    """
+    if not folders:
+        raise HoldfastError("nothing to compare; give one or more run folders")
+    runs = read_contestants(folders)
+    different = unfair(runs)
+    refused = {entry.source for entry in different}
+    table = measured(runs)
+    seeds = seed_summary(runs, table)
+    return Comparison(
+        runs,
+        table.marked(refused),
+        None if seeds is None else seeds.marked(refused),
+        different,
+        [line for run in runs for line in _missing(run)],
+    )
+
+
+def write_comparison(comparison: Comparison, out: Path, images: bool = True) -> Path:
+    """Write the page.
+
+    Args:
+        comparison: what it shows.
+        out: the page.
+        images: False leaves every picture out.
+    """
+    from holdfast.report.compare_page import comparison_page
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(out, comparison_page(comparison, out, images))
+    return out
+
+
+def _missing(run: Contestant) -> list[Missing]:
+    """What this run lacks, and the command that adds it."""
+    lines = [Missing(f"{run.name}: {file} is damaged and was left out") for file in run.found.damaged]
+    if not run.found.evaluation and run.found.recipe:
+        lines.append(Missing(f"{run.name} is not finished; run the `holdfast train` command that started it again"))
+    if "ers" not in run.audits:
+        where, data = shlex.quote(run.found.shown_folder), shlex.quote(run.found.data_spec)
+        lines.append(Missing(f"{run.name} has no ERS yet", f"holdfast audit {where} --data {data}"))
+    return lines

@@ -1,0 +1,163 @@
+"""Whether runs were measured alike, and which of them differ only in the seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.report.columns import clean_document
+from holdfast.report.contestants import PROTOCOLS, Contestant, Document
+from holdfast.report.figures import eps, short
+from holdfast.report.sections.recipe import block
+from holdfast.report.tables import Cell, Row, Table
+
+TITLES = {"clean": "Clean metrics", "ers": "ERS", "adml": "ADML", "stax": "STAX", "thorough": "The thorough audit"}
+WORDS = {"data.name": "data", "eps_pixel": "radius"}
+SEED_MARK = re.compile(r"[-_. /(]+(s|seed)?[-_=]*$")
+NO_TEST_SPLIT = ("validation", "validation_seed", "skip_bad")
+"""Keys of a data block that leave the test images as they are."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unfair:
+    """A measurement that was not made alike for all runs.
+
+    Args:
+        source: which; its columns get no best marks.
+        line: what differs, in one sentence.
+    """
+
+    source: str
+    line: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+    """How something was measured.
+
+    Args:
+        values: everything that must be alike for figures to be compared.
+        complete: whether every setting of the data is among them; a model that was only audited has those that were
+            typed.
+    """
+
+    values: Document
+    complete: bool
+
+
+def unfair(runs: Sequence[Contestant]) -> list[Unfair]:
+    """Every measurement whose conditions differ between the runs that have it."""
+    found = []
+    for source in ("clean", *PROTOCOLS):
+        conditions = {run.name: known for run in runs if (known := measured_on(run, source))}
+        different = differing(list(conditions.values()))
+        if different:
+            told = "; ".join(_told(key, conditions) for key in different)
+            found.append(Unfair(source, f"{TITLES[source]}: {told}"))
+    return found
+
+
+def measured_on(run: Contestant, source: str) -> Conditions | None:
+    """The conditions of a measurement; None where it was not made."""
+    document = clean_document(run) if source == "clean" else run.audits.get(source)
+    if not document:
+        return None
+    data = _data_block(document)
+    own = _data_block(run.found.evaluation)
+    of_own = bool(own) and all(own.get(key) == value for key, value in data.items())
+    settings = {f"data.{k}": v for k, v in (own | data if of_own else data).items() if k not in NO_TEST_SPLIT}
+    values = {"split": document.get("split"), "images": document.get("images"), **settings}
+    if source != "clean":
+        budget, limit = block(document, "budget"), document.get("limit")
+        values |= {key: document.get(key) for key in ("mode", "gallery", "limit")}
+        values |= {key: budget.get(key) for key in ("eps_pixel", "steps", "norm", "method")}
+        values |= {"seed": document.get("seed") if limit else None}  # chooses the images that a limit leaves
+    return Conditions(values, of_own)
+
+
+def differing(conditions: Sequence[Conditions]) -> list[str]:
+    """The keys in which conditions differ, without those that only follow from others of them."""
+    mixed = len({known.complete for known in conditions}) > 1
+
+    def values(key: str) -> set[str]:
+        unsaid = mixed and key.startswith("data.")
+        return {_text(known.values.get(key)) for known in conditions if key in known.values or not unsaid}
+
+    keys = dict.fromkeys(key for known in conditions for key in known.values)
+    found = [key for key in keys if len(values(key)) > 1]
+    if "data.name" in found:
+        found = [k for k in found if k == "data.name" or not (k.startswith("data.") or k in ("images", "gallery"))]
+    return [k for k in found if "limit" not in found or k not in ("images", "seed")]
+
+
+def seed_summary(runs: Sequence[Contestant], table: Table) -> Table | None:
+    """Runs whose recipes differ only in the seed as one row each: mean and standard deviation.
+
+    A figure that not all seeds have, or that was not measured alike for them, stays out. None where no recipe was run
+    with two or more seeds.
+
+    Args:
+        runs: in the order of the table's rows.
+        table: their figures.
+    """
+    groups: dict[str, list[int]] = {}
+    for i, run in enumerate(runs):
+        if run.found.recipe:
+            groups.setdefault(_text({k: v for k, v in run.found.recipe.items() if k != "seed"}), []).append(i)
+    rows = []
+    for members in groups.values():
+        seeds = {_text(runs[i].found.recipe.get("seed")) for i in members}
+        if len(seeds) < 2 or len(seeds) < len(members):
+            continue
+        refused = {entry.source for entry in unfair([runs[i] for i in members])}
+        cells = [
+            Cell() if column.source in refused else _mean([table.rows[i].cells[c].value for i in members])
+            for c, column in enumerate(table.columns)
+        ]
+        rows.append(Row(f"{_stem([runs[i].name for i in members])} ({len(members)} seeds)", tuple(cells)))
+    return Table(table.columns, tuple(rows)).without_empty() if rows else None
+
+
+def _data_block(document: Document) -> Document:
+    data = document.get("data")
+    return data if isinstance(data, dict) else {"name": data} if data else {}
+
+
+def _mean(values: Sequence[float | None]) -> Cell:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return Cell()
+    return Cell(statistics.fmean(known), spread=statistics.stdev(known))
+
+
+def _stem(names: Sequence[str]) -> str:
+    """What the names start with alike, without a seed's mark at the end; the first where that is too little to read."""
+    first, last = min(names), max(names)
+    length = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    stem = SEED_MARK.sub("", first[:length])
+    return stem if len(stem) > 2 else names[0]
+
+
+def _told(key: str, conditions: dict[str, Conditions]) -> str:
+    """`limit 200 (a, b) and 500 (c)`."""
+    by_value: dict[str, list[str]] = {}
+    for name, known in conditions.items():
+        by_value.setdefault(_said(key, known.values.get(key)), []).append(name)
+    listed = [f"{value} ({', '.join(names)})" for value, names in by_value.items()]
+    return f"{WORDS.get(key, key)} {' and '.join(listed)}"
+
+
+def _said(key: str, value: Any) -> str:
+    if key == "eps_pixel":
+        return eps(value)
+    return "none" if value is None else short(value)
+
+
+def _text(value: Any) -> str:
+    """Equal for equal values; radii are compared as they are shown, not to the last bit."""
+    rounded = float(f"{value:.6g}") if isinstance(value, float) else value
+    return json.dumps(rounded, sort_keys=True, default=str)

@@ -1,0 +1,114 @@
+"""Tables: marks, text, CSV, Markdown, LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.report.table_files import to_csv, to_latex, to_markdown
+from holdfast.report.tables import Cell, Column, Row, Table
+
+RECALL = Column("R@1", "R@1", "Clean", "clean", "found first, %")
+MOVED = Column("ES:D", "ES:D", "Attacked", "ers", "how far", "lower", 3)
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=30)
+VALUES = st.floats(-1e6, 1e6)
+
+
+def made(*rows: tuple[str, float | None, float | None]) -> Table:
+    cells = [Row(name, (Cell(recall), Cell(moved))) for name, recall, moved in rows]
+    return Table((RECALL, MOVED), tuple(cells))
+
+
+def marks(table: Table) -> list[list[bool]]:
+    return [[cell.best for cell in row.cells] for row in table.rows]
+
+
+def test_best_is_marked_in_the_right_direction_and_flips() -> None:
+    assert marks(made(("a", 80.0, 0.5), ("b", 70.0, 0.2)).marked()) == [[True, False], [False, True]]
+    assert marks(made(("a", 60.0, 0.1), ("b", 70.0, 0.2)).marked()) == [[False, True], [True, False]]
+
+
+def test_ties_are_marked_as_they_are_written() -> None:
+    table = made(("a", 80.01, None), ("b", 79.99, 1.0), ("c", 70.0, 2.0)).marked()
+    assert marks(table) == [[True, False], [True, True], [False, False]]
+
+
+def test_nothing_is_marked_where_nothing_is_better() -> None:
+    assert not any(map(any, marks(made(("a", 80.0, None), ("b", 80.0, 0.3)).marked())))
+    assert not any(map(any, marks(made(("a", 80.0, 0.3)).marked())))
+
+
+def test_a_refused_source_has_no_marks() -> None:
+    assert marks(made(("a", 80.0, 0.5), ("b", 70.0, 0.2)).marked(["ers"])) == [[True, False], [False, False]]
+
+
+@given(st.lists(VALUES, min_size=2, max_size=6))
+def test_marked_values_are_the_extreme_ones(values: list[float]) -> None:
+    table = made(*[(str(i), v, v) for i, v in enumerate(values)]).marked()
+    for index, extreme in ((0, max(values)), (1, min(values))):
+        digits = table.columns[index].digits
+        best = [row.cells[index].value for row in table.rows if row.cells[index].best]
+        assert all(round(v or 0.0, digits) == pytest.approx(round(extreme, digits), abs=1e-9) for v in best)
+        assert best or len({f"{abs(v) if round(v, digits) == 0 else v:.{digits}f}" for v in values}) == 1
+
+
+def test_empty_columns_are_left_out() -> None:
+    assert made(("a", 80.0, None), ("b", None, None)).without_empty().columns == (RECALL,)
+
+
+def test_terminal_table_marks_with_a_star_and_writes_a_dash() -> None:
+    lines = made(("a", 80.0, None), ("b", 70.0, 0.25)).marked().text().splitlines()
+    assert "80.0*" in lines[2]
+    assert "–" in lines[2]
+    assert "0.250" in lines[3]
+    assert "*" not in lines[3]
+
+
+@given(st.lists(st.tuples(NAMES, st.none() | VALUES, st.none() | VALUES), min_size=1, max_size=5))
+def test_csv_reads_back(rows: list[tuple[str, float | None, float | None]]) -> None:
+    read = list(csv.reader(io.StringIO(to_csv(made(*rows)))))
+    assert read[0] == ["run", "R@1", "ES:D"]
+    for line, (name, *values) in zip(read[1:], rows, strict=True):
+        assert line[0].removeprefix("'") == name.removeprefix("'")
+        assert not line[0].startswith(("=", "+", "-", "@"))
+        assert [float(field) if field else None for field in line[1:]] == values
+
+
+def test_csv_has_intervals_and_spreads_in_columns_of_their_own() -> None:
+    cells = (Cell(46.0, interval=(44.1, 47.9)), Cell(0.5, spread=0.1))
+    read = list(csv.DictReader(io.StringIO(to_csv(Table((RECALL, MOVED), (Row("a", cells),))))))
+    assert read == [
+        {"run": "a", "R@1": "46.0", "R@1 low": "44.1", "R@1 high": "47.9", "ES:D": "0.5", "ES:D std": "0.1"}
+    ]
+
+
+@given(NAMES)
+def test_markdown_reads_back(name: str) -> None:
+    lines = to_markdown(made((name, 80.0, None), ("other", 70.0, 0.5)).marked()).splitlines()
+    assert len(lines) == 4
+    cells = [re.split(r"(?<!\\)\|", line.replace("\\\\", "\0"))[1:-1] for line in lines]
+    assert {len(line) for line in cells} == {3}
+    assert re.sub(r"\\(.)", r"\1", cells[2][0]).replace("\0", "\\").strip() == " ".join(name.split())
+    assert cells[2][1].strip() == "**80.0**"
+    assert cells[3][1].strip() == "70.0"
+
+
+@given(NAMES)
+def test_latex_has_no_live_sign_from_a_name(name: str) -> None:
+    text = to_latex(made((name, 80.0, None), ("other", 70.0, 0.5)).marked())
+    line = text.splitlines()[5]
+    assert line.endswith(r" & \textbf{80.0} & -- \\")
+    escaped = line.removesuffix(r" & \textbf{80.0} & -- \\")
+    bare = re.sub(r"\\text[a-z]+\{\}|\\[{}$&%#_]|\$\\pm\$", "", escaped)
+    assert not re.search(r"[\\{}$&%#_~^<>|\"]", bare)
+
+
+def test_latex_writes_intervals_and_spreads() -> None:
+    cells = (Cell(46.0, interval=(44.1, 47.9)), Cell(0.5, spread=0.1))
+    line = to_latex(Table((RECALL, MOVED), (Row("50%_a", cells),))).splitlines()[5]
+    assert line == r"50\%\_a & 46.0 (44.1--47.9) & 0.500 $\pm$ 0.100 \\"
