@@ -20,6 +20,7 @@ from holdfast.cli import (
     export,
     families,
     index,
+    report,
     search,
     train,
 )
@@ -27,7 +28,22 @@ from holdfast.cli.parsing import Parser
 from holdfast.errors import HoldfastError
 from holdfast.version import __version__
 
-COMMANDS = (train, evaluate, embed, index, search, calibrate, audit, compare, export, check, explain, families, demo)
+COMMANDS = (
+    train,
+    evaluate,
+    embed,
+    index,
+    search,
+    calibrate,
+    audit,
+    report,
+    compare,
+    export,
+    check,
+    explain,
+    families,
+    demo,
+)
 """In the order of `holdfast --help`; each module has `add(commands)`."""
 
 

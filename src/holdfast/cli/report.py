@@ -1,0 +1,72 @@
+"""`holdfast report`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, writable
+from holdfast.console import Console
+from holdfast.errors import HoldfastError
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(commands, "report", run, "show a run or an audit as one HTML page", "holdfast report runs/demo")
+    sub.add_argument("run_folder", metavar="RUN", help="a folder that `holdfast train` or `holdfast audit` wrote")
+    sub.add_argument("--data", metavar="DATA", help=f"other images than the run's own: {DATA_HELP}")
+    sub.add_argument("--out", help="the page (default: RUN/report.html)")
+    sub.add_argument("--no-images", action="store_true", help="leave every picture out, for private data")
+    sub.add_argument("--refresh", action="store_true", help="look at the model again even if nothing has changed")
+    sub.add_argument("--limit", type=positive, metavar="N", help="attack at most N queries for the page (default 200)")
+    sub.add_argument("--seed", type=int, help="of everything random (default: the run's)")
+    sub.add_argument("--device", help="cpu, cuda or mps; by default the best there is")
+    sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Collect what the page shows if that is not there yet, then write the page."""
+    from holdfast.files import write_atomic
+    from holdfast.report.page import make
+
+    folder, images = Path(options.run_folder), not options.no_images
+    make(folder, images=False)  # whether it is a run at all, before any work
+    reason = _collect(folder, images, options)
+    page = make(folder, images)
+    out = writable(options.out or str(folder / "report.html"))
+    write_atomic(out, page.html)
+    if options.json:
+        size = len(page.html.encode())
+        print(json.dumps({"report": str(out), "bytes": size, "missing": page.missing, "not_collected": reason}))
+        return
+    if reason:
+        print(f"the model could not be looked at: {reason}")
+    for name, why in page.missing.items():
+        print(f"not on the page: {name} ({why})")
+    print(f"report: {out}")
+
+
+def _collect(folder: Path, images: bool, options: argparse.Namespace) -> str | None:
+    """Make the exhibits where they are missing or old; why that was not possible, if it was not."""
+    from holdfast.exhibits import collect, is_current
+
+    asked = options.refresh or options.data is not None or options.seed is not None or options.limit is not None
+    if not asked and is_current(folder, images=images):
+        return None
+    try:
+        collect(
+            folder,
+            data=options.data,
+            images=images,
+            device=options.device,
+            seed=options.seed,
+            limit=options.limit,
+            trust_code=options.trust_code,
+            console=Console(options.json),
+        )
+    except HoldfastError as error:
+        if asked:
+            raise
+        return str(error)
+    return None

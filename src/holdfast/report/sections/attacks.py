@@ -1,0 +1,142 @@
+"""The ten ranking attacks: what each wanted, and how often it worked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from markupsafe import Markup
+
+from holdfast.report import figures
+from holdfast.report.charts.meter import meter
+from holdfast.report.sections.base import Absent, Section, Source
+from holdfast.report.sections.recipe import block
+from holdfast.report.withstood import withstood
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """What an attacker wants.
+
+    Args:
+        text: in plain words.
+        outcome: what happened, with `{}` for the measured figure.
+        digits: decimals of the figure.
+    """
+
+    text: str
+    outcome: str
+    digits: int = 1
+
+
+WISHES: dict[str, Wish] = {
+    "CA+": Wish(
+        "Push a picture up in a stranger's search",
+        "On average the changed picture rose to the top {} % of the list. Without an attack it would lie at 50 %.",
+    ),
+    "CA-": Wish(
+        "Push a picture out of a search it belongs to",
+        "The changed picture fell from the top to place {} of 100.",
+    ),
+    "QA+": Wish(
+        "Change a query so that a chosen picture comes up",
+        "The chosen picture rose to the top {} % of the list. Without an attack it would lie at 50 %.",
+    ),
+    "QA-": Wish(
+        "Change a query so that a fitting picture disappears",
+        "The fitting picture fell from the top to place {} of 100.",
+    ),
+    "TMA": Wish(
+        "Make a query pass for a chosen other picture",
+        "Their likeness (cosine) reached {}; 1 would be the same picture, 0 nothing in common.",
+        2,
+    ),
+    "ES:D": Wish(
+        "Move a picture as far away as possible",
+        "The embedding moved by {} of at most 2.",
+        2,
+    ),
+    "ES:R": Wish(
+        "Move a query away, then search with it",
+        "{} % of the moved queries still find their class first.",
+    ),
+    "LTM": Wish(
+        "Pull pictures of other classes near the query",
+        "{} % of the queries still find their class first.",
+    ),
+    "GTM": Wish(
+        "Pull the nearest wrong picture nearer still",
+        "{} % of the queries still find their class first.",
+    ),
+    "GTT": Wish(
+        "Push the best match out of the first four",
+        "{} % of the queries keep their best match among the first four.",
+    ),
+}
+
+
+def attacks(source: Source) -> Section:
+    """The chart of the ten attacks and their mean."""
+    found, audit = source.found, source.found.audit
+    if not audit:
+        raise Absent("not audited yet", f"holdfast audit {found.shown_folder} --data {found.data_spec}")
+    metrics, intervals, budget = (block(audit, key) for key in ("metrics", "intervals", "budget"))
+    rows = [_row(key, wish, metrics[key], intervals.get(key)) for key, wish in WISHES.items() if key in metrics]
+    score = figures.finite(metrics.get("ERS"))
+    if not rows or score is None:
+        raise Absent("audit.json holds no score of the ten attacks", f"holdfast audit {found.shown_folder}")
+    ends = figures.span(intervals.get("ERS"))
+    content: dict[str, Any] = {
+        "rows": rows,
+        "score": figures.with_interval(score, intervals.get("ERS")),
+        "bar": meter(score, ends, "ERS, the mean of the ten", "bar"),
+        "budget": _conditions(audit, budget),
+        "recall": figures.with_interval(metrics.get("R@1"), intervals.get("R@1")),
+        "collapsed": metrics.get("collapsed") is True,
+    }
+    return Section(f"Ten attacks leave {figures.number(score)} of 100 standing: {_verdict(score)}", content)
+
+
+def _verdict(score: float) -> str:
+    """The score in a word; by the docs, undefended models score below 10 and adversarially trained ones 20 to 61."""
+    if score < 10:
+        return "attackers get nearly everything they want"
+    if score < 20:
+        return "attackers get most of what they want"
+    if score < 40:
+        return "it resists in part"
+    return "it resists well"
+
+
+def _row(key: str, wish: Wish, value: Any, interval: Any) -> dict[str, Any]:
+    known = figures.finite(value)
+    if known is None:
+        return {
+            "key": key,
+            "wish": wish.text,
+            "score": figures.NONE,
+            "ends": "",
+            "bar": Markup(""),
+            "outcome": "could not be measured",
+        }
+    ends = figures.span(interval)
+    score, *scaled = [withstood(key, number) or 0.0 for number in (known, *(ends or ()))]
+    span = (min(scaled), max(scaled)) if scaled else None
+    return {
+        "key": key,
+        "wish": wish.text,
+        "score": figures.number(score),
+        "ends": f"({figures.number(span[0])}–{figures.number(span[1])})" if span else "",
+        "bar": meter(score, span, f"{wish.text}: withstood", "bar"),
+        "outcome": wish.outcome.format(figures.number(known, wish.digits)),
+    }
+
+
+def _conditions(audit: dict[str, Any], budget: dict[str, Any]) -> str:
+    images, gallery = figures.count(audit.get("images")), figures.count(audit.get("gallery"))
+    some = "a class-balanced sample of " if audit.get("limit") else ""
+    method = " by random search" if budget.get("method") == "square" else ""
+    return (
+        f"Each attack changes {some}{images} pictures by at most {figures.eps(budget.get('eps_pixel'))} per pixel in "
+        f"{budget.get('steps')} steps{method}; {gallery} unchanged pictures are searched."
+    )

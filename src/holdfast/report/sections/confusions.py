@@ -1,0 +1,25 @@
+"""The pairs of classes that are most often taken for each other."""
+
+from __future__ import annotations
+
+from holdfast.report import figures
+from holdfast.report.sections.base import Section, Source
+
+
+def confusions(source: Source) -> Section:
+    """Each pair with a picture of both."""
+    listed = []
+    for pair in source.exhibit("confusions"):
+        pictures = [source.pictures.tag(picture) for picture in pair.get("pictures") or ()]
+        listed.append(
+            {
+                "a": pair["a"],
+                "b": pair["b"],
+                "times": figures.count(pair["times"]),
+                "share": figures.percent(pair.get("share")),
+                "pictures": pictures if len(pictures) == 2 and all(pictures) else [],
+            }
+        )
+    first = listed[0]
+    title = f"Most often confused: {figures.short(first['a'], 24)} is taken for {figures.short(first['b'], 24)}"
+    return Section(title, {"pairs": listed, "words": not any(pair["pictures"] for pair in listed)})

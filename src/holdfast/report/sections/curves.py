@@ -1,0 +1,95 @@
+"""Learning curves: the loss, validation, and what the regime logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+
+from holdfast.report import figures
+from holdfast.report.charts.frame import Axis, Label, round_axis
+from holdfast.report.charts.lines import Series, line_chart
+from holdfast.report.sections.base import Absent, Section, Source
+from holdfast.report.sections.recipe import block
+
+BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation"}
+WORDS = {
+    "hardness": "Hardness of triplets: above 0 the wrong picture is nearer",
+    "shift": "How far attacks move an embedding while training",
+    "moved": "Share of triplets that attacks made harder",
+    "loss": "Loss by kind of picture",
+}
+Points = list[tuple[float, float]]
+
+
+def curves(source: Source) -> Section:
+    """One small chart each."""
+    log = source.found.log
+    loss = points(log, "loss")
+    recall = validation(log, "R@1")
+    if not loss and not recall:
+        raise Absent("no metrics.jsonl with logged steps: this model was not trained here")
+    charts = []
+    if recall:
+        charts.append(_chart("Validation R@1, percent", {"R@1": recall}, percent=True, labelled=True))
+    if loss:
+        charts.append(_chart("Training loss", {"loss": loss}))
+    charts += [_chart(title, group) for title, group in regime_groups(log).items()]
+    return Section(_title(recall, loss), {"charts": charts})
+
+
+def points(log: list[dict[str, Any]], key: str) -> Points:
+    """(epoch, value) of every line that has the key."""
+    pairs = [(figures.finite(line.get("epoch")), figures.finite(line.get(key))) for line in log]
+    return [(x, y) for x, y in pairs if x is not None and y is not None]
+
+
+def validation(log: list[dict[str, Any]], key: str) -> Points:
+    """(epoch, value) of every validation."""
+    return points([{"epoch": line.get("epoch"), key: block(line, "validation").get(key)} for line in log], key)
+
+
+def regime_groups(log: list[dict[str, Any]]) -> dict[str, dict[str, Points]]:
+    """What the regime logs, in charts: keys that share the word before `/` or `_` share one."""
+    groups: dict[str, dict[str, Points]] = {}
+    for key in dict.fromkeys(key for line in log for key in line if key not in BOOKKEEPING):
+        found = points(log, key)
+        if found:
+            stem, _, rest = str(key).replace("/", "_", 1).partition("_")
+            groups.setdefault(WORDS.get(stem, figures.short(stem)), {})[rest or stem] = found
+    return groups
+
+
+def _chart(title: str, lines: dict[str, Points], percent: bool = False, labelled: bool = False) -> dict[str, Any]:
+    every = [point for line in lines.values() for point in line]
+    x = round_axis(min(a for a, _ in every), max(a for a, _ in every), "epoch")
+    x = Axis(x.low, max(a for a, _ in every) or 1.0, x.ticks, x.title)
+    x = Axis(x.low, x.high, [(v, text) for v, text in x.ticks if v <= x.high], x.title)
+    y = (
+        Axis(0, 100, [(v, str(v)) for v in (0, 25, 50, 75, 100)])
+        if percent
+        else round_axis(min(b for _, b in every), max(b for _, b in every))
+    )
+    series = [
+        Series(figures.short(name, 24), line, f"s{1 + n % 7}", dots=labelled)
+        for n, (name, line) in enumerate(lines.items())
+    ]
+    labels = []
+    if labelled:
+        last_x, last_y = every[-1]
+        labels = [
+            Label(figures.number(last_y), x.place(last_x), y.place(last_y), "below" if y.place(last_y) > 0.8 else "end")
+        ]
+    desc = "; ".join(f"{name}: from {a[0][1]:.3g} to {a[-1][1]:.3g}" for name, a in lines.items())
+    drawn: Markup = line_chart(series, x, y, title, desc, labels, height=190)
+    return {"title": title, "svg": drawn}
+
+
+def _title(recall: Points, loss: Points) -> str:
+    if len(recall) > 1:
+        first, last = recall[0][1], recall[-1][1]
+        verb = "rose" if last > first + 0.05 else "fell" if last < first - 0.05 else "stayed"
+        return f"Validation R@1 {verb} from {figures.percent(first)} to {figures.percent(last)}"
+    if len(loss) > 1:
+        return f"The loss went from {loss[0][1]:.3g} to {loss[-1][1]:.3g}"
+    return "Learning curves"

@@ -1,0 +1,49 @@
+"""BatchNorm statistics of other kinds of pictures, against those of clean ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.report import figures
+from holdfast.report.charts.frame import Axis, round_axis
+from holdfast.report.charts.lines import Series, line_chart
+from holdfast.report.sections.base import Section, Source
+
+STATISTICS = {"running_mean": "mean", "running_var": "variance", "weight": "scale", "bias": "offset"}
+
+
+def drift(source: Source) -> Section:
+    """One chart for each kind of pictures: how far each statistic is from the clean one, layer by layer."""
+    block: dict[str, dict[str, dict[str, Any]]] = source.exhibit("drift")
+    top = max(_value(layer, key) for layers in block.values() for layer in layers.values() for key in STATISTICS)
+    y = round_axis(0, top or 1)
+    charts, largest = [], (-1.0, "", "")
+    for kind, layers in block.items():
+        series = [
+            Series(word, [(n, _value(layer, key)) for n, layer in enumerate(layers.values(), 1)], f"s{i}", dots=True)
+            for i, (key, word) in enumerate(STATISTICS.items(), 1)
+        ]
+        x = Axis(
+            1, max(2, len(layers)), [(n, str(n)) for n in _ticks(len(layers))], "BatchNorm layer, from input to output"
+        )
+        desc = f"{len(layers)} layers: {figures.short(', '.join(layers), 300)}"
+        charts.append(
+            {
+                "title": f"Kind of pictures: {figures.short(kind)}",
+                "svg": line_chart(series, x, y, kind, desc, height=200),
+            }
+        )
+        for name, layer in layers.items():
+            largest = max(largest, (_value(layer, "running_mean"), kind, name))
+    kind, name = figures.short(largest[1], 24), figures.short(largest[2], 32)
+    title = f"Statistics of {kind} pictures are farthest from the clean ones at {name}"
+    return Section(title, {"charts": charts})
+
+
+def _value(layer: dict[str, Any], key: str) -> float:
+    return figures.finite(layer.get(key)) or 0.0
+
+
+def _ticks(layers: int) -> list[int]:
+    step = max(1, -(-layers // 8))
+    return list(range(1, layers + 1, step))

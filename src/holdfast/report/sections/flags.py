@@ -1,0 +1,44 @@
+"""Reasons to doubt the figures, the serious ones first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.report.found import Found
+from holdfast.report.sections.base import Absent, Section, Source
+
+LEVELS = {"error": "Do not trust", "warning": "Doubt", "note": "To know"}
+SHOWN = 12
+"""So many are read; the rest is folded."""
+
+
+def all_flags(found: Found) -> list[dict[str, str]]:
+    """The flags of all audits, each once, the serious first."""
+    known: dict[tuple[str, str], dict[str, str]] = {}
+    for document in (found.audit, *found.audits.values()):
+        for flag in document.get("flags") or ():
+            if isinstance(flag, dict):
+                plain = {key: str(flag.get(key, "")) for key in ("name", "level", "why", "advice")}
+                plain["level"] = plain["level"] if plain["level"] in LEVELS else "note"
+                known.setdefault((plain["name"], plain["why"]), plain)
+    order = list(LEVELS)
+    return sorted(known.values(), key=lambda flag: order.index(flag["level"]))
+
+
+def flags(source: Source) -> Section:
+    """The flags with advice."""
+    found = source.found
+    if not (found.audit or found.audits):
+        raise Absent(
+            "not checked: an audit looks for signs that its figures mislead",
+            f"holdfast audit {found.shown_folder} --data {found.data_spec}",
+        )
+    listed: list[dict[str, Any]] = [{**flag, "word": LEVELS[flag["level"]]} for flag in all_flags(found)]
+    serious = sum(flag["level"] != "note" for flag in listed)
+    if not listed:
+        title = "Nothing suggests that these figures mislead"
+    elif serious:
+        title = f"{serious} {'reason' if serious == 1 else 'reasons'} to read these figures with care"
+    else:
+        title = "Worth knowing before you read on"
+    return Section(title, {"flags": listed[:SHOWN], "more": listed[SHOWN:]})

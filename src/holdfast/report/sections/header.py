@@ -1,0 +1,129 @@
+"""The head of the page: what this is, and the four figures to know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+
+from holdfast.report import figures
+from holdfast.report.charts.meter import meter
+from holdfast.report.costs import training_seconds
+from holdfast.report.found import Found
+from holdfast.report.sections.base import DAMAGED, Absent, Source
+from holdfast.report.sections.flags import all_flags
+from holdfast.report.sections.radius import after_attack
+from holdfast.report.sections.recipe import block, described, sentence
+from holdfast.report.sections.strips import listed_strips
+
+
+def header(source: Source) -> dict[str, Any]:
+    """Name, sentences, one search as a proof, and tiles."""
+    found = source.found
+    return {
+        "name": found.name,
+        "kind": "Training run" if found.recipe else "Audit",
+        "about": sentence(found),
+        "finding": _finding(found),
+        "proof": _proof(source),
+        "tiles": [_recall(found), _score(found), _cost(found), _flags(found)],
+    }
+
+
+def clean_recall(found: Found) -> tuple[float | None, Any, dict[str, Any]]:
+    """R@1 with its interval and where it is from: the evaluation's, or the audit's where there is none."""
+    for document in (found.evaluation, found.audit, *found.audits.values()):
+        value = figures.finite(block(document, "metrics").get("R@1"))
+        if value is not None:
+            return value, block(document, "intervals").get("R@1"), document
+    return None, None, {}
+
+
+def _finding(found: Found) -> Markup:
+    """The two figures that matter, in words."""
+    recall, _, _ = clean_recall(found)
+    after = after_attack(found)
+    if recall is None:
+        return Markup("")
+    text = Markup("The nearest match is right <strong>{}</strong> of the time").format(figures.percent(recall))
+    if after is None:
+        return text + "."
+    return text + Markup("; after {} of at most {} per pixel, <strong>{}</strong>.").format(
+        change_in_words(after[1]), figures.eps(after[1]), figures.percent(after[0])
+    )
+
+
+def _proof(source: Source) -> list[dict[str, Any]]:
+    """The first search of the strips that an attack turned, or the first one; nothing without pictures."""
+    try:
+        listed = [s for s in listed_strips(source) if s["attacked"] and s["query"] and s["attacked"]["picture"]]
+    except (Absent, *DAMAGED):
+        return []
+    turned = [s for s in listed if s["right"] and not s["attacked"]["right"]]
+    if not listed:
+        return []
+    strip = (turned or listed)[0]
+    rows = (
+        (strip["query"], "Query", strip["matches"]),
+        (strip["attacked"]["picture"], "Attacked", strip["attacked"]["matches"]),
+    )
+    return [
+        {
+            "query": query,
+            "name": name,
+            "match": found[0]["picture"],
+            "label": found[0]["label"],
+            "right": found[0]["right"],
+        }
+        for query, name, found in rows
+        if found
+    ]
+
+
+def change_in_words(eps: float) -> str:
+    """How a change of this size looks."""
+    return "a barely visible change" if eps <= 8.5 / 255 else "a change"
+
+
+def _recall(found: Found) -> dict[str, Any]:
+    value, interval, document = clean_recall(found)
+    if value is None:
+        return _tile("R@1", figures.NONE, f"not measured yet: holdfast evaluate {found.shown_folder}")
+    images = figures.count(document.get("images"))
+    note = f"of {images} {document.get('split') or ''} pictures find their class first".replace("  ", " ")
+    ends = figures.span(interval)
+    return _tile("R@1, clean pictures", figures.percent(value), note, chart=meter(value, ends, "R@1"))
+
+
+def _score(found: Found) -> dict[str, Any]:
+    value = figures.finite(block(found.audit, "metrics").get("ERS"))
+    if value is None:
+        return _tile("ERS, robustness", figures.NONE, f"not audited yet: holdfast audit {found.shown_folder}")
+    ends = figures.span(block(found.audit, "intervals").get("ERS"))
+    aside = f"({figures.number(ends[0])}–{figures.number(ends[1])})" if ends else ""
+    note = "of 100: what ten attacks leave standing, on average"
+    return _tile("ERS, robustness", figures.number(value), note, aside, meter(value, ends, "ERS"))
+
+
+def _cost(found: Found) -> dict[str, Any]:
+    trained = training_seconds(found)
+    audit = sum(figures.finite(v) or 0.0 for v in block(found.audit, "seconds").values())
+    epochs = figures.count(found.recipe.get("epochs"))
+    notes = [f"{epochs} epochs of training"] if trained else []
+    notes += [f"{figures.duration(audit)} of attacks" if trained else "spent attacking"] if audit else []
+    return _tile("Time", figures.duration(trained or audit or None), ", then ".join(notes) or "not recorded")
+
+
+def _flags(found: Found) -> dict[str, Any]:
+    if not (found.audit or found.audits):
+        return _tile("Flags", figures.NONE, "an audit looks for reasons to doubt its figures")
+    flags = all_flags(found)
+    serious = sum(flag["level"] != "note" for flag in flags)
+    if not flags:
+        return _tile("Flags", "0", "nothing suggests that these figures mislead")
+    note = f"{described(serious, 'reason')} to doubt these figures" if serious else "to know, none of them serious"
+    return _tile("Flags", str(len(flags)), note)
+
+
+def _tile(name: str, value: str, note: str, aside: str = "", chart: Markup | None = None) -> dict[str, Any]:
+    return {"name": name, "value": value, "note": note, "aside": aside, "chart": chart or Markup("")}

@@ -1,0 +1,147 @@
+"""What was trained, and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.report import figures
+from holdfast.report.found import Found
+from holdfast.report.sections.base import Absent, Section, Source
+
+REGIMES = {
+    "standard": "learning from clean pictures only",
+    "hm": "learning from triplets that an attack made harder",
+    "free-hm": "learning from triplets that an attack made harder, reusing each pass",
+    "mdprop": "learning from clean and attacked pictures, each kind with BatchNorm statistics of its own",
+    "advprop-d": "learning from clean and attacked pictures, each kind with BatchNorm statistics of its own",
+    "act": "learning from pictures pulled towards each other's classes",
+    "est": "learning from pictures whose embedding an attack moved",
+    "at": "learning from attacked pictures",
+    "adml": "learning from pictures attacked through pairs and triplets",
+    "min-max": "learning from the worst triplets an attack finds",
+}
+
+
+def block(document: Any, key: str) -> dict[str, Any]:
+    """A dictionary inside a dictionary; empty where it is missing."""
+    inner = document.get(key) if isinstance(document, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def described(count: int, noun: str) -> str:
+    """`1 reason`, `3 reasons`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def name_of(part: Any) -> str:
+    """What a block of a recipe is called; a bare word is its own name."""
+    return str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
+
+
+def sentence(found: Found) -> str:
+    """What this is."""
+    data = found.data.get("name", "unknown data")
+    recipe = found.recipe
+    if not recipe:
+        audited = found.audit or next(iter(found.audits.values()), found.evaluation)
+        return f"How well {audited.get('model', 'a model')} finds pictures of {data}, and how easily it is fooled."
+    regime = name_of(recipe.get("regime"))
+    model = block(recipe, "model")
+    how = REGIMES.get(regime, f"with the regime {regime}")
+    return (
+        f"A {model.get('backbone', 'network')} that turns a picture of {data} into {model.get('dim', 'some')} numbers, "
+        f"trained with the {name_of(recipe.get('loss'))} loss, {how}."
+    )
+
+
+def trained(source: Source) -> Section:
+    """The recipe as a summary, and the data card."""
+    found = source.found
+    card = found.exhibits.get("data_card")
+    if not found.recipe and not card:
+        raise Absent(
+            "this folder holds an audit without a recipe or data card", f"holdfast report {found.shown_folder}"
+        )
+    epochs, regime = found.recipe.get("epochs"), name_of(found.recipe.get("regime"))
+    if found.recipe:
+        title = f"{figures.count(epochs)} epochs of {found.data.get('name', 'data')}, {REGIMES.get(regime, regime)}"
+    else:
+        title = f"Audited on {found.data.get('name', 'data')}"
+    content = {
+        "facts": _facts(found.recipe) if found.recipe else [],
+        "yaml": found.recipe_text,
+        "card": _card(card, source) if isinstance(card, dict) else None,
+        "no_card": None if card else _why(source),
+    }
+    return Section(title, content)
+
+
+def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
+    model, batch = block(recipe, "model"), block(recipe, "batch")
+    size = [figures.finite(batch.get(key)) for key in ("classes", "per_class")]
+    images = f" ({size[0] * size[1]:.0f} pictures)" if size[0] and size[1] else ""
+    weights = f"{model['weights']} weights" if model.get("weights") else "from scratch"
+    facts = [
+        ("Network", f"{model.get('backbone')}, {model.get('dim')} dimensions, {weights}"),
+        ("Loss", _words(recipe.get("loss"))),
+        ("Regime", _words(recipe.get("regime"))),
+        ("Batch", f"{batch.get('classes')} classes × {batch.get('per_class')}{images}"),
+        ("Augmentation", _words(recipe.get("augment"))),
+        ("Optimiser", _words(recipe.get("optimizer"))),
+        ("Schedule", f"{_words(recipe.get('schedule'))}, {recipe.get('epochs')} epochs"),
+        ("Data", _words(recipe.get("data"))),
+        ("Seed", str(recipe.get("seed"))),
+    ]
+    return [(name, text) for name, text in facts if text and not text.startswith("None")]
+
+
+def _words(part: Any) -> str:
+    """A block in one line: its name, then its settings, blocks inside in brackets."""
+    if not isinstance(part, dict):
+        return str(part or "")
+    settings = [f"{key.replace('_', ' ')} {_value(value)}" for key, value in part.items() if _worth(key, value)]
+    name = name_of(part)
+    return f"{name} ({', '.join(settings)})" if name and settings else name or ", ".join(settings)
+
+
+def _worth(key: str, value: Any) -> bool:
+    return key != "name" and value is not None and value is not False and value not in ([], {}, "")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return _words(value)
+    if isinstance(value, list):
+        return " + ".join(_value(item) for item in value)
+    if isinstance(value, float):
+        return figures.eps(value) if 0 < value < 0.2 and _is_eighth_bit(value) else f"{value:g}"
+    return "yes" if value is True else str(value)
+
+
+def _is_eighth_bit(value: float) -> bool:
+    """Whether a number is a whole number of grey levels, such as 8/255."""
+    return abs(255 * value - round(255 * value)) < 1e-6
+
+
+def _card(card: dict[str, Any], source: Source) -> dict[str, Any]:
+    per_class, splits = block(card, "per_class"), block(card, "splits")
+    samples = [
+        {"label": sample["label"], "pictures": [source.pictures.tag(picture) for picture in sample["pictures"]]}
+        for sample in card.get("samples") or ()
+    ]
+    return {
+        "name": card.get("name"),
+        "images": card.get("images"),
+        "classes": card.get("classes"),
+        "per_class": per_class,
+        "splits": [(name, part.get("images"), part.get("classes")) for name, part in splits.items()],
+        "samples": [s for s in samples if any(s["pictures"])] if source.pictures.shown else samples,
+    }
+
+
+def _why(source: Source) -> dict[str, str]:
+    try:
+        source.exhibit("data_card")
+    except Absent as absent:
+        return {"why": absent.why, "command": absent.command}
+    return {"why": "", "command": ""}

@@ -1,0 +1,45 @@
+"""Three pictures at their distances, before and after the attack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.report import figures
+from holdfast.report.sections.base import Section, Source
+
+FARTHEST = 2.0
+"""Two opposite points of the unit sphere."""
+
+
+def triplet(source: Source) -> Section:
+    """Two rulers that start at the anchor."""
+    block = source.exhibit("triplet")
+    before, after = (_ruler(block[key]) for key in ("before", "after"))
+    strength = figures.eps(block.get("eps_pixel"))
+    if not before["wrong"] and after["wrong"]:
+        title = f"Changes of at most {strength} per pixel bring the wrong picture nearer than the right one"
+    elif after["wrong"]:
+        title = "The wrong picture is nearer than the right one, before the attack and after"
+    else:
+        title = f"The right picture stays nearer, even after changes of {strength} per pixel"
+    content = {
+        "pictures": {name: source.pictures.tag(block[name]) for name in ("anchor", "positive", "negative")},
+        "labels": dict(zip(("anchor", "positive", "negative"), block["labels"], strict=True)),
+        "rulers": [("Before", before), ("After the attack", after)],
+    }
+    return Section(title, content)
+
+
+def _ruler(distances: dict[str, Any]) -> dict[str, Any]:
+    near, far = float(distances["ap"]), float(distances["an"])
+    return {
+        "ap": figures.number(near, 2),
+        "an": figures.number(far, 2),
+        "ap_place": _place(near),
+        "an_place": _place(far),
+        "wrong": far < near,
+    }
+
+
+def _place(distance: float) -> str:
+    return f"{100 * min(1.0, max(0.0, distance / FARTHEST)):.2f}%"
