@@ -30,8 +30,8 @@ def is_current(folder: Path, *, images: bool = True) -> bool:
         return False
     if not images:
         return True
-    made_of = document.get("made")
-    wanted = isinstance(made_of, dict) and made_of.get("images") is True
+    settings = document.pop("made", None)  # the block of a dataset may name a file, too, which is no picture
+    wanted = isinstance(settings, dict) and settings.get("images") is True
     return wanted and all((file.parent / name).is_file() for name in _files(document))
 
 
