@@ -139,9 +139,7 @@ def _card(run: Contestant, row: int, table: Table, out: Path) -> dict[str, Any]:
         "accuracy": cell(table, row, "R@1"),
         "robustness": cell(table, row, "ERS"),
         "seconds": cell(table, row, "seconds").value,
-        "link": quote(os.path.relpath(own.resolve(), out.resolve().parent).replace(os.sep, "/"))
-        if own.is_file()
-        else "",
+        "link": _link(run.found.folder / "report.html", out),
     }
 
 

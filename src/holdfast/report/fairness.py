@@ -85,7 +85,7 @@ def differing(conditions: Sequence[Conditions]) -> list[str]:
 
     def values(key: str) -> set[str]:
         unsaid = mixed and key.startswith("data.")
-        return {_text(known.values.get(key)) for known in conditions if key in known.values or not unsaid}
+        return {_text(key, known.values.get(key)) for known in conditions if key in known.values or not unsaid}
 
     keys = dict.fromkeys(key for known in conditions for key in known.values)
     found = [key for key in keys if len(values(key)) > 1]
@@ -107,10 +107,11 @@ def seed_summary(runs: Sequence[Contestant], table: Table) -> Table | None:
     groups: dict[str, list[int]] = {}
     for i, run in enumerate(runs):
         if run.found.recipe:
-            groups.setdefault(_text({k: v for k, v in run.found.recipe.items() if k != "seed"}), []).append(i)
+            rest = {key: value for key, value in run.found.recipe.items() if key != "seed"}
+            groups.setdefault(_text("recipe", rest), []).append(i)
     rows = []
     for members in groups.values():
-        seeds = {_text(runs[i].found.recipe.get("seed")) for i in members}
+        seeds = {_text("seed", runs[i].found.recipe.get("seed")) for i in members}
         if len(seeds) < 2 or len(seeds) < len(members):
             continue
         refused = {entry.source for entry in unfair([runs[i] for i in members])}
@@ -135,11 +136,12 @@ def _mean(values: Sequence[float | None]) -> Cell:
 
 
 def _stem(names: Sequence[str]) -> str:
-    """What the names start with alike, without a seed's mark at the end; the first where that is too little to read."""
+    """What the names start with alike, up to a seed's mark; the first of them where they share too little to read."""
     first, last = min(names), max(names)
     length = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
-    stem = SEED_MARK.sub("", first[:length])
-    return stem if len(stem) > 2 else names[0]
+    start = first[:length]
+    stem = SEED_MARK.sub("", start)
+    return stem if stem and (stem != start or len(stem) > 2) else names[0]
 
 
 def _told(key: str, conditions: dict[str, Conditions]) -> str:
@@ -157,7 +159,6 @@ def _said(key: str, value: Any) -> str:
     return "none" if value is None else short(value)
 
 
-def _text(value: Any) -> str:
+def _text(key: str, value: Any) -> str:
     """Equal for equal values; radii are compared as they are shown, not to the last bit."""
-    rounded = float(f"{value:.6g}") if isinstance(value, float) else value
-    return json.dumps(rounded, sort_keys=True, default=str)
+    return eps(value) if key == "eps_pixel" else json.dumps(value, sort_keys=True, default=str)

@@ -1,0 +1,237 @@
+"""What a comparison reads, ranks and refuses to rank."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compared_runs import add_exhibits, ers_audit, make_run
+
+from holdfast.audit.score import CONTRIBUTIONS as AUDITED
+from holdfast.errors import HoldfastError
+from holdfast.report.charts.tradeoff import LARGEST, SMALLEST, Disc, diameters, unbeaten
+from holdfast.report.compare_charts import cell, radius_curves
+from holdfast.report.comparison import Comparison, read_comparison
+from holdfast.report.contestants import short_names
+from holdfast.report.recipe_differences import recipe_differences
+from holdfast.report.shared_queries import shared_queries
+from holdfast.report.withstood import CONTRIBUTIONS, withstood
+
+
+def best(comparison: Comparison, key: str) -> list[str]:
+    return [row.name for i, row in enumerate(comparison.table.rows) if cell(comparison.table, i, key).best]
+
+
+def test_figures_come_from_the_files(tmp_path: Path) -> None:
+    made = read_comparison([make_run(tmp_path / "a", recall=79.0, ers=20.0, speed=500.0, passes=3.0)])
+    found = {
+        key: cell(made.table, 0, key) for key in ("R@1", "ERS", "CA-", "seconds", "passes", "images", "parameters")
+    }
+    assert found["R@1"].value == 79.0
+    assert found["ERS"].value == 20.0
+    assert found["ERS"].interval == (18.5, 21.5)
+    assert found["CA-"].value == 78.0
+    assert found["seconds"].value == pytest.approx(600 * 112 / 500)
+    assert found["passes"].value == 3.0
+    assert found["images"].value == 600 * 112
+    assert found["parameters"].value == 64 * 512 + 64
+    assert not made.missing
+
+
+def test_best_flips_with_the_value(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / "a", 79.0, 20.0), make_run(tmp_path / "b", 66.0, 30.0)]
+    before = read_comparison(folders)
+    assert (best(before, "R@1"), best(before, "ERS"), best(before, "CA-")) == (["a"], ["b"], ["b"])
+    (tmp_path / "a" / "audit.json").write_text(json.dumps(ers_audit(40.0, {}, [])))
+    after = read_comparison(folders)
+    assert (best(after, "R@1"), best(after, "ERS"), best(after, "CA-")) == (["a"], ["a"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"data": {"name": "digits"}}, "data"),
+        ({"data": {"name": "glyphs", "seed": 1}}, "data.seed"),
+        ({"split": "val"}, "split"),
+        ({"mode": "published"}, "mode"),
+        ({"limit": 200, "images": 200}, "limit"),
+        ({"budget": {"eps_pixel": 4 / 255}}, "radius 8/255"),
+        ({"budget": {"steps": 8}}, "steps"),
+        ({"budget": {"method": "square"}}, "method"),
+        ({"seed": 3}, "seed"),
+    ],
+)
+def test_audits_made_differently_are_not_ranked(tmp_path: Path, changes: dict[str, Any], word: str) -> None:
+    made = read_comparison([make_run(tmp_path / "a"), make_run(tmp_path / "b", 66.0, 30.0, audit=changes)])
+    assert [entry.source for entry in made.unfair] == ["ers"]
+    assert word in made.unfair[0].line
+    assert best(made, "ERS") == best(made, "CA-") == []
+    assert best(made, "R@1") == ["a"]
+
+
+def test_conditions_that_follow_from_others_are_not_told(tmp_path: Path) -> None:
+    changes = {"limit": 200, "images": 200}
+    made = read_comparison([make_run(tmp_path / "a"), make_run(tmp_path / "b", audit=changes)])
+    assert made.unfair[0].line == "ERS: limit 500 (a) and 200 (b)"
+
+
+def test_a_radius_is_compared_as_it_is_written(tmp_path: Path) -> None:
+    changes = {"budget": {"eps_pixel": 8 / 255 + 1e-9}}
+    assert not read_comparison([make_run(tmp_path / "a"), make_run(tmp_path / "b", audit=changes)]).unfair
+
+
+def test_validation_settings_leave_the_test_images_alone(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / "a"), make_run(tmp_path / "b")]
+    file = folders[1] / "evaluation.json"
+    document = json.loads(file.read_text())
+    document["data"]["validation"] = 0.3
+    file.write_text(json.dumps(document))
+    assert not read_comparison(folders).unfair
+    document["data"]["per_class"] = 20
+    file.write_text(json.dumps(document))
+    assert {entry.source for entry in read_comparison(folders).unfair} == {"clean", "ers"}
+
+
+def test_a_model_that_was_only_audited_takes_part(tmp_path: Path) -> None:
+    other = tmp_path / "stranger"
+    other.mkdir()
+    (other / "audit.json").write_text(json.dumps(ers_audit(40.0, {}, [])))
+    made = read_comparison([make_run(tmp_path / "a"), other])
+    assert best(made, "ERS") == ["stranger"]
+    assert cell(made.table, 1, "R@1").value == 78.0
+    assert [entry.line for entry in made.unfair] == ["Clean metrics: images 3150 (a) and 500 (stranger)"]
+    assert best(made, "R@1") == []
+
+
+def test_what_is_missing_is_said_with_its_command(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a b", ers=None)
+    made = read_comparison([folder, make_run(tmp_path / "c")])
+    assert cell(made.table, 0, "ERS").value is None
+    assert [str(entry) for entry in made.missing] == ["a b has no ERS yet: holdfast audit 'a b' --data glyphs"]
+    (folder / "evaluation.json").unlink()
+    (folder / "metrics.jsonl").write_text('{"step": 1}\nnot json\n[1]\n{"step": "x"}\n')
+    lines = [str(entry) for entry in read_comparison([folder]).missing]
+    assert any("not finished" in line for line in lines)
+
+
+def test_damaged_files_are_named_and_left_out(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a")
+    (folder / "audit.json").write_text('{"metrics": ')
+    (folder / "model" / "model.safetensors").write_bytes(b"\xff" * 8)
+    made = read_comparison([folder])
+    assert any("audit.json is damaged" in entry.why for entry in made.missing)
+    assert cell(made.table, 0, "parameters").value is None
+
+
+def test_values_that_are_no_numbers_are_dashes(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a")
+    document = json.loads((folder / "audit.json").read_text())
+    document["metrics"] |= {"ERS": "<b>", "CA+": float("nan"), "QA+": [1], "TMA": True}
+    document["intervals"] = [1, 2]
+    (folder / "audit.json").write_text(json.dumps(document))
+    made = read_comparison([folder])
+    assert all(cell(made.table, 0, key).value is None for key in ("ERS", "CA+", "QA+", "TMA"))
+
+
+def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path) -> None:
+    for folders in ([tmp_path], [tmp_path / "nowhere"], []):
+        with pytest.raises(HoldfastError, match=r"holdfast|give") as caught:
+            read_comparison(folders)
+        assert "\n" not in str(caught.value)
+
+
+def test_names_are_short_and_different(tmp_path: Path) -> None:
+    paths = [tmp_path / "x" / "run", tmp_path / "y" / "run", tmp_path / "y" / "other", tmp_path / "x" / "run"]
+    assert short_names(paths) == ["x/run (1)", "y/run", "other", "x/run (2)"]
+
+
+def test_seeds_of_one_recipe_are_summed_up(tmp_path: Path) -> None:
+    recalls, scores = [70.0, 74.0, 81.0], [20.0, 21.0, 25.0]
+    folders = [
+        make_run(tmp_path / f"hm-s{i}", recall, score, "hm", seed=i)
+        for i, (recall, score) in enumerate(zip(recalls, scores, strict=True))
+    ]
+    assert read_comparison(folders[:1]).seeds is None
+    made = read_comparison([*folders, make_run(tmp_path / "other")])
+    assert made.seeds is not None
+    assert [row.name for row in made.seeds.rows] == ["hm (3 seeds)"]
+    for key, values in (("R@1", recalls), ("ERS", scores)):
+        found = cell(made.seeds, 0, key)
+        assert found.value == pytest.approx(sum(values) / 3)
+        assert found.spread == pytest.approx(statistics.stdev(values))
+
+
+def test_seeds_measured_differently_are_not_averaged(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / "a0", seed=0), make_run(tmp_path / "a1", seed=1, audit={"mode": "published"})]
+    made = read_comparison(folders)
+    assert made.seeds is not None
+    assert cell(made.seeds, 0, "ERS").value is None
+    assert cell(made.seeds, 0, "R@1").value == 79.0
+
+
+def test_other_audits_have_their_headlines(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a")
+    worst = {"protocol": "thorough", "mode": "fixed", "images": 64, "budget": {"eps_pixel": 8 / 255}}
+    worst |= {"metrics": {"eps=8/255 R@1": 12.5, "breaking_eps": 2 / 255}, "intervals": {}, "flags": []}
+    (folder / "audit-thorough-fixed.json").write_text(json.dumps(worst))
+    stax = {"protocol": "stax", "metrics": {"stax/R@1": 44.0}, "intervals": {"stax/R@1": [40.0, 48.0]}}
+    (folder / "audit-stax-replaced.json").write_text(json.dumps(stax))
+    table = read_comparison([folder]).table
+    assert cell(table, 0, "thorough R@1").value == 12.5
+    assert cell(table, 0, "thorough breaking_eps").value == pytest.approx(2.0)
+    assert cell(table, 0, "stax stax/R@1").interval == (40.0, 48.0)
+
+
+def test_shares_are_those_of_the_score() -> None:
+    assert list(CONTRIBUTIONS) == list(AUDITED)
+    for key, own in CONTRIBUTIONS.items():
+        assert [own(v) for v in (0.0, 0.7, 30.0)] == pytest.approx([AUDITED[key](v) for v in (0.0, 0.7, 30.0)])
+    assert withstood("CA+", 60.0) == 100.0
+    assert withstood("TMA", None) is None
+
+
+def test_only_keys_that_differ_are_told(tmp_path: Path) -> None:
+    made = read_comparison([make_run(tmp_path / "a"), make_run(tmp_path / "b", regime="hm", seed=1)])
+    assert recipe_differences(made.runs) == [("regime.name", ["standard", "hm"]), ("seed", ["0", "1"])]
+
+
+def test_queries_are_shared_when_their_pictures_are(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / name) for name in "ab"]
+    for folder, right in zip(folders, (5, 2), strict=True):
+        add_exhibits(folder, right, 1, [79, 60, 31, 9, 1, 0])
+    runs = read_comparison(folders).runs
+    shared = shared_queries(runs)
+    assert [query["label"] for query in shared] == ["class 0", "class 1"]
+    assert [sum(m["right"] for m in answer["before"]) for answer in shared[0]["answers"]] == [5, 2]
+    for picture in (folders[1] / "artifacts" / "pictures").iterdir():
+        picture.write_bytes(picture.read_bytes() + b"\0")
+    assert shared_queries(read_comparison(folders).runs) == []
+
+
+def test_curves_of_different_attacks_are_not_drawn_together(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / name) for name in "ab"]
+    add_exhibits(folders[0], 5, 1, [79, 60, 31, 9, 1, 0])
+    add_exhibits(folders[1], 5, 1, [66, 64, 61, 52, 37, 12])
+    curves = radius_curves(read_comparison(folders).runs)
+    assert curves is not None
+    assert curves.title == "At 8/255 per pixel b keeps an R@1 of 37.0, a 1.0"
+    file = folders[1] / "artifacts" / "exhibits.json"
+    document = json.loads(file.read_text())
+    document["radius"]["steps"] = 3
+    file.write_text(json.dumps(document))
+    assert radius_curves(read_comparison(folders).runs) is None
+
+
+def test_the_dashed_line_goes_through_the_unbeaten() -> None:
+    places = {"a": (10, 80), "b": (30, 70), "c": (5, 79), "d": (30, 60), "e": (10, 80)}
+    discs = [Disc(name, name, "s1", x, y) for name, (x, y) in places.items()]
+    assert [disc.name for disc in unbeaten(discs)] == ["a", "e", "b"]
+
+
+def test_areas_follow_cost_and_need_all_of_them() -> None:
+    assert diameters([1.0, 4.0]) == [LARGEST / 2, LARGEST]
+    assert diameters([1e-6, 4.0]) == [SMALLEST, LARGEST]
+    assert diameters([None, 4.0]) == [SMALLEST, SMALLEST]
