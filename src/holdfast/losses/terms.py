@@ -19,7 +19,7 @@ class Terms(NamedTuple):
 
     Args:
         values: the costs.
-        which: of them exist: a mask of booleans or of zeros and ones, or the side whose pairs they are the costs of; the
+        which: of them exist: a mask of booleans or of zeros and ones, or the side whose pairs have these costs. The
             others hold anything finite.
         active: average only over costs above zero; those that do not exist are not above zero.
     """
