@@ -168,3 +168,9 @@ def test_mean_of_nothing_is_zero_with_a_graph() -> None:
 )
 def test_effective_rank_of_known_matrices(vectors: Tensor, rank: float) -> None:
     assert sphere.effective_rank(vectors).item() == pytest.approx(rank, rel=1e-4)
+
+
+def test_a_distance_from_what_is_no_number_is_no_number() -> None:
+    vectors = torch.tensor([[1.0, 0.0], [torch.nan, 0.0]])
+    assert sphere.distances(vectors).isnan().tolist() == [[False, True], [True, True]]
+    assert sphere.distance(vectors, vectors).isnan().tolist() == [False, True]

@@ -27,9 +27,9 @@ def similarity(a: Tensor, b: Tensor | None = None) -> Tensor:
 
 
 def safe_sqrt(squared: Tensor) -> Tensor:
-    """Square root whose gradient at zero (and below, after rounding) is zero instead of infinite."""
-    positive = squared > 0
-    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+    """Square root whose gradient at zero (and below, after rounding) is zero instead of infinite; NaN stays NaN."""
+    nothing = squared <= 0
+    return torch.where(nothing, 0.0, torch.where(nothing, 1.0, squared).sqrt())
 
 
 def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:

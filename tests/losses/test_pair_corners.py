@@ -52,7 +52,7 @@ def test_any_division_into_classes(name: str, kind: str, few: float, monkeypatch
                 torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "lifted-structure"])  # its roots are zero there
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_not_a_number_is_not_hidden(name: str) -> None:
     z, labels = vectors(), LABELS["pairs"]
     z[3, 2] = torch.nan
