@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,10 @@ def create_index(
     index = make_index(vectors, store.table.ids, _labels(store.table), prints, facts, kind, seed)
     index = _calibrated(index, model, store, everything, calibrate, batch, console)
     with new_folder(folder) as aside:
-        with contextlib.suppress(ModelError):  # a wrapped module or graph; a search must be given it
+        try:
             model.save_pretrained(aside / MODEL)
+        except ModelError:  # a wrapped module or graph; a search must be given it
+            shutil.rmtree(aside / MODEL, ignore_errors=True)
         write_index(aside, index)
     return index, Added(len(index), 0, 0, len(store.skipped))
 
@@ -150,7 +152,7 @@ def _calibrated(
     if count == 0:
         return index
     draw = np.random.default_rng(seeds.derive(index.seed, "calibrate", len(index)))
-    old = index.clean.reshape(-1, 4)
+    old = index.clean
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
     share = count if not len(old) else max(1, round(count * len(rows) / len(index)))
     chosen = np.sort(draw.permutation(rows)[:share])

@@ -16,6 +16,10 @@ Prints = NDArray[np.uint8]
 """A digest of each image as the model sees it, shape (n, 16)."""
 
 
+STATISTICS = 4
+"""Numbers on a query that tell whether it looks tampered with."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelFacts:
     """Which model made the vectors.
@@ -135,5 +139,5 @@ def make_index(
 ) -> Index:
     """An index over vectors, not calibrated yet; the kind by their number unless asked for."""
     structure = kind_for(len(vectors), kind).build(vectors, seed)
-    clean = np.empty((0, 0), np.float32)
+    clean = np.empty((0, STATISTICS), np.float32)
     return Index(vectors, list(ids), list(labels), prints, structure, model, clean, seed)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import SearchError
 from holdfast.files import write_atomic, write_json
-from holdfast.search.index import Index, ModelFacts
+from holdfast.search.index import STATISTICS, Index, ModelFacts
 from holdfast.search.kinds import KINDS, Arrays, damaged
 from holdfast.versions import versions
 
@@ -105,7 +105,8 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
         for name, dtype in (("vectors", np.float32), ("prints", np.uint8), ("probe", np.float32), ("clean", np.float32))
     )
     count, dim = manifest["images"], manifest["dim"]
-    if count < 1 or dim < 1 or vectors.shape != (count, dim) or prints.shape != (count, 16) or probe.shape[1] != dim:
+    shapes = (vectors.shape, prints.shape, probe.shape[1:], clean.shape[1:])
+    if count < 1 or dim < 1 or shapes != ((count, dim), (count, 16), (dim,), (STATISTICS,)):
         raise damaged("its arrays have other shapes than its manifest says")
     # Their sums are finite only if all are, and need no mask as large as the vectors.
     if not all(np.isfinite(array.sum(1, dtype=np.float64)).all() for array in (vectors, probe, clean)):

@@ -93,8 +93,11 @@ def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> Pa
     positive, negative = (
         [torch.cat(column).numpy() for column in zip(*kept[kind], strict=True)] for kind in (True, False)
     )
-    if not len(positive[0]) or not len(negative[0]):
-        raise DataError("verification needs pairs of one class and pairs of two; add images with labels")
+    if not len(positive[0]) or len(negative[0]) <= LEAST_ACCEPTED:
+        raise DataError(
+            f"verification needs pairs of one class and more than {LEAST_ACCEPTED} pairs of two; "
+            f"there are {len(positive[0])} and {len(negative[0])}: add images"
+        )
     near, far = positive[0].argsort(kind="stable"), negative[0].argsort(kind="stable")
     return Pairs(positive[0][near], positive[1][near], negative[0][far], np.stack(negative[1:], 1)[far], sizes.numpy())
 

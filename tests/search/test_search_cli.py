@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from index_cases import small_model
+from PIL import Image
+
+from holdfast.cli import main
+
+
+def run(*words: object) -> int:
+    try:
+        return main([str(word) for word in words])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    small_model().save_pretrained(tmp_path / "net")
+    return tmp_path / "net"
+
+
+@pytest.fixture
+def index(model: Path, photos: Path, tmp_path: Path) -> Path:
+    assert run("index", model, "--data", f"folder:{photos}", "--out", tmp_path / "photos.index", "--json") == 0
+    return tmp_path / "photos.index"
+
+
+def test_from_photos_to_matches(model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = tmp_path / "photos.index"
+    assert run("index", model, "--data", f"folder:{photos}", "--out", index, "--json") == 0
+    built = json.loads(capsys.readouterr().out)
+    assert (built["images"], built["added"], built["kind"], built["calibrated_on"]) == (60, 60, "flat", 60)
+    query = photos / "class-3" / "2.png"
+    assert run("search", index, "--query", query, "-k", 3, "--json", "--false-alarms", 0.05) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["matches"][0] == {"id": "class-3/2.png", "label": "class-3", "distance": pytest.approx(0, abs=1e-5)}
+    assert len(answer["matches"]) == 3
+    assert answer["tampered"] is False
+    assert run("search", index, "--query", query, "-k", 3) == 0
+    printed = capsys.readouterr().out
+    assert "class-3/2.png" in printed
+    assert "not checked for tampering: 60 clean images cannot tell" in printed
+
+
+def test_loose_images_are_added_and_found(
+    index: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    more = tmp_path / "more"
+    more.mkdir()
+    Image.fromarray(np.random.default_rng(7).integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(more / "new.png")
+    words = ("index", index, "--add", f"images:{more}", "--prefix", "more/", "--json")
+    assert run(*words) == 0
+    assert json.loads(capsys.readouterr().out)["added"] == 1
+    assert run(*words) == 0
+    assert json.loads(capsys.readouterr().out)["unchanged"] == 1
+    assert run("search", index, "--data", f"images:{more}", "-k", 1, "--json") == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["matches"] == [{"id": "more/new.png", "label": "", "distance": pytest.approx(0, abs=1e-5)}]
+
+
+def test_a_page_with_pictures_needs_nothing_else(index: Path, photos: Path, tmp_path: Path) -> None:
+    evil = photos / "class-0" / "<img src=x onerror=alert(1)>.png"
+    (photos / "class-0" / "0.png").rename(evil)
+    page = tmp_path / "found.html"
+    words = ("search", index, "--query", evil, photos / "class-1" / "1.png", "--html", page, "--json")
+    assert run(*words, "--gallery", f"folder:{photos}") == 0
+    html = page.read_text()
+    assert "<img src=x" not in html
+    assert "&lt;img src=x" in html
+    sources = re.findall(r'src="([^"]*)"', html)
+    assert len(sources) > 15
+    assert all(source.startswith("data:image/") for source in sources)
+    assert not re.findall(r"https?://", html)
+    assert run(*words) == 0
+    assert len(re.findall("<img", page.read_text())) == 2, "only the queries, which the user named"
+    assert run(*words, "--no-images") == 0
+    assert "<img" not in page.read_text()
+
+
+def test_a_hostile_id_is_never_a_path_nor_drives_the_terminal(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import dataclasses
+
+    from index_cases import picture_table, pictures
+
+    from holdfast.search import create_index
+
+    secret = photos / "class-0" / "0.png"
+    table = dataclasses.replace(picture_table(pictures(3)), ids=[str(secret), "../class-0/0.png", "\x1b[2Jgone"])
+    create_index(tmp_path / "evil.index", small_model(), table)
+    page = tmp_path / "page.html"
+    words = ("search", tmp_path / "evil.index", "--query", photos / "class-1" / "1.png")
+    assert run(*words, "--html", page, "--gallery", f"folder:{photos}") == 0
+    assert len(re.findall("<img", page.read_text())) == 1, "the query; ids are looked up, never opened"
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_embed_takes_loose_images_and_refuses_a_format_first(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("embed", model, "--data", f"images:{photos}", "--out", tmp_path / "v.npz", "--json") == 0
+    stored = np.load(tmp_path / "v.npz", allow_pickle=False)
+    assert stored["vectors"].shape == (60, 8)
+    assert set(stored["label_names"].tolist()) == {""}
+    capsys.readouterr()
+    assert run("embed", model, "--data", f"images:{photos}", "--out", tmp_path / "v.txt") == 2
+    assert ".npz or .parquet" in capsys.readouterr().err
+
+
+def test_calibrate_prints_and_writes_thresholds(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("calibrate", model, "--data", f"folder:{photos}", "--split", "all")
+    assert run(*words, "--far", 0.05, "--out", tmp_path / "t.json", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "t.json").read_text())
+    assert printed["pairs"] == {"positive": 120, "negative": 1650}
+    assert len(printed["roc"]["TAR"]) == len(printed["roc"]["FAR"]) == 101
+    assert run(*words, "--far", 0.05) == 0
+    assert "TAR %" in capsys.readouterr().out
+    assert run(*words, "--far", "1e-6") == 2
+    assert "the smallest they can is 6.1e-03" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["search", "{tmp}", "--query", "x.png"], "there is no index"),
+        (["search", "{index}", "--query", "{tmp}/nothing.png"], "no such file"),
+        (["search", "{index}", "--query", "{index}/manifest.json"], "cannot read image"),
+        (["search", "{index}"], "--query --data is required"),
+        (["search", "{index}", "--query", "x.png", "--no-images"], "add --html"),
+        (["index", "{net}", "--data", "images:{photos}"], "--out FOLDER"),
+        (["index", "{net}", "--data", "images:{photos}", "--out", "{index}"], "add to an index with --add"),
+        (["index", "{index}", "--add", "images:{photos}", "--kind", "ivf"], "keeps its kind"),
+        (["index", "{net}", "--data", "images:{photos}", "--kind", "hnws"], "did you mean 'hnsw'"),
+        (["calibrate", "{net}", "--data", "images:{photos}"], "no labels"),
+    ],
+)
+def test_mistakes_are_one_line(
+    words: list[str],
+    message: str,
+    index: Path,
+    model: Path,
+    photos: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    capsys.readouterr()
+    filled = [word.format(index=index, net=model, photos=photos, tmp=tmp_path) for word in words]
+    assert run(*filled) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert message in lines[-1]
+    assert not any("Traceback" in line for line in lines)

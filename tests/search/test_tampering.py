@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from index_cases import index_of, made, picture_table, pictures, small_model, unit_vectors
+from numpy.typing import NDArray
+
+from holdfast import seeds
+from holdfast.data import ImageStore
+from holdfast.search import Detector, ask, detector_of, statistics
+from holdfast.search.looking import NOISE, NOISY_COPIES, Looks, look, print_images
+from holdfast.search.tampering import SIGNS
+
+
+def clean(count: int, seed: int) -> NDArray[np.float32]:
+    """Four skewed, dependent statistics."""
+    draw = np.random.default_rng(seed)
+    shared = draw.gamma(2, 1, (count, 1))
+    return (shared + draw.gamma([1, 2, 3, 4], 1, (count, 4))).astype(np.float32)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.05, 0.2])
+def test_clean_queries_are_marked_at_the_rate_asked_for(rate: float) -> None:
+    found = [
+        np.mean([verdict.tampered for verdict in Detector(clean(500, seed), rate).judge(clean(500, 1000 + seed))])
+        for seed in range(20)
+    ]
+    # 10,000 verdicts in 20 calibrations: a calibration's own rate varies by sqrt(rate / 500), their mean by a fifth.
+    assert rate * 0.6 < np.mean(found) < rate * 1.4
+
+
+@settings(max_examples=40, deadline=None)
+@given(column=st.integers(0, 3), count=st.integers(100, 400), seed=st.integers(0, 50))
+def test_the_odd_statistic_is_named(column: int, count: int, seed: int) -> None:
+    values = clean(count, seed)
+    odd = np.median(values, 0)[None].copy()
+    odd[0, column] = 100 * values[:, column].max()
+    (verdict,) = Detector(values).judge(odd)
+    assert verdict.tampered
+    assert verdict.why == (SIGNS[column],)
+    assert str(verdict) == f"looks tampered with ({SIGNS[column]})"
+
+
+def test_small_values_are_no_sign() -> None:
+    (verdict,) = Detector(clean(200, 0)).judge(np.full((1, 4), -1e6, np.float32))
+    assert not verdict.tampered
+    assert str(verdict) == ""
+
+
+def test_statistics_are_those_of_a_loop() -> None:
+    index = index_of(unit_vectors(40, 6))
+    queries, moves = unit_vectors(7, 6, 1), clean(7, 2)
+    queries[0] = index.vectors[5]  # the very image of the index
+    prints = np.zeros((7, 16), np.uint8)
+    prints[0] = index.prints[5]
+    found = statistics(index, Looks(queries, moves[:, 0], moves[:, 1]), prints)
+    for row, query in enumerate(queries.astype(np.float64)):
+        apart = sorted(
+            float(np.linalg.norm(vector - query))
+            for item, vector in enumerate(index.vectors.astype(np.float64))
+            if not (row == 0 and item == 5)
+        )
+        np.testing.assert_allclose(found[row], [apart[0], apart[1] - apart[0], *moves[row, :2]], atol=1e-5)
+
+
+def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
+    model, pixels = small_model(), pictures(5)
+    store = ImageStore(picture_table(pixels), 32, "cpu")
+    together = look(model, store, np.arange(5), batch=3, seed=4, moved=True)
+    assert together.noise is not None
+    assert together.shift is not None
+    noise = NOISE * torch.randn(NOISY_COPIES, 3, 32, 32, generator=seeds.generator(4, "tampering"))
+    for row in range(5):
+        image = torch.from_numpy(pixels[row]).permute(2, 0, 1)[None].float() / 255
+        padded = np.pad(pixels[row], ((1, 1), (1, 1), (0, 0)), mode="edge")
+        shifted = [padded[a : a + 32, b : b + 32] for a, b in ((0, 1), (1, 0), (2, 1), (1, 2))]
+        with torch.no_grad():
+            z = model(image)
+            noisy = [(model((image + one).clamp(0, 1)) - z).norm().item() for one in noise]
+            moved = [
+                (model(torch.from_numpy(s.copy()).permute(2, 0, 1)[None].float() / 255) - z).norm().item()
+                for s in shifted
+            ]
+        np.testing.assert_allclose(together.noise[row], np.mean(noisy), rtol=1e-3)
+        np.testing.assert_allclose(together.shift[row], np.mean(moved), rtol=1e-3)
+        alone = look(model, store, np.array([row]), seed=4, moved=True)
+        np.testing.assert_allclose(alone.vectors[0], together.vectors[row], atol=1e-6)
+
+
+def test_an_index_that_cannot_tell_says_why(tmp_path_factory: pytest.TempPathFactory) -> None:
+    few = made(tmp_path_factory.mktemp("a") / "index", 30)
+    queries = ImageStore(picture_table(pictures(2, seed=8)), 32, "cpu")
+    answers = ask(few, small_model(), queries)
+    assert "30 clean images cannot tell a false alarm rate of 0.01" in answers.unchecked
+    assert [answer.verdict for answer in answers.answers] == [None, None]
+    assert ask(few, small_model(), queries, false_alarms=0.1).unchecked == ""
+    none = dataclasses.replace(few, clean=few.clean[:0])
+    assert "not calibrated" in detector_of(none)[1]
+    assert "cannot tell" in detector_of(few, 0.0)[1]
+
+
+def test_a_picture_unlike_all_others_is_marked_and_those_indexed_are_not(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Pictures that are alike, and one of noise: no attack, but off the calibrated range."""
+    draw = np.random.default_rng(0)
+    base = pictures(1)[0].astype(np.int64)
+    alike = np.clip(base + draw.integers(-20, 20, (150, 32, 32, 3)), 0, 255).astype(np.uint8)
+    from holdfast.search import create_index
+
+    model = small_model()
+    index, _ = create_index(tmp_path_factory.mktemp("b") / "index", model, picture_table(alike), seed=1)
+    strange = np.concatenate([pictures(1, seed=77), alike[:20]])
+    store = ImageStore(picture_table(strange, first=500), 32, "cpu")
+    verdicts = [answer.verdict for answer in ask(index, model, store).answers]
+    assert verdicts[0] is not None
+    assert SIGNS[0] in verdicts[0].why
+    assert sum(verdict is not None and verdict.tampered for verdict in verdicts[1:]) <= 2
+    assert print_images(store, 7).shape == (21, 16)
