@@ -110,7 +110,8 @@ def test_what_is_missing_is_said_with_its_command(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a b", ers=None)
     made = read_comparison([folder, make_run(tmp_path / "c")])
     assert cell(made.table, 0, "ERS").value is None
-    assert [str(entry) for entry in made.missing] == ["a b has no ERS yet: holdfast audit 'a b' --data glyphs"]
+    assert [entry.shown_command for entry in made.missing] == ["holdfast audit 'a b' --data glyphs"]
+    assert [str(entry) for entry in made.missing] == [f"a b has no ERS yet: holdfast audit '{folder}' --data glyphs"]
     (folder / "evaluation.json").unlink()
     (folder / "metrics.jsonl").write_text('{"step": 1}\nnot json\n[1]\n{"step": "x"}\n')
     lines = [str(entry) for entry in read_comparison([folder]).missing]
@@ -217,7 +218,7 @@ def test_curves_of_different_attacks_are_not_drawn_together(tmp_path: Path) -> N
     add_exhibits(folders[1], 5, 1, [66, 64, 61, 52, 37, 12])
     curves = radius_curves(read_comparison(folders).runs)
     assert curves is not None
-    assert curves.title == "At 8/255 per pixel b keeps an R@1 of 37.0, a 1.0"
+    assert curves.title == "They differ most at 4/255 per pixel: b keeps an R@1 of 52.0, a 9.0"
     file = folders[1] / "artifacts" / "exhibits.json"
     document = json.loads(file.read_text())
     document["radius"]["steps"] = 3

@@ -73,7 +73,7 @@ def test_page_says_what_was_found(folders: list[Path], tmp_path: Path) -> None:
     page, text = read(folders, tmp_path / "compare.html")
     assert "standard finds most (R@1 79.0); hm withstands most (ERS 24.0)." in text
     assert "From standard to hm: 20.0 more ERS for 13.0 less R@1" in text
-    assert "At 8/255 per pixel hm keeps an R@1 of 37.0, standard 1.0" in text
+    assert "They differ most at 4/255 per pixel: hm keeps an R@1 of 52.0, standard 9.0" in text
     assert "search beats gradients" in text
     assert "regime.name" in text
     assert "epochs: 24" not in text
@@ -118,6 +118,8 @@ def test_unlike_measurements_are_said_and_nobody_wins(tmp_path: Path) -> None:
     assert "Not measured alike, so no best is marked there." in text
     assert "ERS: mode fixed (a) and published (b)" in text
     assert "withstands most" not in text
+    assert "dashed line" not in text
+    assert not any("front" in (path.get("class") or "") for path in page.by("path"))
     cells = [attributes.get("class") or "" for attributes in page.by("td")]
     assert sum("best" in kind.split() for kind in cells) == 4  # the four clean metrics
 
@@ -176,6 +178,7 @@ def test_command_prints_and_writes(folders: list[Path], tmp_path: Path, capsys: 
     printed = capsys.readouterr().out
     assert re.search(r"standard +79\.0\*", printed)
     assert "24.0 (22.5–25.5)*" in printed
+    assert "hm: WARNING gradient-masking: search beats gradients." in printed
     assert all(file.is_file() for file in files.values())
     assert "\\toprule" in files["latex"].read_text()
     assert main(["compare", *runs, "--out", str(tmp_path / "c.html"), "--json"]) == 0

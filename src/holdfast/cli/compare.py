@@ -43,6 +43,8 @@ def run(options: argparse.Namespace) -> None:
     lines = [comparison.table.headlines().text()]
     if comparison.seeds:
         lines += ["", comparison.seeds.headlines().text()]
+    serious = [(r.name, flag) for r in comparison.runs for flag in r.flags if flag["level"] != "note"]
+    lines += ["", *[f"{name}: {f['level'].upper()} {f['name']}: {f['why']}." for name, f in serious]] if serious else []
     if comparison.unfair:
         lines += ["", "Not measured alike, so no best is marked there:", *[entry.line for entry in comparison.unfair]]
     lines += ["", *[str(entry) for entry in comparison.missing]] if comparison.missing else []

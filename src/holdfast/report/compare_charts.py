@@ -23,8 +23,14 @@ def cell(table: Table, row: int, key: str) -> Cell:
     return Cell() if index is None else table.rows[row].cells[index]
 
 
-def tradeoff(runs: Sequence[Contestant], table: Table) -> Markup | None:
-    """R@1 against ERS; None where no run has both."""
+def tradeoff(runs: Sequence[Contestant], table: Table, ranked: bool) -> Markup | None:
+    """R@1 against ERS; None where no run has both.
+
+    Args:
+        runs: in the order of the table's rows.
+        table: their figures.
+        ranked: whether the runs were measured alike.
+    """
     discs = []
     for i, run in enumerate(runs):
         accuracy, robustness = cell(table, i, "R@1"), cell(table, i, "ERS")
@@ -36,7 +42,7 @@ def tradeoff(runs: Sequence[Contestant], table: Table) -> Markup | None:
     if not discs:
         return None
     words = "; ".join(f"{d.name}: R@1 {number(d.y)}, ERS {number(d.x)}, trained in {duration(d.cost)}" for d in discs)
-    return tradeoff_chart(discs, "R@1 against ERS, a disc per run", words)
+    return tradeoff_chart(discs, "R@1 against ERS, a disc per run", words, ranked)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,14 +95,15 @@ def _exhibit(run: Contestant) -> tuple[str, Points] | None:
 
 
 def _strength_title(series: Sequence[Series]) -> str:
-    """What is left at 8/255, or at the nearest radius all have."""
+    """What is left at the radius where the runs differ most."""
     common = set.intersection(*[{x for x, _ in line.points if x > 0} for line in series])
-    if not common or len(series) > 4:
+    if not common or not 1 < len(series) < 5:
         return "How fast retrieval falls as the change grows"
-    at = min(common, key=lambda x: abs(x - 8 / 255))
-    left = sorted(((dict(line.points)[at], line.name) for line in series), reverse=True)
-    others = "".join(f", {name} {number(value)}" for value, name in left[1:])
-    return f"At {eps(at)} per pixel {left[0][1]} keeps an R@1 of {number(left[0][0])}{others}"
+    left = {x: sorted(((dict(line.points)[x], line.name) for line in series), reverse=True) for x in common}
+    at = max(common, key=lambda x: left[x][0][0] - left[x][-1][0])
+    (most, first), *rest = left[at]
+    others = "".join(f", {name} {number(value)}" for value, name in rest)
+    return f"They differ most at {eps(at)} per pixel: {first} keeps an R@1 of {number(most)}{others}"
 
 
 def learning_curves(runs: Sequence[Contestant]) -> Markup | None:

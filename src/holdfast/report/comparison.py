@@ -23,10 +23,12 @@ class Missing:
     Args:
         why: one sentence.
         command: what adds it, if one command does.
+        shown_command: the same for the page, which names no private folders.
     """
 
     why: str
     command: str = ""
+    shown_command: str = ""
 
     def __str__(self) -> str:
         return f"{self.why}: {self.command}" if self.command else self.why
@@ -58,7 +60,7 @@ class Comparison:
             "table": self.table.plain(),
             "seeds": None if self.seeds is None else self.seeds.plain(),
             "unfair": [dataclasses.asdict(entry) for entry in self.unfair],
-            "missing": [dataclasses.asdict(entry) for entry in self.missing],
+            "missing": [{"why": entry.why, "command": entry.command} for entry in self.missing],
         }
 
 
@@ -116,6 +118,10 @@ def _missing(run: Contestant) -> list[Missing]:
     if not run.found.evaluation and run.found.recipe:
         lines.append(Missing(f"{run.name} is not finished; run the `holdfast train` command that started it again"))
     if "ers" not in run.audits:
-        where, data = shlex.quote(run.found.shown_folder), shlex.quote(run.found.data_spec)
-        lines.append(Missing(f"{run.name} has no ERS yet", f"holdfast audit {where} --data {data}"))
+        data = shlex.quote(run.found.data_spec)
+        commands = [
+            f"holdfast audit {shlex.quote(folder)} --data {data}"
+            for folder in (str(run.found.folder), run.found.shown_folder)
+        ]
+        lines.append(Missing(f"{run.name} has no ERS yet", *commands))
     return lines

@@ -68,7 +68,7 @@ def parameters(folder: Path) -> int | None:
                 return None
             header = json.loads(file.read(length))
         return sum(
-            math.prod(tensor["shape"])
+            int(math.prod(tensor["shape"]))
             for name, tensor in header.items()
             if name != "__metadata__" and not name.startswith("bank.") and not name.endswith(COUNTED_APART)
         )

@@ -43,19 +43,20 @@ class Disc:
     y_interval: tuple[float, float] | None = None
 
 
-def tradeoff_chart(discs: Sequence[Disc], title: str, desc: str) -> Markup:
-    """R@1 upwards against ERS to the right, cost as area, and a dashed line through the runs no other beats in both.
+def tradeoff_chart(discs: Sequence[Disc], title: str, desc: str, ranked: bool) -> Markup:
+    """R@1 upwards against ERS to the right, cost as area.
 
     Args:
         discs: at least one.
         title: the finding, for those who cannot see the chart.
         desc: the figures in words.
+        ranked: draw a dashed line through the runs that no other beats in both; only where all were measured alike.
     """
     x = _axis([d.x for d in discs], [d.x_interval for d in discs], "robustness: ERS (0 is defenceless)")
     y = _axis([d.y for d in discs], [d.y_interval for d in discs], "accuracy: R@1 on clean images, %")
     sizes = diameters([d.cost for d in discs])
     marks = Markup("")
-    front = unbeaten(discs)
+    front = unbeaten(discs) if ranked else []
     if len(front) > 1:
         line = path([(x.place(d.x), y.place(d.y)) for d in front])
         marks += Markup('<path class="front" d="{}"/>').format(line)
