@@ -16,7 +16,8 @@ def all_flags(found: Found) -> list[dict[str, str]]:
     """The flags of all audits, each once, the serious first."""
     known: dict[tuple[str, str], dict[str, str]] = {}
     for document in (found.audit, *found.audits.values()):
-        for flag in document.get("flags") or ():
+        listed = document.get("flags")
+        for flag in listed if isinstance(listed, list) else ():
             if isinstance(flag, dict):
                 plain = {key: str(flag.get(key, "")) for key in ("name", "level", "why", "advice")}
                 plain["level"] = plain["level"] if plain["level"] in LEVELS else "note"
