@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import HoldfastError
+
 
 def write_atomic(file: Path, content: bytes | str) -> None:
     """Write aside, sync, rename."""
@@ -31,11 +33,18 @@ def write_json(file: Path, value: Any) -> None:
 
 
 def write_synced(file: Path, data: bytes) -> None:
-    """Write and force to disk."""
-    with file.open("wb") as handle:
+    """Write a new file and force it to disk; one that is there, or a link, is never written through."""
+    with file.open("xb") as handle:
         handle.write(data)
         handle.flush()
         os.fsync(handle.fileno())
+
+
+def inside(folder: Path, path: Path) -> Path:
+    """The path, if it lies in the folder; a link that leads out of a stranger's folder is refused."""
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise HoldfastError(f"{path} is a link that leads out of {folder}; remove it, nothing is written through it")
+    return path
 
 
 def sync_folder(folder: Path) -> None:
@@ -55,6 +64,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     aside = folder.with_name(f".{folder.name}.tmp")
     old = folder.with_name(f".{folder.name}.old")
     for leftover in (aside, old):
+        if leftover.is_symlink():
+            leftover.unlink()
         shutil.rmtree(leftover, ignore_errors=True)
     aside.mkdir(parents=True)
     try:

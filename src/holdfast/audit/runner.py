@@ -27,11 +27,12 @@ from holdfast.config import builder
 from holdfast.console import Console
 from holdfast.data import ImageTable, parse
 from holdfast.devices import choose_device, seeded_devices
-from holdfast.errors import RecipeError
+from holdfast.errors import HoldfastError, RecipeError
 from holdfast.evaluation import choose_split, read_table
-from holdfast.files import write_json
+from holdfast.files import inside, write_json
 from holdfast.models import Embedder
 from holdfast.models.compiled import Compile
+from holdfast.models.run_card import write_card
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -125,7 +126,7 @@ def run(
         identity = _identity(embedder, subject, budget, title)
         state = None
         if folder is not None:
-            state = AuditState(folder / "artifacts" / f"audit-{title}.partial", identity)
+            state = AuditState(inside(folder, folder / "artifacts" / f"audit-{title}.partial"), identity)
             if state.resumed:
                 console.say(f"resuming the audit in {folder}")
         measured, seconds = _attack(chosen.parts(subject), subject, state, console)
@@ -159,7 +160,8 @@ def run(
         name = f"{title}-{_short(identity)}"
         stored = [state.join(folder / "artifacts" / f"audit-{name}.safetensors", measured)]
         if examples:
-            stored.append(save_examples(subject, budget, folder / "artifacts" / f"examples-{name}", examples))
+            pictures = inside(folder, folder / "artifacts" / f"examples-{name}")
+            stored.append(save_examples(subject, budget, pictures, examples))
     document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
     document["identity"] = _short(identity)
     file = folder / audit_file(protocol, mode)
@@ -168,7 +170,17 @@ def run(
         console.say(f"an audit of something else was in {file.name}; it is now {kept.name}")
     write_json(file, document)
     state.forget()
+    if isinstance(model, str) and (folder / "recipe.yaml").is_file() and Path(model).resolve() == folder.resolve():
+        _refresh_card(folder, console)
     return Audit(document, file)
+
+
+def _refresh_card(run: Path, console: Console) -> None:
+    """Write the audit into the model card of a run; one that cannot be written is no reason to lose the audit."""
+    try:
+        write_card(run)
+    except HoldfastError as error:
+        console.say(f"the model card was not refreshed: {error}")
 
 
 def audit_file(protocol: str, mode: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from holdfast.cli import (
     audit,
     calibrate,
+    card,
     check,
     compare,
     demo,
@@ -39,6 +40,7 @@ COMMANDS = (
     report,
     compare,
     export,
+    card,
     check,
     explain,
     families,

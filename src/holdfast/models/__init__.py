@@ -5,6 +5,7 @@ from holdfast.models.embedder import Embedder
 from holdfast.models.export import Parity, export_onnx
 from holdfast.models.int8 import Quantised, export_int8
 from holdfast.models.load import MODEL_HELP, as_embedder, load_model
+from holdfast.models.run_card import write_card
 
 __all__ = [
     "MODEL_HELP",
@@ -16,4 +17,5 @@ __all__ = [
     "export_int8",
     "export_onnx",
     "load_model",
+    "write_card",
 ]

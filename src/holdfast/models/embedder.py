@@ -15,7 +15,7 @@ from holdfast.errors import ModelError
 from holdfast.models.backbones import Backbone, build_backbone, is_user_code, wrap_module
 from holdfast.models.bank import CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
-from holdfast.models.card import TEMPLATE
+from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
 from holdfast.models.untrusted import check_settings
 from holdfast.models.weights import Layout, use_stride_1x1
 
@@ -27,8 +27,9 @@ E = TypeVar("E", bound="Embedder")
 class Embedder(
     nn.Module,
     PyTorchModelHubMixin,
-    library_name="holdfast",
-    tags=["metric-learning", "image-retrieval", "image-feature-extraction"],
+    library_name=LIBRARY,
+    pipeline_tag=TASK,
+    tags=[*TAGS],
     model_card_template=TEMPLATE,
 ):
     """Pixels to unit vectors: `Embedder("resnet50", dim=128)(images)`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import warnings
 from collections.abc import Mapping
@@ -38,6 +39,7 @@ def build_graph(model: Embedder, opset: int, notes: Mapping[str, str]) -> bytes:
         raise ModelError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, got {opset}")
     if not model.differentiable:
         raise ModelError("this model is an ONNX graph already; copy its file")
+    need_onnx()
     content = io.BytesIO()
     plain = copy.deepcopy(model).cpu().float().eval()
     batch = {INPUT: {0: "batch"}, OUTPUT: {0: "batch"}}
@@ -59,6 +61,15 @@ def build_graph(model: Embedder, opset: int, notes: Mapping[str, str]) -> bytes:
             f"this model has no ONNX form at opset {opset} ({one_line(error)}); try a later one"
         ) from error
     return noted(content.getvalue(), {**facts(model), **notes})
+
+
+def need_onnx() -> None:
+    """Say in one line what is missing where the ONNX packages are."""
+    try:
+        importlib.import_module("onnx")
+        importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise ModelError("ONNX needs onnx and onnxruntime; install holdfast[onnx]") from error
 
 
 def facts(model: Embedder) -> dict[str, str]:

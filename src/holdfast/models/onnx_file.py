@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError
-from holdfast.models.graph import PREFIX
+from holdfast.models.graph import PREFIX, need_onnx
 from holdfast.models.untrusted import LARGEST, check_graph
 
 
@@ -24,10 +24,9 @@ class OnnxModule(nn.Module):
 
     def __init__(self, file: Path) -> None:
         super().__init__()
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise ModelError("onnx:FILE needs onnxruntime; install holdfast[onnx]") from error
+        need_onnx()
+        import onnxruntime
+
         if not file.is_file():
             raise ModelError(f"no ONNX file at {file}")
         check_graph(file)

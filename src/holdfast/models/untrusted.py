@@ -36,10 +36,8 @@ def check_settings(settings: dict[str, Any], where: str) -> None:
 
 def check_graph(file: Path) -> None:
     """Refuse an ONNX file that keeps tensors outside its own folder, whatever the runtime would make of it."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise ModelError("onnx:FILE needs onnx; install holdfast[onnx]") from error
+    import onnx
+
     try:
         proto = onnx.load(file, load_external_data=False)
     except Exception as error:  # protobuf has several exception types; each means that the file is no graph

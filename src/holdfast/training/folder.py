@@ -10,9 +10,12 @@ from typing import Any
 import yaml
 from safetensors import SafetensorError
 
+from holdfast.data import ImageTable
 from holdfast.errors import RecipeError, TrainingError
 from holdfast.files import new_folder, write_atomic, write_json
 from holdfast.models import Embedder
+from holdfast.models.card import card_text
+from holdfast.models.run_card import CARD
 from holdfast.training.recipe import Recipe
 
 
@@ -72,11 +75,12 @@ class RunFolder:
             return None
         return found if isinstance(found, dict) else None
 
-    def save_model(self, model: Embedder, where: Path, card: dict[str, Any]) -> None:
-        """Package a model so that it replaces the one before in one move."""
+    def save_model(self, model: Embedder, where: Path, card: str) -> None:
+        """Package a model with its card so that it replaces the one before in one move."""
         with new_folder(where) as aside:
             try:
-                model.save_pretrained(aside, model_card_kwargs=card)
+                (aside / CARD).write_text(card, "utf-8")  # one that is there already is kept
+                model.save_pretrained(aside)
             except SafetensorError as error:
                 raise OSError(f"{where}: {error}") from error
 
@@ -101,22 +105,18 @@ def differences(a: Any, b: Any, where: str = "") -> list[str]:
     return [] if a == b else [where]
 
 
-def model_card(recipe: Recipe, values: Mapping[str, Any], split: str) -> dict[str, Any]:
-    """What the card of a packaged model says beyond how to load it.
+def model_card(recipe: Recipe, values: Mapping[str, Any], split: str) -> str:
+    """The card of a model that is packaged before the run is finished; `write_card` then writes the whole one.
 
     Args:
         recipe: how it was trained.
         values: metrics by name, if any were measured.
         split: what they were measured on.
     """
-    facts = {
-        "data": recipe.data.name,
-        "backbone": recipe.model.backbone,
-        "dims": recipe.model.dim,
-        "loss": recipe.loss.name,
-        "regime": recipe.regime.name,
-        "epochs": recipe.epochs,
-        "seed": recipe.seed,
-    }
-    shown = {k: f"{v:.1f}" for k, v in values.items() if v is not None}
-    return {"facts": facts, "metrics": shown, "split": split, "title": f"{recipe.loss.name} on {recipe.data.name}"}
+    return card_text(recipe.plain(), {"metrics": values, "split": split} if values else None)
+
+
+def split_counts(table: ImageTable) -> dict[str, dict[str, int]]:
+    """Images and classes of each split, as evaluation.json and the model card state them."""
+    parts = {name: table.split(name) for name in dict.fromkeys(table.splits.tolist())}
+    return {name: {"images": len(part), "classes": len(set(part.labels.tolist()))} for name, part in parts.items()}

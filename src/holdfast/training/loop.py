@@ -19,11 +19,12 @@ from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import document, embed, evaluate
 from holdfast.models import load_model
 from holdfast.models.compiled import worth_compiling
+from holdfast.models.run_card import write_card
 from holdfast.regimes import StepResult
 from holdfast.training.checkpoint import load_checkpoint, save_checkpoint
 from holdfast.training.collapse import Collapsed, LastGood
 from holdfast.training.context import TrainingContext
-from holdfast.training.folder import RunFolder, default_folder, model_card
+from holdfast.training.folder import RunFolder, default_folder, model_card, split_counts
 from holdfast.training.health import NARROW, STUCK_AFTER, CollapseWatch, Finite, spread
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
@@ -255,7 +256,9 @@ def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]
     )
     content = document(result, model=run.folder.name, data=recipe.data.plain, seed=recipe.seed)
     content["recipe"] = recipe.digest()
+    content["splits"] = split_counts(session.table)
     run.save_evaluation(content)
+    write_card(run.folder)
     return content
 
 

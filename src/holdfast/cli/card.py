@@ -1,0 +1,31 @@
+"""`holdfast card`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from holdfast.cli.parsing import Commands, command
+
+
+def add(commands: Commands) -> None:
+    """Offer the command."""
+    sub = command(
+        commands,
+        "card",
+        run,
+        "write the model card of a run, with its licence and title",
+        'holdfast card runs/demo --license apache-2.0 --title "Glyph search"',
+    )
+    sub.add_argument("folder", metavar="RUN", help="a run folder; the card is model/README.md in it")
+    sub.add_argument("--license", metavar="ID", help="of the model, as the Hugging Face Hub names it: apache-2.0, mit")
+    sub.add_argument("--title", help="heading of the card (default: loss and data)")
+    sub.add_argument("--force", action="store_true", help="write over a card that was edited by hand")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the card."""
+    from holdfast.models import write_card
+
+    file = write_card(options.folder, license=options.license, title=options.title, force=options.force)
+    print(json.dumps({"file": str(file)}) if options.json else f"written to {file}")
