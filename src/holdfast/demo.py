@@ -1,66 +1,127 @@
-"""The demo: learn glyphs, then retrieve characters that were never seen."""
+"""The demo: three ways of training on the same letters, each attacked, and one page that compares them."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import torch
+from holdfast import audit, exhibits
+from holdfast.console import Console
+from holdfast.report import compare, write
+from holdfast.report.costs import training_seconds
+from holdfast.report.found import find
+from holdfast.training import Run, train
 
-from holdfast import metrics, seeds
-from holdfast.console import Console, table
-from holdfast.data import ImageStore, ImageTable, load
-from holdfast.evaluation import embed, evaluate
-from holdfast.models import Embedder, load_model
-from holdfast.training import train
+START = "demo-start"
+MODELS = {
+    "standard": "plain training",
+    "hm": "hardness manipulation (HM), which learns from triplets that were made harder",
+    "mdprop": "MDProp, which learns from clean and from moved images, through a BatchNorm set each",
+}
+"""Folder of each model and what it is; its recipe is `demo-NAME`."""
 
-SHOWN = ("R@1", "R@2", "R@4", "R@8", "mAP@R", "NMI")
-QUERIES, MATCHES = 8, 6
+LIMIT = 200
+"""Images attacked per model: enough for ERS within about two points, few enough for a CPU."""
 
 
-def demo(out: Path, console: Console, as_json: bool = False) -> None:
-    """Train the pocket recipe on glyphs and print how well unseen characters are found.
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """One model of the demo.
 
     Args:
-        out: run folder.
-        console: shows progress.
-        as_json: print one JSON object instead of the tables.
+        run: its folder.
+        report: its own page.
+        recall: R@1 on characters that were never trained on.
+        ers: Empirical Robustness Score.
+        ers_interval: its 95 % interval.
+        seconds: spent in training steps, without those of the common start.
     """
-    console.say("holdfast learns letters from some scripts and is then asked for letters it has never seen.")
-    run = train("pocket", "glyphs", out=out, console=console)
-    images = load(run.recipe.data.plain)
-    torch.manual_seed(seeds.derive(run.recipe.seed, "weights"))
-    before = evaluate(run.recipe.model.build(), images).values
-    after = run.evaluation["metrics"]
-    if as_json:
-        print(json.dumps({"run": str(run.folder), "untrained": {k: before[k] for k in SHOWN}, "trained": after}))
-        return
-    test = images.split("test")
-    classes = len(set(test.labels.tolist()))
-    print(
-        f"\n{len(test):,} pictures of {classes} unseen characters: is the nearest other picture the same character?\n"
+
+    run: Path
+    report: Path
+    recall: float
+    ers: float
+    ers_interval: tuple[float, float]
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """What the demo made.
+
+    Args:
+        page: compares the models, and links to the page of each.
+        models: by name.
+        seconds: that this call took, less where it went on with an earlier one.
+    """
+
+    page: Path
+    models: dict[str, Shown]
+    seconds: float
+
+    def plain(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
+        return plain
+
+
+def demo(out: Path, console: Console, settings: Sequence[str] = (), limit: int = LIMIT) -> Demo:
+    """Train three models from one start, attack them, write a page on each and one that compares them.
+
+    All have the same start, loss and number of epochs; they differ in the regime alone. What an earlier call finished
+    is taken from its folder, and what it began goes on from there.
+
+    Args:
+        out: folder of the runs and of `report.html`.
+        console: shows progress.
+        settings: `key.path=value` overrides of every recipe.
+        limit: images attacked per model.
+    """
+    began = time.perf_counter()
+    console.say("holdfast learns letters from some characters, and is then asked for characters it has never seen.")
+    console.say("\nThe common start: a few epochs of plain training")
+    start = train(START, out=out / "start", settings=settings, console=console)
+    shown = {}
+    for number, (name, words) in enumerate(MODELS.items(), start=1):
+        console.say(f"\n{number} of {len(MODELS)}: {words}")
+        changes = [*settings, f"init={json.dumps(str(start.folder))}"]
+        run = train(f"demo-{name}", out=out / name, settings=changes, console=console)
+        shown[name] = _show(run, limit, console)
+    page = compare([model.run for model in shown.values()], out / "report.html")
+    return Demo(page, shown, time.perf_counter() - began)
+
+
+def _show(run: Run, limit: int, console: Console) -> Shown:
+    """Attack a trained model, and write its page."""
+    found = _earlier_audit(run, limit)
+    if found is None:
+        found = audit.run(
+            str(run.folder), run.recipe.data.plain, limit=limit, seed=run.recipe.seed, out=run.folder, console=console
+        ).document
+    if not exhibits.is_current(run.folder):
+        console.say("collecting pictures for its page")
+        exhibits.collect(run.folder, limit=limit, console=console)
+    low, high = found["intervals"]["ERS"]
+    return Shown(
+        run=run.folder,
+        report=write(run.folder),
+        recall=run.evaluation["metrics"]["R@1"],
+        ers=found["metrics"]["ERS"],
+        ers_interval=(low, high),
+        seconds=training_seconds(find(run.folder)) or 0.0,
     )
-    print(table(["metric", "untrained", "trained"], [(name, before[name], after[name]) for name in SHOWN]))
-    print("\nA query, and its nearest pictures (· marks a wrong one):\n")
-    print(strips(load_model(str(run.folder)), test, run.recipe.seed))
-    print(f"\nThe run is in {run.folder}. Next:")
-    print(f"  holdfast audit {run.folder} --data glyphs --limit 200    how easily is it fooled?")
-    print("  holdfast train pocket --data folder:YOUR_PHOTOS")
 
 
-def strips(model: Embedder, test: ImageTable, seed: int) -> str:
-    """A few queries with the characters of their nearest neighbours."""
-    vectors = embed(model, ImageStore(test, model.canvas, torch.device("cpu")))
-    chosen = torch.randperm(len(test), generator=seeds.generator(seed, "strips"))[:QUERIES]
-    _, nearest = metrics.neighbours(vectors[chosen], vectors, MATCHES + 1)
-    lines = []
-    for query, found in zip(chosen.tolist(), nearest.tolist(), strict=True):
-        others = [row for row in found if row != query][:MATCHES]
-        right = test.labels[others] == test.labels[query]
-        marks = [f"{_character(test, row)}{' ' if fine else '·'}" for row, fine in zip(others, right, strict=True)]
-        lines.append(f"  {_character(test, query)}  →  {'  '.join(marks)}")
-    return "\n".join(lines)
-
-
-def _character(test: ImageTable, row: int) -> str:
-    return test.class_names[int(test.labels[row])]
+def _earlier_audit(run: Run, limit: int) -> dict[str, Any] | None:
+    """The audit of an earlier call, unless it attacked another number of images or another model."""
+    file = run.folder / "audit.json"
+    try:
+        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        newer = file.stat().st_mtime >= (run.folder / "evaluation.json").stat().st_mtime
+    except (OSError, ValueError):
+        return None
+    return found if newer and found.get("limit") == limit else None

@@ -1,0 +1,50 @@
+"""Take the README's picture again: the top of the demo's page, as a browser shows it.
+
+holdfast demo && python tools/screenshot.py runs/demo/report.html docs/images/report.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+COLOURS = 192
+"""Of the palette: a page has few, and the file becomes a quarter of its size."""
+
+
+def photograph(page: Path, width: int, height: int) -> bytes:
+    """The top of a page, as PNG."""
+    system = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=system, args=["--no-sandbox"])
+        try:
+            tab = browser.new_page(viewport={"width": width, "height": height})
+            tab.goto(page.resolve().as_uri())
+            tab.wait_for_load_state("networkidle")
+            return tab.screenshot()
+        finally:
+            browser.close()
+
+
+def main() -> None:
+    """Photograph a page, shrink the palette, write the file."""
+    parser = argparse.ArgumentParser(description="Take a picture of a report.")
+    parser.add_argument("page", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--height", type=int, default=1280)
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    picture = Image.open(io.BytesIO(photograph(options.page, options.width, options.height))).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(options.out, optimize=True)
+    print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
