@@ -13,13 +13,13 @@ from holdfast import seeds
 from holdfast.audit.sampling import few_classes
 from holdfast.exhibits.scene import Scene
 
-IMAGES, CLASSES = 600, 60
+IMAGES, CLASSES = 400, 40
 FEWEST = 30
 """Below this many images t-SNE has no neighbourhoods to keep."""
 
 
 def projection(scene: Scene) -> dict[str, Any]:
-    """At most 600 images, the same number of each of at most 60 classes where there are so many, drawn by seed."""
+    """At most 400 images, the same number of each of at most 40 classes where there are so many, drawn by seed."""
     subject = scene.subject
     classes = min(CLASSES, len(torch.unique(subject.labels)))
     rows = few_classes(subject.labels, classes, IMAGES // classes, scene.seed)
