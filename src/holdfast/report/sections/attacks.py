@@ -88,7 +88,8 @@ def attacks(source: Source) -> Section:
     ends = figures.span(intervals.get("ERS"))
     content: dict[str, Any] = {
         "rows": rows,
-        "score": figures.with_interval(score, intervals.get("ERS")),
+        "score": figures.number(score),
+        "ends": f"({figures.number(ends[0])}–{figures.number(ends[1])})" if ends else "",
         "bar": meter(score, ends, "ERS, the mean of the ten", "bar"),
         "budget": _conditions(audit, budget),
         "recall": figures.with_interval(metrics.get("R@1"), intervals.get("R@1")),

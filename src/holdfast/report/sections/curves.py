@@ -14,10 +14,11 @@ from holdfast.report.sections.recipe import block
 
 BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation"}
 WORDS = {
-    "hardness": "Hardness of triplets: above 0 the wrong picture is nearer",
-    "shift": "How far attacks move an embedding while training",
-    "moved": "Share of triplets that attacks made harder",
+    "hardness": "Hardness of triplets; above 0, wrong ones are nearer",
+    "shift": "How far attacks move embeddings",
+    "moved": "Share of triplets made harder",
     "loss": "Loss by kind of picture",
+    "spread": "Spread of embeddings; near 0 all would be one point",
 }
 Points = list[tuple[float, float]]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 from holdfast.report import figures
@@ -43,15 +45,14 @@ def radius(source: Source) -> Section:
     worst = _thorough(source.found)
     if worst:
         series.append(Series("worst of many attacks (thorough audit)", worst, "s2", dots=True))
-    top = max(eps for line in series for eps, _ in line.points) or 1 / 255
     every = sorted({eps for line in series for eps, _ in line.points})
-    ticks = [(eps, "0" if eps == 0 else figures.eps(eps)) for eps in _apart(every, top)]
-    x = Axis(0, top, ticks, "largest change of a pixel")
+    ticks = [(doublings(eps), f"{255 * eps:.3g}") for eps in _apart(every)]
+    x = Axis(0, doublings(every[-1]) or 1.0, ticks, "largest change of a pixel, of its 255 levels")
+    series = [dataclasses.replace(line, points=[(doublings(a), b) for a, b in line.points]) for line in series]
     y = Axis(0, 100, [(v, str(v)) for v in (0, 25, 50, 75, 100)], "R@1, percent")
     labels = [
-        Label(figures.number(recall), x.place(eps), y.place(recall), "end" if eps == top else "start")
+        Label(figures.number(recall), x.place(doublings(eps)), y.place(recall), "end" if eps == every[-1] else "start")
         for eps, recall in points
-        if eps in {tick for tick, _ in ticks}
     ]
     title = _title(points, source.found)
     desc = "; ".join(f"{figures.eps(eps)}: {figures.percent(recall)}" for eps, recall in points)
@@ -85,10 +86,15 @@ def _thorough(found: Found) -> Points:
     return []
 
 
-def _apart(values: list[float], top: float) -> list[float]:
-    """Those values that leave room for a label between them; the ends first."""
+def doublings(eps: float) -> float:
+    """Where a radius lies on an axis on which it doubles at every step, and that begins at none: log2(1 + 255 ε)."""
+    return math.log2(1 + 255 * eps)
+
+
+def _apart(values: list[float]) -> list[float]:
+    """Those values that leave room for a label between them, from the largest down."""
     kept = [values[-1]]
     for value in reversed(values[:-1]):
-        if kept[-1] - value >= 0.055 * top:
+        if doublings(kept[-1]) - doublings(value) >= 0.09 * doublings(values[-1]):
             kept.append(value)
-    return kept if values[0] in kept else [*kept[:-1], values[0]]
+    return kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 from holdfast.report import figures
@@ -20,6 +21,10 @@ REGIMES = {
     "adml": "learning from pictures attacked through pairs and triplets",
     "min-max": "learning from the worst triplets an attack finds",
 }
+
+
+DETAILS = {"name", "anchors", "variant", "part", "reduction", "norm", "method", "units", "noise", "statistics", "start"}
+"""Settings that a summary leaves to the full recipe."""
 
 
 def block(document: Any, key: str) -> dict[str, Any]:
@@ -49,8 +54,8 @@ def sentence(found: Found) -> str:
     model = block(recipe, "model")
     how = REGIMES.get(regime, f"with the regime {regime}")
     return (
-        f"A {model.get('backbone', 'network')} that turns a picture of {data} into {model.get('dim', 'some')} numbers, "
-        f"trained with the {name_of(recipe.get('loss'))} loss, {how}."
+        f"A {model.get('backbone', 'small')} network that turns a picture into {model.get('dim', 'a few')} numbers, "
+        f"trained on {data} with the {name_of(recipe.get('loss'))} loss, {how}."
     )
 
 
@@ -81,6 +86,8 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     size = [figures.finite(batch.get(key)) for key in ("classes", "per_class")]
     images = f" ({size[0] * size[1]:.0f} pictures)" if size[0] and size[1] else ""
     weights = f"{model['weights']} weights" if model.get("weights") else "from scratch"
+    if recipe.get("init"):
+        weights = f"starting from {figures.short(PurePath(str(recipe['init'])).name)}"
     facts = [
         ("Network", f"{model.get('backbone')}, {model.get('dim')} dimensions, {weights}"),
         ("Loss", _words(recipe.get("loss"))),
@@ -89,7 +96,6 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
         ("Augmentation", _words(recipe.get("augment"))),
         ("Optimiser", _words(recipe.get("optimizer"))),
         ("Schedule", f"{_words(recipe.get('schedule'))}, {recipe.get('epochs')} epochs"),
-        ("Data", _words(recipe.get("data"))),
         ("Seed", str(recipe.get("seed"))),
     ]
     return [(name, text) for name, text in facts if text and not text.startswith("None")]
@@ -105,14 +111,14 @@ def _words(part: Any) -> str:
 
 
 def _worth(key: str, value: Any) -> bool:
-    return key != "name" and value is not None and value is not False and value not in ([], {}, "")
+    return key not in DETAILS and value is not None and value is not False and value not in (0, [], {}, "")
 
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
         return _words(value)
     if isinstance(value, list):
-        return " + ".join(_value(item) for item in value)
+        return (" + " if any(isinstance(item, dict) for item in value) else " / ").join(_value(item) for item in value)
     if isinstance(value, float):
         return figures.eps(value) if 0 < value < 0.2 and _is_eighth_bit(value) else f"{value:g}"
     return "yes" if value is True else str(value)
