@@ -40,14 +40,19 @@ class TrainingError(HoldfastError):
 FEW = 8
 """So many valid words still read well in one line."""
 
+MOST = 60
+"""More valid words (timm has over a thousand) are not written out, nor is a longer wrong one."""
+
 
 def unknown(kind: str, word: str, valid: Iterable[str]) -> str:
     """One line for a misspelt name: the nearest valid spelling if there is one, and all of them where they are few."""
     options = sorted(valid)
+    word = " ".join(word.split())[:MOST]  # it may come from a file
     close = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
     if close:
         nearest = f"unknown {kind} '{word}'; did you mean '{close[0]}'?"
         return f"{nearest} (valid: {', '.join(options)})" if len(options) <= FEW else nearest
     if not options:
         return f"unknown {kind} '{word}'; none are accepted here"
-    return f"unknown {kind} '{word}'; valid: {', '.join(options)}"
+    more = f" and {len(options) - FEW:,} more" if len(options) > MOST else ""
+    return f"unknown {kind} '{word}'; valid: {', '.join(options[: FEW if more else None])}{more}"

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
+from holdfast.cli import main
 from holdfast.data import ImageStore, centre_crop, load
 from holdfast.errors import ModelError
 from holdfast.evaluation import embed
@@ -122,6 +126,32 @@ def assert_same_neighbours(of_torch: Tensor, of_onnx: Tensor, count: int = 10) -
     tied = (distances.gather(1, found.indices) - nearest.values).abs() < 1e-5
     assert bool((same | tied).all())
     assert float(same.double().mean()) > 0.999
+
+
+def test_the_command_compares_on_real_images_and_judges_int8(tmp_path: Path, capsys: Any) -> None:
+    run = tmp_path / "run"
+    lively(Embedder("conv-tiny", dim=16)).save_pretrained(run / "model")
+    (run / "recipe.yaml").write_text("loss: {name: margin}\n")
+    photos = tmp_path / "photos"
+    draw = torch.Generator().manual_seed(0)
+    for label in range(6):
+        base = torch.randint(0, 255, (32, 32, 3), generator=draw)
+        for number in range(4):
+            pixels = (base + torch.randint(-20, 20, base.shape, generator=draw)).clamp(0, 255).to(torch.uint8)
+            (photos / str(label)).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels.numpy()).save(photos / str(label) / f"{number}.png")
+    command = ["export", str(run), "--onnx", str(tmp_path / "out" / "model.onnx"), "--json"]
+    assert main([*command, "--data", f"folder:{photos}", "--split", "all"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["real_images"] == 24
+    assert shown["difference"] <= 1e-5
+    notes = {entry.key: entry.value for entry in onnx.load(shown["file"]).metadata_props}
+    assert notes["holdfast.recipe_sha256"] == hashlib.sha256((run / "recipe.yaml").read_bytes()).hexdigest()
+    assert main([*command, "--data", f"folder:{photos}", "--split", "all", "--int8"]) == 0
+    recall = json.loads(capsys.readouterr().out)["recall"]
+    assert recall["int8"] >= recall["torch"] - 1
+    assert main([*command, "--int8"]) == 2
+    assert "give --data" in capsys.readouterr().err
 
 
 def test_a_graph_that_differs_is_not_written(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from holdfast.errors import ModelError
 from holdfast.models.backbones import Backbone, build_backbone, is_user_code, wrap_module
-from holdfast.models.bank import CLEAN, BatchNormBank
+from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
 from holdfast.models.untrusted import check_settings
@@ -149,6 +149,9 @@ class Embedder(
             raise ModelError(
                 "a wrapped module has no name to rebuild it from; build it as Embedder('package.module:fn')"
             )
+        for name in (WEIGHTS_FILE, BANK_FILE, "README.md"):
+            if (save_directory / name).is_symlink():  # a stranger's folder may lead elsewhere
+                (save_directory / name).unlink()
         bank, self.bank = self.bank, BatchNormBank(self.backbone)
         try:
             super()._save_pretrained(save_directory)  # the clean set only

@@ -56,9 +56,9 @@ def _outside_tensors(proto: Any) -> Iterator[str]:
         if message.DESCRIPTOR.name == "TensorProto":
             yield from (entry.value for entry in message.external_data if entry.key == "location")
             continue
-        for _, value in message.ListFields():
-            several = value if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) else [value]
-            waiting.extend(part for part in several if hasattr(part, "ListFields"))
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                waiting.extend([value] if hasattr(value, "ListFields") else value)
 
 
 def _short(value: Any) -> str:

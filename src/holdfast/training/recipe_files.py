@@ -69,7 +69,7 @@ def _read(recipe: str, folder: Path | None, above: tuple[str, ...]) -> dict[str,
             raise RecipeError(
                 f"{where}no recipe at {file}; `holdfast list recipes` shows those that ship with holdfast"
             )
-        text, key, folder = file.read_text("utf-8"), str(file.resolve()), file.parent
+        text, key, folder = _text(file), str(file.resolve()), file.parent
     elif recipe in shipped():
         text, key, folder = _shipped_text(recipe), recipe, None
     else:
@@ -96,11 +96,18 @@ def _on_its_base(plain: dict[str, Any], folder: Path | None, above: tuple[str, .
 def _parsed(text: str, recipe: str) -> dict[str, Any]:
     try:
         plain = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{recipe} is not valid YAML: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the latter: impossible numbers, too deep
+        raise RecipeError(f"{recipe} is not valid YAML: {' '.join(str(error).split())[:300]}") from error
     if not isinstance(plain, dict):
         raise RecipeError(f"{recipe} must hold keys such as data, model and loss; see `holdfast list recipes`")
     return plain
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{file} is no text in UTF-8, so it is no recipe") from error
 
 
 def _shipped_text(name: str) -> str:
