@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 READY = $(VENV)/.holdfast-ready
 BROWSER = $(VENV)/.holdfast-browser
+SITE = $(VENV)/.holdfast-site
 # One thread per test process: several tests run side by side, and results must not depend on the number of cores.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
@@ -64,10 +65,15 @@ bench: $(READY) ## measure speed on this CPU; numbers, tables and plots in OUT=r
 	$(BIN)/python benchmarks/metrics.py --json $(OUT)/metrics.json
 	$(BIN)/python benchmarks/plots.py $(OUT)
 
-docs: $(READY) ## check that every snippet of README and docs runs
-	$(BIN)/python -m pytest tests/test_docs.py
+$(SITE): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	@touch $@
+
+docs: $(SITE) ## build the site into site/, and run every snippet and example
+	$(BIN)/mkdocs build --strict --quiet
+	$(PYTEST) tests/test_docs.py tests/test_examples.py tests/test_site.py
 
 clean: ## remove the environment, caches and runs
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) runs build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
