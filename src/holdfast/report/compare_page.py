@@ -13,7 +13,7 @@ from holdfast.report.columns import ERS_COLUMNS
 from holdfast.report.compare_charts import cell, learning_curves, radius_curves, tradeoff
 from holdfast.report.comparison import Comparison
 from holdfast.report.contestants import Contestant, Document
-from holdfast.report.figures import number
+from holdfast.report.figures import number, short
 from holdfast.report.recipe_differences import recipe_differences
 from holdfast.report.render import render
 from holdfast.report.sections.flags import LEVELS
@@ -63,6 +63,9 @@ def comparison_page(comparison: Comparison, out: Path, images: bool) -> str:
         written=written,
         unbroken=_unbroken,
         levels=LEVELS,
+        doubted=[run for run in runs if run.flags],
+        sound=", ".join(run.name for run in runs if run.audits and not run.flags),
+        unaudited=", ".join(run.name for run in runs if not run.audits),
         version=__version__,
     )
 
@@ -101,7 +104,8 @@ def doubt(table: Table, refused: set[str]) -> str:
     ]
     if not near:
         return ""
-    return f"The ERS interval of {table.rows[best].name} overlaps that of {', '.join(near)}: their order may be chance."
+    others = ", ".join(near) if len(near) < 4 else f"{len(near)} others"
+    return f"The ERS interval of {table.rows[best].name} overlaps that of {others}: their order may be chance."
 
 
 def column_groups(table: Table) -> list[tuple[str, int]]:
@@ -133,7 +137,7 @@ def _card(run: Contestant, row: int, table: Table, out: Path) -> dict[str, Any]:
     """A run at a glance."""
     parts = [block(run.found.recipe, key).get("name") for key in ("regime", "loss")]
     epochs = run.found.recipe.get("epochs")
-    words = [str(part) for part in parts if part] + ([f"{epochs} epochs"] if epochs else [])
+    words = [short(part) for part in parts if part] + ([f"{epochs} epochs"] if epochs else [])
     return {
         "run": run,
         "words": " · ".join(words) or "audited model",

@@ -12,9 +12,11 @@ from holdfast.report.charts.frame import Axis, Label, frame, path, point, round_
 
 SMALLEST, LARGEST = 24.0, 64.0
 """Diameters in pixels; the smallest still holds its letter."""
+CROWD, LARGEST_IN_CROWD = 8, 36.0
+"""From so many discs on they are drawn smaller, or they would cover each other."""
 SHAPE = (820.0, 400.0)
 """Width and height at which labels are kept apart; a narrow screen hides the names and keeps the letters."""
-LETTER = 7.6
+LETTER = 8.8
 """Width of a letter of a label, in pixels."""
 
 
@@ -80,8 +82,8 @@ def diameters(costs: Sequence[float | None]) -> list[float]:
     known = [cost for cost in costs if cost is not None and cost > 0]
     if len(known) < len(costs):
         return [SMALLEST] * len(costs)
-    most = max(known, default=1.0)
-    return [max(SMALLEST, LARGEST * math.sqrt(cost / most)) for cost in known]
+    most, largest = max(known, default=1.0), LARGEST if len(costs) < CROWD else LARGEST_IN_CROWD
+    return [max(SMALLEST, largest * math.sqrt(cost / most)) for cost in known]
 
 
 def unbeaten(discs: Sequence[Disc]) -> list[Disc]:
@@ -99,7 +101,7 @@ def _axis(values: Sequence[float], intervals: Sequence[tuple[float, float] | Non
 
 
 def _names(discs: Sequence[Disc], sizes: Sequence[float], x: Axis, y: Axis) -> list[Label]:
-    """Names beside the discs, each on the first side where it covers nothing."""
+    """Names beside the discs, each on the first side where it covers nothing, none where no side is free."""
     width, height = SHAPE
     taken = [
         _box(width * x.place(d.x), height * y.place(d.y), size / 2, size / 2)
@@ -119,7 +121,9 @@ def _names(discs: Sequence[Disc], sizes: Sequence[float], x: Axis, y: Axis) -> l
         }
         boxes = {side: _box(*centre, half, 8) for side, centre in sides.items()}
         free = [s for s, b in boxes.items() if _inside(b) and not any(_touch(b, other) for other in taken)]
-        side = free[0] if free else "above"
+        if not free:
+            continue
+        side = free[0]
         taken.append(boxes[side])
         gap = {"right": (away, 0.0), "left": (-away, 0.0), "above": (0.0, away), "below": (0.0, -away)}[side]
         place = (x.place(disc.x) + gap[0] / width, y.place(disc.y) + gap[1] / height)
