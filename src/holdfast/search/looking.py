@@ -78,7 +78,7 @@ def look(
         for start in range(0, len(rows), batch):
             images = centre_crop(store.get(torch.from_numpy(rows[start : start + batch])), model.size)
             vectors = model(images).float()
-            moves = [_mean_move(model, vectors, copies) for copies in _copies(images, seed)] if moved else []
+            moves = [_mean_move(model, vectors, copies) for copies in changed_copies(images, seed)] if moved else []
             parts.append(torch.stack([*moves, *vectors.unbind(1)], 1).cpu())
             bar.update(len(images))
     table = torch.cat(parts).numpy() if parts else np.empty((0, model.dim + 2 * moved), np.float32)
@@ -94,7 +94,7 @@ def _mean_move(model: Embedder, vectors: Tensor, copies: list[Tensor]) -> Tensor
     return torch.stack([(model(copy).float() - vectors).norm(dim=1) for copy in copies]).mean(0)
 
 
-def _copies(images: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
+def changed_copies(images: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
     """Noisy copies of images, and copies shifted by one pixel (on larger pictures two or three) to each side."""
     noise = torch.randn(NOISY_COPIES, *images.shape[1:], generator=seeds.generator(seed, "tampering")) * NOISE
     noisy = [(images + one).clamp(0, 1) for one in noise.to(images.device)]
