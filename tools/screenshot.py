@@ -18,8 +18,8 @@ COLOURS = 192
 """Of the palette: a page has few, and the file becomes a quarter of its size."""
 
 
-def photograph(page: Path, width: int, height: int) -> bytes:
-    """The top of a page, as PNG."""
+def photograph(page: Path, at: str | None, width: int, height: int) -> bytes:
+    """The top of a page, or of the part of it that a selector names, as PNG."""
     system = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=system, args=["--no-sandbox"])
@@ -27,7 +27,10 @@ def photograph(page: Path, width: int, height: int) -> bytes:
             tab = browser.new_page(viewport={"width": width, "height": height})
             tab.goto(page.resolve().as_uri())
             tab.wait_for_load_state("networkidle")
-            return tab.screenshot()
+            box = tab.locator(at).bounding_box() if at else None
+            if box is None:
+                return tab.screenshot()
+            return tab.screenshot(full_page=True, clip={**box, "height": min(height, box["height"])})
         finally:
             browser.close()
 
@@ -37,11 +40,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Take a picture of a report.")
     parser.add_argument("page", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--at", metavar="SELECTOR", help="a part of the page, such as #strips")
     parser.add_argument("--width", type=int, default=1280)
-    parser.add_argument("--height", type=int, default=1280)
+    parser.add_argument("--height", type=int, default=900)
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    picture = Image.open(io.BytesIO(photograph(options.page, options.width, options.height))).convert("RGB")
+    picture = Image.open(io.BytesIO(photograph(options.page, options.at, options.width, options.height))).convert("RGB")
     picture.quantize(COLOURS, dither=Image.Dither.NONE).save(options.out, optimize=True)
     print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB")
 

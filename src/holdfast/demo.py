@@ -25,7 +25,7 @@ MODELS = {
 """Folder of each model and what it is; its recipe is `demo-NAME`."""
 
 LIMIT = 200
-"""Images attacked per model: enough for ERS within about two points, few enough for a CPU."""
+"""Images attacked per model: enough for ERS within about three points, few enough for a CPU."""
 
 
 @dataclasses.dataclass(frozen=True)

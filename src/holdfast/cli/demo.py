@@ -43,7 +43,13 @@ def run(options: argparse.Namespace) -> None:
 def summary(done: Demo) -> str:
     """The figures in a small table, how to read them, and where to go on."""
     rows = [
-        (name, shown.recall, shown.ers, "{:.1f}-{:.1f}".format(*shown.ers_interval), round(shown.seconds))
+        (
+            name,
+            f"{shown.recall:.1f}",
+            f"{shown.ers:.1f}",
+            "{:.1f}-{:.1f}".format(*shown.ers_interval),
+            round(shown.seconds),
+        )
         for name, shown in done.models.items()
     ]
     minutes, seconds = divmod(round(done.seconds), 60)
