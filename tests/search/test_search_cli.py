@@ -37,7 +37,7 @@ def test_from_photos_to_matches(model: Path, photos: Path, tmp_path: Path, capsy
     built = json.loads(capsys.readouterr().out)
     assert (built["images"], built["added"], built["kind"], built["calibrated_on"]) == (60, 60, "flat", 60)
     query = photos / "class-3" / "2.png"
-    assert run("search", index, "--query", query, "-k", 3, "--json", "--false-alarms", 0.05) == 0
+    assert run("search", index, "--query", query, "-k", 3, "--json", "--false-alarms", 0.02) == 0
     (answer,) = json.loads(capsys.readouterr().out)["answers"]
     assert answer["matches"][0] == {"id": "class-3/2.png", "label": "class-3", "distance": pytest.approx(0, abs=1e-5)}
     assert len(answer["matches"]) == 3
