@@ -32,25 +32,24 @@ def histogram(
     x = Axis(edges[0], edges[-1], [(v, f"{v:g}") for v in (0, 0.5, 1, 1.5, 2) if edges[0] <= v <= edges[-1]], x_title)
     y = Axis(0, top, [(0, "")])
     marks = Markup("")
-    labels: list[Label] = []
-    for name, kind, values in shares:
+    for _, kind, values in shares:
         outline = [(x.place(edges[0]), 0.0)]
         for left, right, value in zip(edges, edges[1:], values, strict=False):
             outline += [(x.place(left), y.place(value)), (x.place(right), y.place(value))]
         outline.append((x.place(edges[-1]), 0.0))
         marks += Markup('<path class="shade {}" d="{}Z"/>').format(kind, path(outline))
-        labels.append(_peak_label(name, kind, edges, values, x, y, labels))
-    return frame(marks, x, y, title, desc, labels, height)
+    return frame(marks, x, y, title, desc, _names(shares, edges, x, y), height)
 
 
-def _peak_label(
-    name: str, kind: str, edges: Sequence[float], values: Sequence[float], x: Axis, y: Axis, others: list[Label]
-) -> Label:
-    """At the peak, lifted above a label that is already there."""
-    peak = max(range(len(values)), key=lambda n: values[n])
-    where = x.place((edges[peak] + edges[peak + 1]) / 2)
-    height = y.place(values[peak])
-    if any(abs(label.x - where) < 0.28 and abs(label.y - height) < 0.14 for label in others):
-        height = max(label.y for label in others) + 0.14
-    side = "start" if where < 0.12 else "end" if where > 0.88 else ""
-    return Label(name, where, height, f"{kind} {side}".strip())
+def _names(shares: Sequence[tuple[str, str, Sequence[float]]], edges: Sequence[float], x: Axis, y: Axis) -> list[Label]:
+    """A name at each peak, written away from the peak to its left and lifted where two would meet."""
+    peaks = sorted((max(range(len(values)), key=values.__getitem__), n) for n, (_, _, values) in enumerate(shares))
+    labels: list[Label] = []
+    for peak, n in peaks:
+        name, kind, values = shares[n]
+        where, height = x.place((edges[peak] + edges[peak + 1]) / 2), y.place(values[peak])
+        if any(abs(label.x - where) < 0.4 and abs(label.y - height) < 0.16 for label in labels):
+            height = max(label.y for label in labels) + 0.16
+        side = "end" if where > 0.75 else "start" if labels else ""
+        labels.append(Label(name, where, height, f"{kind} {side}".strip()))
+    return labels

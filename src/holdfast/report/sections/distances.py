@@ -8,6 +8,8 @@ from holdfast.report import figures
 from holdfast.report.charts.histogram import histogram
 from holdfast.report.sections.base import Section, Source
 
+VISIBLE, TINY = 0.0005, 1e-6
+
 
 def distances(source: Source) -> Section:
     """Clean and attacked distances on one scale."""
@@ -17,7 +19,8 @@ def distances(source: Source) -> Section:
     attacked = _shares(block, "attacked_positive"), _shares(block, "attacked_negative")
     panels = [("Unchanged pictures", clean), (f"After the attack, {source.strength} per pixel", attacked)]
     known = [(name, pair) for name, pair in panels if pair[0] and pair[1]]
-    top = 1.28 * max(value for _, pair in known for values in pair for value in values)
+    bins = used_bins(edges, [values for _, pair in known for values in pair])
+    top = 1.4 * max(value for _, pair in known for values in pair for value in values)
     order = [nearer_share(*pair) for _, pair in known]
     title = (
         f"Two pictures of one class are nearer than two of different classes {figures.percent(order[0])} of the time"
@@ -28,17 +31,23 @@ def distances(source: Source) -> Section:
         {
             "title": name,
             "svg": histogram(
-                edges,
-                [("same class", "s1", pair[0]), ("different classes", "s2", pair[1])],
+                edges[: bins + 1],
+                [("same class", "s1", pair[0][:bins]), ("different classes", "s2", pair[1][:bins])],
                 top,
                 name,
                 f"A pair of one class is nearer than a pair of different classes in {figures.percent(share)} of cases.",
-                "distance (0: the same, 2: opposite)",
+                "distance (0: the same place, 2: opposite)",
             ),
         }
         for (name, pair), share in zip(known, order, strict=True)
     ]
     return Section(title, {"charts": charts})
+
+
+def used_bins(edges: list[float], shares: list[list[float]]) -> int:
+    """How many bins a chart needs: up to the last that holds anything to see, and on to the next half unit."""
+    last = max(n for values in shares for n, value in enumerate(values) if value > VISIBLE)
+    return next((n for n in range(last + 1, len(edges)) if (2 * edges[n]) % 1 < TINY), len(edges) - 1)
 
 
 def nearer_share(positive: list[float], negative: list[float]) -> float:

@@ -33,10 +33,10 @@ def drift(source: Source) -> Section:
                 "svg": line_chart(series, x, y, kind, desc, height=200),
             }
         )
-        for name, layer in layers.items():
-            largest = max(largest, (_value(layer, "running_mean"), kind, name))
-    kind, name = figures.short(largest[1], 24), figures.short(largest[2], 32)
-    title = f"Statistics of {kind} pictures are farthest from the clean ones at {name}"
+        for number, (name, layer) in enumerate(layers.items(), 1):
+            largest = max(largest, (_value(layer, "running_mean"), kind, f"{number} ({figures.short(name, 32)})"))
+    _, kind, layer = largest
+    title = f"The mean of {figures.short(kind, 24)} pictures is farthest from that of clean ones in layer {layer}"
     return Section(title, {"charts": charts})
 
 

@@ -87,7 +87,7 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     images = f" ({size[0] * size[1]:.0f} pictures)" if size[0] and size[1] else ""
     weights = f"{model['weights']} weights" if model.get("weights") else "from scratch"
     if recipe.get("init"):
-        weights = f"starting from {figures.short(PurePath(str(recipe['init'])).name)}"
+        weights = f"starting from the weights of ‘{figures.short(PurePath(str(recipe['init'])).name)}’"
     facts = [
         ("Network", f"{model.get('backbone')}, {model.get('dim')} dimensions, {weights}"),
         ("Loss", _words(recipe.get("loss"))),
@@ -139,10 +139,15 @@ def _card(card: dict[str, Any], source: Source) -> dict[str, Any]:
         "name": card.get("name"),
         "images": card.get("images"),
         "classes": card.get("classes"),
-        "per_class": per_class,
+        "per_class": _range(per_class),
         "splits": [(name, part.get("images"), part.get("classes")) for name, part in splits.items()],
         "samples": [s for s in samples if any(s["pictures"])] if source.pictures.shown else samples,
     }
+
+
+def _range(per_class: dict[str, Any]) -> str:
+    least, median, most = (figures.count(per_class.get(key)) for key in ("least", "median", "most"))
+    return f"{most} pictures" if least == most else f"{least} to {most}, median {median}"
 
 
 def _why(source: Source) -> dict[str, str]:

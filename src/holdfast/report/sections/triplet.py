@@ -14,7 +14,8 @@ FARTHEST = 2.0
 def triplet(source: Source) -> Section:
     """Two rulers that start at the anchor."""
     block = source.exhibit("triplet")
-    before, after = (_ruler(block[key]) for key in ("before", "after"))
+    longest = min(FARTHEST, 1.1 * max(float(block[key][pair]) for key in ("before", "after") for pair in ("ap", "an")))
+    before, after = (_ruler(block[key], longest) for key in ("before", "after"))
     strength = figures.eps(block.get("eps_pixel"))
     if not before["wrong"] and after["wrong"]:
         title = f"Changes of at most {strength} per pixel bring the wrong picture nearer than the right one"
@@ -30,16 +31,16 @@ def triplet(source: Source) -> Section:
     return Section(title, content)
 
 
-def _ruler(distances: dict[str, Any]) -> dict[str, Any]:
+def _ruler(distances: dict[str, Any], longest: float) -> dict[str, Any]:
     near, far = float(distances["ap"]), float(distances["an"])
     return {
         "ap": figures.number(near, 2),
         "an": figures.number(far, 2),
-        "ap_place": _place(near),
-        "an_place": _place(far),
+        "ap_place": _place(near, longest),
+        "an_place": _place(far, longest),
         "wrong": far < near,
     }
 
 
-def _place(distance: float) -> str:
-    return f"{100 * min(1.0, max(0.0, distance / FARTHEST)):.2f}%"
+def _place(distance: float, longest: float) -> str:
+    return f"{100 * min(1.0, max(0.0, distance / longest)):.2f}%"

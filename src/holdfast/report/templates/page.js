@@ -22,6 +22,7 @@
   const select = map.querySelector("select"), gallery = map.querySelector(".same-class"), words = map.querySelector("[aria-live]");
   const dots = [...points.querySelectorAll("circle")];
   const places = dots.map((dot) => [Number(dot.getAttribute("cx")), Number(dot.getAttribute("cy"))]);
+  const hint = words.textContent;
   let here = -1, tiles = null;
 
   const tall = points.viewBox.baseVal.height;
@@ -40,7 +41,7 @@
     tiles?.classList.toggle("picked", label !== null);
     for (const marks of [dots, tiles ? [...tiles.children] : []]) marks.forEach((mark, n) => mark.classList.toggle("same", labels[n] === label));
     const members = labels.flatMap((other, n) => (other === label ? [n] : []));
-    words.textContent = label === null ? "" : `${names[label]}: ${members.length} ${members.length === 1 ? "picture" : "pictures"}`;
+    words.textContent = label === null ? hint : `${names[label]}: ${members.length} ${members.length === 1 ? "picture" : "pictures"}`;
     gallery.replaceChildren(...(sprite ? members.slice(0, 12) : []).map((n) => {
       const tile = document.createElement("i");
       tile.style.width = "48px";
