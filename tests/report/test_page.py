@@ -126,8 +126,8 @@ def test_nothing_but_a_recipe(run: Path) -> None:
     for file in ("metrics.jsonl", "evaluation.json", "audit.json", EXHIBITS):
         (run / file).unlink()
     text = words(make(run).html)
-    assert "holdfast audit runs/full --data glyphs adds it" in text
-    assert "Searches: not collected yet; holdfast report runs/full adds it" in text
+    assert "holdfast audit runs/full --data glyphs adds this" in text
+    assert "Confusions, Triplet: not collected yet; holdfast report runs/full adds this" in text
 
 
 def test_an_audit_alone(run: Path) -> None:

@@ -103,8 +103,16 @@ def make(folder: Path, images: bool = True) -> Page:
         title=f"{found.name} · holdfast",
         head=header(source),
         sections=sections,
-        missing=missing,
+        missing=_joined(missing),
         images=images,
         left_out=pictures.left_out,
     )
     return Page(html, {entry["name"]: entry["why"] for entry in missing})
+
+
+def _joined(missing: list[dict[str, str]]) -> list[dict[str, str]]:
+    """One entry for all sections that are missing for the same reason."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for entry in missing:
+        names.setdefault((entry["why"], entry["command"]), []).append(entry["name"])
+    return [{"name": ", ".join(those), "why": why, "command": command} for (why, command), those in names.items()]

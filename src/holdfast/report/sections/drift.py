@@ -35,8 +35,8 @@ def drift(source: Source) -> Section:
         )
         for number, (name, layer) in enumerate(layers.items(), 1):
             largest = max(largest, (_value(layer, "running_mean"), kind, f"{number} ({figures.short(name, 32)})"))
-    _, kind, layer = largest
-    title = f"The mean of {figures.short(kind, 24)} pictures is farthest from that of clean ones in layer {layer}"
+    _, farthest, place = largest
+    title = f"The mean of {figures.short(farthest, 24)} pictures is farthest from that of clean ones in layer {place}"
     return Section(title, {"charts": charts})
 
 
