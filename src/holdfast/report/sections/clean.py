@@ -21,9 +21,9 @@ PERCENT = {
     "R@100": "one of the hundred nearest is",
     "mAP": "all pictures of the class come before the others (mean average precision)",
     "mAP@R": "the same, looking only as far down as the class has pictures",
-    "mAP@C": "the same at the number of pictures per class",
+    "mAP@C": "the same with the query counted among them, so that below 100 is the best there is",
     "NMI": "groups found without labels agree with the classes",
-    "NMI+": "the same, corrected for chance",
+    "NMI+": "the same with several groups per class, which forgives a class of several clumps",
 }
 RAW = {
     "distance_positive": "mean distance of two pictures of one class (0 to 2)",
