@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
         "audit",
         run,
         "measure how easily a model is fooled",
-        "holdfast audit runs/demo --data glyphs --limit 500",
+        "holdfast audit runs/demo/hm --data glyphs --limit 500",
     )
     model_and_data(sub)
     sub.add_argument("--protocol", default="ers", help="ers (default), adml, stax or thorough")

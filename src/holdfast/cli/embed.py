@@ -13,7 +13,11 @@ from holdfast.console import Console
 def add(commands: Commands) -> None:
     """Offer the command."""
     sub = command(
-        commands, "embed", run, "write the vectors of images to disk", "holdfast embed runs/demo --data folder:photos"
+        commands,
+        "embed",
+        run,
+        "write the vectors of images to disk",
+        "holdfast embed runs/demo/hm --data folder:photos",
     )
     model_and_data(sub)
     common(sub, "npz or parquet file (default: embeddings.npz)")

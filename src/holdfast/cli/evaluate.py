@@ -13,7 +13,11 @@ from holdfast.console import Console
 def add(commands: Commands) -> None:
     """Offer the command."""
     sub = command(
-        commands, "evaluate", run, "measure retrieval on labelled images", "holdfast evaluate runs/demo --data glyphs"
+        commands,
+        "evaluate",
+        run,
+        "measure retrieval on labelled images",
+        "holdfast evaluate runs/demo/hm --data glyphs",
     )
     model_and_data(sub)
     common(sub, "also write the result to this JSON file")
