@@ -6,10 +6,10 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
+
+from small_photos import draw_photos
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
@@ -36,15 +36,7 @@ def tiny() -> dict[str, Any]:
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """A user's folder: twelve classes of five noisy pictures each."""
-    draw = np.random.default_rng(0)
-    for name in range(12):
-        folder = tmp_path / "photos" / f"class-{name}"
-        folder.mkdir(parents=True)
-        base = draw.integers(0, 255, (40, 50, 3))
-        for picture in range(5):
-            pixels = np.clip(base + draw.integers(-40, 40, base.shape), 0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / f"{picture}.png")
-    return tmp_path / "photos"
+    return draw_photos(tmp_path)
 
 
 @pytest.fixture

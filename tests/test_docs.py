@@ -4,53 +4,96 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from holdfast.attacks.base import registry as goals
 from holdfast.cli import main
 from holdfast.losses.base import registry as losses
 from holdfast.regimes.base import registry as regimes
 from holdfast.training import load_recipe
+from small_photos import draw_photos
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
-SNIPPET = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+SNIPPET = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
+RUN = "train pocket --data folder:photos --set batch.classes=4 --set epochs=4 --out runs/mine"
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the reader of all pages stands, with photos and the run that pages go on from."""
+    folder = tmp_path_factory.mktemp("reader")
+    draw_photos(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(RUN.split()) == 0
+    return folder
 
 
 @pytest.fixture
-def working_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the reader stands, with photos beside."""
-    monkeypatch.chdir(photos.parent)
+def working_folder(reader: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The same, entered; what a page registers must not reach the contract tests."""
+    monkeypatch.chdir(reader)
+    monkeypatch.syspath_prepend(str(reader))
+    families: tuple[Any, ...] = (losses, goals, regimes)
+    before = [{name: registry.get(name) for name in registry.names()} for registry in families]
+    yield reader
+    for registry, members in zip(families, before, strict=True):
+        registry._members.clear()
+        registry._members.update(members)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-@pytest.mark.usefixtures("working_folder")
-def test_snippets_run(page: Path) -> None:
-    before = {registry: {name: registry.get(name) for name in registry.names()} for registry in (losses, regimes)}
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_snippets_run(page: Path, working_folder: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "snippet"}
-    try:
-        for language, code in SNIPPET.findall(page.read_text("utf-8")):
-            if language == "python":
-                exec(compile(code, page.name, "exec"), namespace)
-            elif language == "sh":
-                for line in code.splitlines():
-                    if line.startswith("holdfast "):
-                        assert main(shlex.split(line, comments=True)[1:]) == 0, line
-            elif language == "yaml":
-                load_recipe(yaml.safe_load(code))
-    finally:
-        for registry, members in before.items():  # what a page adds must not reach the contract tests
-            registry._members.clear()
-            registry._members.update(members)
+    for language, file, code in SNIPPET.findall(page.read_text("utf-8")):
+        if file:
+            (working_folder / file).write_text(code, "utf-8")
+        elif language == "python":
+            exec(compile(code, page.name, "exec"), namespace)
+        elif language == "sh":
+            for line in code.splitlines():
+                if line.startswith("holdfast "):
+                    assert main(shlex.split(line, comments=True)[1:]) == 0, line
+        if language == "yaml":
+            load_recipe(yaml.safe_load(code))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(#[^)]+)?\)", page.read_text("utf-8")):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        if anchor and file.suffix == ".md":
+            headings = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
+            assert anchor[1:] in {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings}
+
+
+def test_files_and_tests_named_beside_formulas_exist() -> None:
+    rows = re.findall(r"^\|.*\|$", (ROOT / "docs" / "papers.md").read_text("utf-8"), re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`([\w/-]+\.(?:py|yaml)(?:::\w+)?)`", row)]
+    assert len(named) > 60
+    for name in named:
+        path, _, test = name.partition("::")
+        tested = Path(path).name.startswith("test_")
+        file = (ROOT / "tests" if tested else ROOT / "src" / "holdfast") / path
+        assert file.is_file(), name
+        assert f"def {test}(" in file.read_text("utf-8") if test else True, name
+
+
+def test_every_page_is_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text("utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f" {page.relative_to(ROOT / 'docs').as_posix()}\n" in menu, page
 
 
 def test_the_version_is_the_same_everywhere() -> None:
