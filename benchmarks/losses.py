@@ -15,7 +15,6 @@ import argparse
 import itertools
 import json
 import multiprocessing
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from timing import processor
 from torch import Tensor
 
 from holdfast import losses, mining
@@ -252,12 +252,19 @@ triplets, or positive × negative pairs, in a list), the row needs no matrix pro
 
 def hardware(threads: int) -> str:
     """What it ran on."""
-    return f"{os.cpu_count()} CPU cores, {threads} in use"
+    return processor(threads)
+
+
+def read(file: Path) -> list[Row]:
+    """Rows of an earlier run."""
+    found = json.loads(file.read_text())["rows"]
+    return [Row(**{key: value for key, value in row.items() if key != "ratio"}) for row in found]
 
 
 def write(rows: list[Row], arguments: argparse.Namespace) -> None:
-    """What has been measured so far, loss by loss."""
-    rows = sorted(rows, key=lambda row: (row.kind, [*LOSSES, *MINERS].index(row.name)))
+    """What has been measured so far, loss by loss; of a row measured twice, the later."""
+    rows = list({(row.kind, row.name, row.batch, row.dim): row for row in rows}.values())
+    rows.sort(key=lambda row: (row.kind, [*LOSSES, *MINERS].index(row.name), row.batch, -row.dim))
     if arguments.json:
         found = [asdict(row) | {"ratio": row.ratio} for row in rows]
         arguments.json.write_text(json.dumps({"hardware": hardware(arguments.threads), "rows": found}, indent=2) + "\n")
@@ -274,12 +281,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[*LOSSES, *MINERS], help="names to run")
     parser.add_argument("--memory", type=int, nargs="*", default=[1024], help="batches whose memory is measured")
     parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--keep", action="store_true", help="add to the rows that --json holds already")
     parser.add_argument("--table", type=Path, help="write a document there")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
     print(f"{'':7}{'name':24}{'batch':>6}{'dim':>5}" + "".join(f"{head:>10}" for head in HEADS))
-    rows = []
+    rows = read(arguments.json) if arguments.keep else []
     known = [(kind, name) for kind, names in (("loss", LOSSES), ("miner", MINERS)) for name in names]
     wanted = [(kind, name) for kind, name in known if name in arguments.only]
     for size, dim, (kind, name) in itertools.product(arguments.batch, arguments.dim, wanted):

@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
         "calibrate",
         run,
         "find the distance below which two images show the same",
-        "holdfast calibrate runs/demo --data glyphs --far 1e-3 1e-4",
+        "holdfast calibrate runs/demo/hm --data glyphs --far 1e-3 1e-4",
     )
     model_and_data(sub)
     sub.add_argument(

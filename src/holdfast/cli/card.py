@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
         "card",
         run,
         "write the model card of a run, with its licence and title",
-        'holdfast card runs/demo --license apache-2.0 --title "Glyph search"',
+        'holdfast card runs/demo/hm --license apache-2.0 --title "Glyph search"',
     )
     sub.add_argument("folder", metavar="RUN", help="a run folder; the card is model/README.md in it")
     sub.add_argument("--license", metavar="ID", help="of the model, as the Hugging Face Hub names it: apache-2.0, mit")

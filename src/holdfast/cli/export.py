@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
         "export",
         run,
         "write a model as one ONNX graph, compared with torch",
-        "holdfast export runs/demo --onnx demo.onnx --data glyphs",
+        "holdfast export runs/demo/hm --onnx demo.onnx --data glyphs",
     )
     sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     sub.add_argument("--onnx", required=True, metavar="FILE", help="where the graph goes")

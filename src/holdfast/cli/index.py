@@ -23,7 +23,7 @@ def add(commands: Commands) -> None:
         "index",
         run,
         "make images searchable, or add some to an index",
-        "holdfast index runs/demo --data folder:photos --out photos.index\n"
+        "holdfast index runs/demo/hm --data folder:photos --out photos.index\n"
         "          holdfast index photos.index --add images:more",
     )
     sub.add_argument("model", metavar="MODEL", help=f"{MODEL_HELP}; with --add, the index")

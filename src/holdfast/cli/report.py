@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError
 
 def add(commands: Commands) -> None:
     """Offer the command."""
-    sub = command(commands, "report", run, "show a run or an audit as one HTML page", "holdfast report runs/demo")
+    sub = command(commands, "report", run, "show a run or an audit as one HTML page", "holdfast report runs/demo/hm")
     sub.add_argument("run_folder", metavar="RUN", help="a folder that `holdfast train` or `holdfast audit` wrote")
     sub.add_argument("--data", metavar="DATA", help=f"other images than the run's own: {DATA_HELP}")
     sub.add_argument("--out", help="the page (default: RUN/report.html)")

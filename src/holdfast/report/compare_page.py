@@ -25,13 +25,14 @@ from holdfast.report.withstood import withstood
 from holdfast.version import __version__
 
 
-def comparison_page(comparison: Comparison, out: Path, images: bool) -> str:
+def comparison_page(comparison: Comparison, out: Path, images: bool, note: str = "") -> str:
     """The page as text.
 
     Args:
         comparison: what it shows.
         out: where it will lie, so that links to the runs' own pages are right.
         images: False leaves every picture out.
+        note: a line under the headline.
     """
     runs, table = comparison.runs, comparison.table
     refused = {entry.source for entry in comparison.unfair}
@@ -45,6 +46,7 @@ def comparison_page(comparison: Comparison, out: Path, images: bool) -> str:
         finding=finding(table, refused),
         price=price(table, refused),
         doubt=doubt(table, refused),
+        note=note,
         unfair=comparison.unfair,
         missing=comparison.missing,
         ranked=not refused & {"clean", "ers"},

@@ -64,15 +64,18 @@ class Comparison:
         }
 
 
-def compare(folders: Sequence[str | Path], out: str | Path = "compare.html", images: bool = True) -> Path:
+def compare(
+    folders: Sequence[str | Path], out: str | Path = "compare.html", images: bool = True, note: str = ""
+) -> Path:
     """Write one self-contained page that compares runs, and return where it is.
 
     Args:
         folders: run folders, or folders an audit was written to; one is enough.
         out: the page.
         images: False leaves every picture out, for private data.
+        note: what a reader should know first, as a line under the headline.
     """
-    return write_comparison(read_comparison(folders), Path(out), images)
+    return write_comparison(read_comparison(folders), Path(out), images, note)
 
 
 def read_comparison(folders: Sequence[str | Path]) -> Comparison:
@@ -97,18 +100,19 @@ def read_comparison(folders: Sequence[str | Path]) -> Comparison:
     )
 
 
-def write_comparison(comparison: Comparison, out: Path, images: bool = True) -> Path:
+def write_comparison(comparison: Comparison, out: Path, images: bool = True, note: str = "") -> Path:
     """Write the page.
 
     Args:
         comparison: what it shows.
         out: the page.
         images: False leaves every picture out.
+        note: what a reader should know first, as a line under the headline.
     """
     from holdfast.report.compare_page import comparison_page
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, comparison_page(comparison, out, images))
+    write_atomic(out, comparison_page(comparison, out, images, note))
     return out
 
 
