@@ -1,0 +1,58 @@
+"""A loss of your own in one class, trained by name beside one that is there already.
+
+python examples/own_loss.py             about half a minute on two CPU cores
+python examples/own_loss.py --fast      a few seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import holdfast
+from holdfast.losses import register
+from holdfast.losses.sides import Side
+from holdfast.losses.terms import Terms
+from holdfast.losses.tuples import PairLoss, Part
+from holdfast.mining import Miner
+
+
+@register("square-band")
+class SquareBand(PairLoss):
+    """Pull positives above one similarity and push negatives below another, both squared.
+
+    L = mean_P relu(high - s)² + mean_N relu(s - low)²
+
+    Args:
+        high: similarity that positives should reach.
+        low: similarity that negatives should stay under.
+        miner: chooses the pairs; all of them when left out.
+        part: gradients flow only through pairs of this kind.
+    """
+
+    def __init__(self, high: float = 0.9, low: float = 0.3, *, miner: Miner | None = None, part: Part = "both") -> None:
+        super().__init__(miner, part)
+        self.high, self.low = high, low
+
+    def pairs(self, near: Side, far: Side) -> list[Terms]:
+        """The costs of both kinds of pairs; `Terms` says which of them exist."""
+        pull, push = (self.high - near.values).relu().square(), (far.values - self.low).relu().square()
+        return [Terms(pull, near), Terms(push, far)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/own-loss"), help="folder for the runs")
+    parser.add_argument("--fast", action="store_true", help="few characters, two epochs")
+    options = parser.parse_args()
+    data = {"name": "glyphs", "characters": 60 if options.fast else 300, "per_class": 6}
+    settings = ["epochs=2", "batch.classes=8"] if options.fast else ["epochs=8"]
+
+    for loss in ("square-band", "contrastive"):
+        recipe = {"base": "pocket", "loss": {"name": loss, "miner": "multi-similarity"}}
+        run = holdfast.train(recipe, data, out=options.out / loss, settings=settings)
+        print(f"{loss:12} R@1 {run.evaluation['metrics']['R@1']:.1f}")
+
+
+if __name__ == "__main__":
+    main()
