@@ -31,7 +31,7 @@ class Mnist(Reader):
             uses all digits of both files, so classes are shared.
 
     Relations: `digits` needs no download; `omniglot` has coarse and fine labels with 1,623 classes.
-    Reference: LeCun et al., 1998; the split by digit: Levi et al., ICML 2021 (easy positive sampling).
+    Reference: LeCun et al., 1998; the split by digit: Levi et al., ICCV 2021 (easy positive sampling).
     """
 
     validation: float = 0.0
