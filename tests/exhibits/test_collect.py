@@ -99,6 +99,38 @@ def test_exhibits_grow_old(shown: Path, tmp_path: Path) -> None:
     assert not is_current(run, images=False)
 
 
+def test_exhibits_of_other_images_are_never_current(shown: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(shown, tmp_path / "run")
+    other = write_images(tmp_path / "other", {"test": {"a": 2, "b": 2}})
+    made = read(collect(run, data=f"csv:{other}", images=False))["made"]
+    assert made["data"] == {"name": "csv", "file": str(other)}
+    assert not is_current(run, images=False)
+    collect(run, images=False)
+    assert is_current(run, images=False)
+
+
+def test_a_run_that_names_no_images_keeps_those_it_was_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {})
+    collect(run, data=f"csv:{write_images(tmp_path / 'images', {'test': {'a': 2, 'b': 2}})}", images=False)
+    assert is_current(run, images=False)
+
+
+@pytest.mark.parametrize("images", [True, False])
+@pytest.mark.parametrize("place", ["artifacts", "artifacts/pictures", "artifacts/exhibits.json"])
+def test_nothing_is_written_or_removed_through_a_link(place: str, images: bool, tmp_path: Path) -> None:
+    run = csv_run(tmp_path, {"test": {"a": 2, "b": 2}})
+    outside = tmp_path / "outside"
+    (outside / "pictures").mkdir(parents=True)
+    for canary in ("exhibits.json", "canary", "pictures/canary"):
+        (outside / canary).write_text("precious")
+    (run / place).parent.mkdir(exist_ok=True)
+    (run / place).symlink_to(outside / place.removeprefix("artifacts").strip("/"))
+    before = {file: file.is_file() and file.read_bytes() for file in tmp_path.rglob("*")}
+    with pytest.raises(HoldfastError, match="a link that leads out of"):
+        collect(run, images=images)
+    assert {file: file.is_file() and file.read_bytes() for file in tmp_path.rglob("*")} == before
+
+
 def test_a_failure_leaves_the_old_exhibits(shown: Path, tmp_path: Path) -> None:
     run = shutil.copytree(shown, tmp_path / "run")
     before = {file: file.read_bytes() for file in (run / "artifacts").rglob("*.*")}

@@ -27,7 +27,7 @@ from holdfast.exhibits.radius import radius
 from holdfast.exhibits.scene import NO_GRADIENTS, Scene, open_scene
 from holdfast.exhibits.strips import outcome_counts, strips
 from holdfast.exhibits.triplet import triplet
-from holdfast.files import new_folder, write_json
+from holdfast.files import inside, new_folder, write_json
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -76,16 +76,18 @@ def collect(
     if limit is not None and limit < 1:
         raise RecipeError(f"limit must be 1 or more, got {limit}")
     console = console or Console(quiet=True)
+    file = folder / "artifacts" / FILE
+    for place in (file.parent, file.with_name(PICTURES), file):  # also where no pictures are wanted: older ones go
+        inside(folder, place)
     origin = find_origin(folder, data, trust_code)
     seed = origin.seed if seed is None else seed
     embedder, _ = borrow_model(origin.model, None, trust_code, choose_device(device), through_sets=True)
-    file = folder / "artifacts" / FILE
     with (
-        _pictures(file, images) as place,
+        _pictures(file, images) as pictures,
         frozen(embedder),
         torch.random.fork_rng(seeded_devices(embedder.mean.device)),
     ):
-        scene = open_scene(origin, embedder, place, seed, limit or LIMIT, console)
+        scene = open_scene(origin, embedder, pictures, seed, limit or LIMIT, console)
         document = _document(scene, origin, images)
     write_json(file, document)
     return file

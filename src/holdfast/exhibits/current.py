@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import HoldfastError
 from holdfast.exhibits.collect import FILE, SCHEMA
-from holdfast.exhibits.origin import audit_files
+from holdfast.exhibits.origin import audit_files, own_data
 
 
 def is_current(folder: Path, *, images: bool = True) -> bool:
     """Whether `artifacts/exhibits.json` is there, of this schema, whole, and not older than what it was made from.
+
+    Exhibits of other images than the folder's own are never current: they were asked for once, with `data`.
 
     Args:
         folder: a run, or the folder of an audit.
@@ -28,11 +31,21 @@ def is_current(folder: Path, *, images: bool = True) -> bool:
         return False
     if any(source.stat().st_mtime > made for source in _sources(folder)):
         return False
+    settings = document.pop("made", None)  # the block of a dataset may name a file, too, which is no picture
+    if not isinstance(settings, dict) or not _is_own(folder, settings.get("data")):
+        return False
     if not images:
         return True
-    settings = document.pop("made", None)  # the block of a dataset may name a file, too, which is no picture
-    wanted = isinstance(settings, dict) and settings.get("images") is True
-    return wanted and all((file.parent / name).is_file() for name in _files(document))
+    return settings.get("images") is True and all((file.parent / name).is_file() for name in _files(document))
+
+
+def _is_own(folder: Path, data: Any) -> bool:
+    """Whether images are those that the folder names; where it names none, no others could be shown instead."""
+    try:
+        own = own_data(folder)
+    except HoldfastError:
+        return False
+    return own is None or data == own
 
 
 def _sources(folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from holdfast.data import parse
 from holdfast.errors import HoldfastError, ModelError
@@ -85,6 +85,13 @@ def find_origin(folder: Path, data: str | None = None, trust_code: bool = False)
     )
 
 
+def own_data(folder: Path) -> dict[str, Any] | None:
+    """The images that a run or an audit names itself; None where it names none."""
+    recipe = folder / "recipe.yaml"
+    block = parse(read_plain(recipe).get("data") or {}) if recipe.is_file() else _audit(folder).get("data")
+    return block if _is_named(block) else None
+
+
 def audit_files(folder: Path) -> list[Path]:
     """The audits of a folder, that of the default protocol first; those that were moved aside are left out."""
     others = sorted(file for file in folder.glob("audit-*-*.json") if file.stem.count(".") == 0)
@@ -121,6 +128,10 @@ def _seed(document: dict[str, Any]) -> int:
 
 def _named(block: Any, file: Path) -> dict[str, Any]:
     """A block that names its dataset; one that was only ever in memory cannot be read again."""
-    if not isinstance(block, dict) or not isinstance(block.get("name"), str):
+    if not _is_named(block):
         raise HoldfastError(f"{file} does not say where its images are; give them with data")
     return block
+
+
+def _is_named(block: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(block, dict) and isinstance(block.get("name"), str)
