@@ -146,6 +146,15 @@ def test_strings_from_files_stay_text(run: Path) -> None:
     assert "{{ 7 + 7 }}" in body
 
 
+def test_half_a_character_does_not_stop_the_card(run: Path) -> None:
+    (run / "evaluation.json").write_text(json.dumps({**EVALUATION, "recipe": "a\ud800b"}))
+    loss = '{name: "multi\\ud800similarity"}'
+    (run / "recipe.yaml").write_text(f"loss: {loss}\n" + yaml.safe_dump({**RECIPE, "loss": 0}).replace("loss: 0\n", ""))
+    text = write_card(run).read_text("utf-8")
+    assert "a?b" in text
+    assert "multi?similarity on folder" in text
+
+
 @pytest.mark.parametrize("licence", ["Apache 2.0", "", "a\nb", "x" * 80, "mit: {"])
 def test_what_is_no_licence_identifier_is_refused(run: Path, licence: str) -> None:
     with pytest.raises(ModelError, match="no licence identifier"):
@@ -157,10 +166,13 @@ def test_what_is_no_licence_identifier_is_refused(run: Path, licence: str) -> No
     [
         ("recipe.yaml", "- 1"),
         ("recipe.yaml", "a: ["),
+        ("recipe.yaml", "loss: &l [x, x]\nregime: [*l, *l]"),
         ("recipe.yaml", "loss: !!python/object/apply:os.getcwd []"),
         ("evaluation.json", '{"metrics": 3}'),
         ("evaluation.json", "{"),
         ("audit.json", '{"budget": {}}'),
+        ("evaluation.json", f'{{"metrics": {{"R@1": 1{"0" * 400}}}}}'),
+        ("metrics.jsonl", '{"step": 0, "images_per_second": 1.0}'),
     ],
 )
 def test_damaged_files_are_one_line(run: Path, file: str, content: str) -> None:

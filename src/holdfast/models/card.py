@@ -128,7 +128,7 @@ def card_text(
     """
     from huggingface_hub import ModelCard, ModelCardData
 
-    title = one_line(title or f"{recipe['loss']['name']} on {data_name(recipe['data'])}")
+    title = one_line(title or f"{said(recipe['loss']['name'])} on {data_name(recipe['data'])}")
     found = results(evaluation, audits)
     header = ModelCardData(
         library_name=LIBRARY,

@@ -23,7 +23,8 @@ _SPECIAL = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", "[": "\\[", "]"
 
 def said(value: Any) -> str:
     """A value as plain text of one line, whatever Markdown or HTML it holds."""
-    return " ".join(figure(value).split())[:LONGEST].translate(_SPECIAL)
+    text = " ".join(figure(value).split())[:LONGEST].translate(_SPECIAL)
+    return text.encode("utf-8", "replace").decode()  # JSON can hold half a character, which no file can
 
 
 def data_name(data: Any) -> str:

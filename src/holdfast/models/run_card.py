@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from holdfast.errors import ModelError
 from holdfast.files import inside, write_atomic
 from holdfast.models.card import card_text, untouched
+from holdfast.yaml_files import read_yaml
 
 CARD = "README.md"
 
@@ -40,14 +39,14 @@ def write_card(run: str | Path, *, license: str | None = None, title: str | None
     kept = _kept(before)
     try:
         text = card_text(
-            yaml.safe_load((folder / "recipe.yaml").read_text("utf-8")),
+            read_yaml((folder / "recipe.yaml").read_text("utf-8")),
             _document(folder / "evaluation.json"),
             [audit for file in _audits(folder) if (audit := _document(file))],
             _lines(folder / "metrics.jsonl"),
             license=license or kept.get("license"),
             title=title or kept.get("title"),
         )
-    except (yaml.YAMLError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:160]
         raise ModelError(f"the files of {folder} are damaged, so no card can be written ({reason})") from error
     write_atomic(file, text)

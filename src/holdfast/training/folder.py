@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from safetensors import SafetensorError
 
 from holdfast.data import ImageTable
@@ -17,6 +16,7 @@ from holdfast.models import Embedder
 from holdfast.models.card import card_text
 from holdfast.models.run_card import CARD
 from holdfast.training.recipe import Recipe
+from holdfast.yaml_files import read_yaml
 
 
 class RunFolder:
@@ -58,8 +58,8 @@ class RunFolder:
     def _stored_recipe(self) -> dict[str, Any]:
         """The content of recipe.yaml."""
         try:
-            there = yaml.safe_load(self.recipe_file.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            there = read_yaml(self.recipe_file.read_text("utf-8"))
+        except (OSError, ValueError):
             there = None
         if not isinstance(there, dict):
             raise RecipeError(f"{self.recipe_file} is empty or damaged; give another --out, or delete that folder")

@@ -7,10 +7,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from holdfast.data import parse
 from holdfast.errors import RecipeError, unknown
+from holdfast.yaml_files import NotYaml, read_yaml
 
 
 def shipped() -> list[str]:
@@ -95,9 +94,9 @@ def _on_its_base(plain: dict[str, Any], folder: Path | None, above: tuple[str, .
 
 def _parsed(text: str, recipe: str) -> dict[str, Any]:
     try:
-        plain = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the latter: impossible numbers, too deep
-        raise RecipeError(f"{recipe} is not valid YAML: {' '.join(str(error).split())[:300]}") from error
+        plain = read_yaml(text)
+    except NotYaml as error:
+        raise RecipeError(f"{recipe} is not valid YAML: {error}") from error
     if not isinstance(plain, dict):
         raise RecipeError(f"{recipe} must hold keys such as data, model and loss; see `holdfast list recipes`")
     return plain
