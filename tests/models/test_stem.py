@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -25,6 +25,7 @@ from holdfast.models.stem import BlockedStem, with_blocked_stem
 def test_blocks_give_the_value_and_gradients_of_the_plain_convolution(
     stride: int, kernel: int, padding: int, blocks: tuple[int, int], bias: bool
 ) -> None:
+    assume(min(blocks) * stride + 2 * padding >= kernel)
     torch.manual_seed(0)
     plain = nn.Conv2d(3, 4, kernel, stride, padding, bias=bias).double()
     stem = BlockedStem.of(plain)
