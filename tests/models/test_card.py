@@ -148,11 +148,12 @@ def test_strings_from_files_stay_text(run: Path) -> None:
 
 def test_half_a_character_does_not_stop_the_card(run: Path) -> None:
     (run / "evaluation.json").write_text(json.dumps({**EVALUATION, "recipe": "a\ud800b"}))
-    loss = '{name: "multi\\ud800similarity"}'
-    (run / "recipe.yaml").write_text(f"loss: {loss}\n" + yaml.safe_dump({**RECIPE, "loss": 0}).replace("loss: 0\n", ""))
+    written = yaml.safe_dump({**RECIPE, "loss": {"name": "half"}}).replace("name: half", 'name: "half\\ud800"')
+    (run / "recipe.yaml").write_text(written)
+    (run / "model" / "README.md").unlink()
     text = write_card(run).read_text("utf-8")
     assert "a?b" in text
-    assert "multi?similarity on folder" in text
+    assert "# half? on folder" in text
 
 
 @pytest.mark.parametrize("licence", ["Apache 2.0", "", "a\nb", "x" * 80, "mit: {"])

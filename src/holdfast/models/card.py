@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.models.card_facts import audit_section, data_name, data_rows, metric_rows, results, training_rows
+from holdfast.models.card_facts import audit_section, data_name, data_rows, metric_rows, results, said, training_rows
 from holdfast.version import __version__
 
 LIBRARY = "holdfast"

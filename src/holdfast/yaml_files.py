@@ -1,0 +1,37 @@
+"""YAML as holdfast reads it: plain data only, each value written where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+
+class NotYaml(ValueError):
+    """A text that is not read; the message is one short line that says why."""
+
+
+def read_yaml(text: str) -> Any:
+    """Plain data of a YAML text; raises `NotYaml` for everything that cannot be read.
+
+    Aliases are refused: a few lines of them stand for more values than any machine can hold, and no recipe needs them.
+
+    Args:
+        text: may be a stranger's.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except RecursionError as error:
+        raise NotYaml("nested too deep") from error
+    except (yaml.YAMLError, ValueError) as error:  # the latter: impossible numbers and dates
+        raise NotYaml(" ".join(str(error).split())[:300]) from error
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader, less aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            line = self.peek_event().start_mark.line + 1
+            raise NotYaml(f"line {line} repeats a value through an alias (*name); write the value out")
+        return super().compose_node(parent, index)
