@@ -204,6 +204,19 @@ def test_a_place_that_cannot_be_written_ends_with_one_line(
         assert error.count("\n") == 0
 
 
+def test_a_file_that_cannot_be_read_is_not_about_out(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied", "photos/list.csv")
+
+    monkeypatch.setattr("holdfast.evaluation.read_table", refuse)
+    words = ("evaluate", package, "--data", "digits")
+    for more in ((), ("--out", str(tmp_path / "e.json"))):
+        assert run(*words, *more) == 2
+        assert capsys.readouterr().err.strip() == "holdfast: photos/list.csv: Permission denied"
+
+
 def test_vectors_are_reported_where_they_are(package: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("embed", package, "--data", "digits", "--out", str(tmp_path / "vecs"), "--json") == 0
     file = Path(json.loads(capsys.readouterr().out)["file"])

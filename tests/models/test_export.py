@@ -154,6 +154,26 @@ def test_the_command_compares_on_real_images_and_judges_int8(tmp_path: Path, cap
     assert "give --data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--onnx", "{tmp}/new.onnx", "--split", "all"], "--split has no effect here: it is about --data"),
+        (["--onnx", "{tmp}/new.onnx", "--skip-bad"], "--skip-bad has no effect here: it is about --data"),
+        (["--onnx", "{tmp}"], "{tmp} is a folder; name the file: --onnx {tmp}/model.onnx"),
+        (["--onnx", "/proc/new/x.onnx"], "give another --onnx"),
+    ],
+)
+def test_mistakes_of_the_command_are_one_line(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Embedder("conv-tiny", dim=4).save_pretrained(tmp_path / "package")
+    assert main(["export", str(tmp_path / "package"), *(word.format(tmp=tmp_path) for word in words)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert says.format(tmp=tmp_path) in error
+    assert error.count("\n") == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["package"]
+
+
 def test_a_graph_that_differs_is_not_written(tmp_path: Path) -> None:
     class Restless(nn.Module):
         def __init__(self) -> None:

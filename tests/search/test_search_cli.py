@@ -130,6 +130,32 @@ def test_calibrate_prints_and_writes_thresholds(
     assert "the smallest they can is 6.1e-03" in capsys.readouterr().err
 
 
+def test_the_size_of_a_model_that_is_given_counts(index: Path, model: Path, photos: Path) -> None:
+    added = ("--model", model, "--size", 32, "--json")
+    assert run("index", index, "--add", f"folder:{photos}", *added) == 0
+    assert run("search", index, "--query", photos / "class-0" / "0.png", *added) == 0
+
+
+@pytest.mark.parametrize("place", ["artifacts", "artifacts/verification.json"])
+def test_thresholds_are_not_written_through_a_link(
+    place: str, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    small_model().save_pretrained(folder / "model")
+    (folder / "recipe.yaml").write_text("data: {name: glyphs}")
+    outside.mkdir()
+    (outside / "verification.json").write_text("precious")
+    (folder / place).parent.mkdir(exist_ok=True)
+    (folder / place).symlink_to(outside / place.removeprefix("artifacts").strip("/"))
+    words = ("calibrate", folder, "--data", f"folder:{photos}", "--split", "all", "--far", 0.05, "--json")
+    assert run(*words) == 2
+    assert "a link that leads out of" in capsys.readouterr().err
+    assert {file.name: file.read_text() for file in outside.iterdir()} == {"verification.json": "precious"}
+    (folder / place).unlink()
+    assert run(*words) == 0
+    assert (folder / "artifacts" / "verification.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -141,6 +167,16 @@ def test_calibrate_prints_and_writes_thresholds(
         (["index", "{net}", "--data", "images:{photos}"], "--out FOLDER"),
         (["index", "{net}", "--data", "images:{photos}", "--out", "{index}"], "add to an index with --add"),
         (["index", "{index}", "--add", "images:{photos}", "--kind", "ivf"], "keeps its kind"),
+        (["index", "{index}", "--add", "images:{photos}", "--calibrate", "0"], "--calibrate has no effect here"),
+        (["index", "{index}", "--add", "images:{photos}", "--seed", "0"], "--seed has no effect here"),
+        (["index", "{index}", "--add", "images:{photos}", "--size", "32"], "--size has no effect here"),
+        (["search", "{index}", "--data", "images:{photos}", "--size", "32"], "--size has no effect here"),
+        (["search", "{index}", "--query", "{photos}/class-0/0.png", "--split", "all"], "--split has no effect here"),
+        (["search", "{index}", "--data", "images:{photos}", "--false-alarms", "5"], "between 0 and 1, such as 0.01"),
+        (["search", "{index}", "--data", "images:{photos}", "--false-alarms", "nan"], "between 0 and 1, such as 0.01"),
+        (["search", "{index}", "--query", "{photos}/class-0/0.png", "--html", "{tmp}"], "give another --html"),
+        (["search", "{index}", "--query", "{photos}/class-0/0.png", "--html", "/proc/x/y"], "give another --html"),
+        (["calibrate", "{net}", "--data", "folder:{photos}", "--far", "0"], "between 0 and 1, such as 0.01"),
         (["index", "{net}", "--data", "images:{photos}", "--kind", "hnws"], "did you mean 'hnsw'"),
         (["calibrate", "{net}", "--data", "images:{photos}"], "no labels"),
     ],

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import Commands, command, common, model_and_data, writable
+from holdfast.cli.parsing import Commands, command, common, model_and_data, rate, writable
 from holdfast.console import Console, table
 
 
@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
     )
     model_and_data(sub)
     sub.add_argument(
-        "--far", type=float, nargs="+", metavar="RATE", help="false acceptance (1e-3 1e-4, where the pairs can tell)"
+        "--far", type=rate, nargs="+", metavar="RATE", help="false acceptance (1e-3 1e-4, where the pairs can tell)"
     )
     common(sub, "JSON file (default: artifacts/verification.json of a run)")
 
@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.models import load_model
     from holdfast.search import calibrate
 
+    out = options.out or _place_in_run(Path(options.model))
     model = load_model(options.model, options.size, options.trust_code).to(choose_device(options.device))
     found = calibrate(
         model,
@@ -46,7 +47,6 @@ def run(options: argparse.Namespace) -> None:
         console=Console(options.json),
     )
     found = {"model": options.model, "data": parse(options.data), **found}
-    out = options.out or _place_in_run(Path(options.model))
     if out:
         write_json(writable(out), found)
     if options.json:
@@ -68,4 +68,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _place_in_run(folder: Path) -> str | None:
     """Where a run keeps it; nowhere for other models."""
-    return str(folder / "artifacts" / "verification.json") if (folder / "recipe.yaml").is_file() else None
+    from holdfast.files import inside
+
+    place = folder / "artifacts" / "verification.json"
+    return str(inside(folder, place)) if (folder / "recipe.yaml").is_file() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import traceback
@@ -49,6 +50,10 @@ COMMANDS = (
 """In the order of `holdfast --help`; each module has `add(commands)`."""
 
 
+WRITTEN = ("out", "onnx", "html")
+"""Options that say where something is written."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 if it did what was asked, 2 with one line on standard error if the user must mend something."""
     options = parser().parse_args(arguments)
@@ -68,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if options.debug:
             traceback.print_exc()
-        print(f"holdfast: {_os_line(error, getattr(options, 'out', None))}", file=sys.stderr)
+        print(f"holdfast: {_os_line(error, options)}", file=sys.stderr)
         return HoldfastError.exit_code
     return 0
 
@@ -83,13 +88,15 @@ def parser() -> Parser:
     return top
 
 
-def _os_line(error: OSError, out: str | None) -> str:
+def _os_line(error: OSError, options: argparse.Namespace) -> str:
     """One line on a file that cannot be read or written; the file asked for, not the one written aside of it."""
     reason = error.strerror or " ".join(str(error).split())
     if error.errno is None:  # no file: a network client's
         return reason
     named = error.filename2 or error.filename
-    asked = Path(out or ".")
-    file = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else asked
-    ours = asked in (file, *file.parents) or file.name == f".{asked.name}.tmp"
-    return f"{asked if ours and out else file}: {reason}{'; give another --out' if ours else ''}"
+    file = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else None
+    for option in WRITTEN:
+        asked = Path(getattr(options, option, None) or "")
+        if asked.name and (file is None or asked in (file, *file.parents) or file.name == f".{asked.name}.tmp"):
+            return f"{asked}: {reason}; give another --{option}"
+    return f"{file}: {reason}" if file else reason

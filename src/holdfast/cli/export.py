@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.parsing import DATA_HELP, MODEL_HELP, Commands, command, positive, writable
+from holdfast.cli.parsing import DATA_HELP, MODEL_HELP, Commands, command, positive, refuse_idle, writable
 from holdfast.errors import ModelError
 
 if TYPE_CHECKING:
@@ -45,12 +45,16 @@ def run(options: argparse.Namespace) -> None:
     """Export, and print how the graph compares with torch."""
     if options.int8 and not options.data:
         raise ModelError("--int8 is judged by R@1 on labelled images; give --data")
+    if not options.data:
+        refuse_idle({"--split": options.split, "--skip-bad": options.skip_bad}, "it is about --data")
+    if Path(options.onnx).is_dir():
+        raise ModelError(f"{options.onnx} is a folder; name the file: --onnx {Path(options.onnx) / 'model.onnx'}")
     from holdfast.models import export_onnx, load_model
     from holdfast.models.export import OPSET
 
     model = load_model(options.model, options.size, options.trust_code)
     settings: dict[str, Any] = {"opset": options.opset or OPSET, "notes": recipe_note(Path(options.model))}
-    file = writable(options.onnx)
+    file = writable(options.onnx, "--onnx")
     done = _with_data(model, file, options, settings) if options.data else export_onnx(model, file, **settings)
     print(json.dumps(done.plain()) if options.json else done.describe())
 

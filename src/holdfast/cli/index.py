@@ -8,7 +8,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli.parsing import DATA_HELP, MODEL_HELP, Commands, command, common, non_negative, positive, writable
+from holdfast.cli.parsing import (
+    DATA_HELP,
+    MODEL_HELP,
+    Commands,
+    command,
+    common,
+    non_negative,
+    positive,
+    refuse_idle,
+    writable,
+)
 from holdfast.console import Console
 from holdfast.errors import HoldfastError
 
@@ -34,7 +44,7 @@ def add(commands: Commands) -> None:
     sub.add_argument("--prefix", default="", help="written before the images' names, to keep two folders apart")
     sub.add_argument("--kind", choices=("flat", "ivf", "hnsw"), metavar="KIND", help="flat (exact), ivf or hnsw")
     sub.add_argument("--model", dest="own", metavar="MODEL", help="with --add: the model, where it is not inside")
-    sub.add_argument("--calibrate", type=non_negative, default=1000, metavar="N", help="on N clean images (1000)")
+    sub.add_argument("--calibrate", type=non_negative, metavar="N", help="on N clean images (1000)")
     sub.add_argument("--batch", type=positive, default=256, help="images per pass")
     sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
     sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
@@ -47,13 +57,14 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.evaluation import choose_split, read_table
     from holdfast.models import load_model
     from holdfast.search import add_images, create_index
+    from holdfast.search.building import CALIBRATED_ON
 
+    _refuse(options)
     device, console = choose_device(options.device), Console(options.json)
     table, skip_bad = read_table(options.add or options.data, options.skip_bad)
     split = choose_split(table, options.split or "all")
     table = _named(table if split == "all" else table.split(split), options.prefix)
     if options.add:
-        _refuse(options, out="the index stays where it is", kind="an index keeps its kind")
         folder = Path(options.model)
         own = load_model(options.own, options.size, options.trust_code).to(device) if options.own else None
         index, added = add_images(
@@ -67,9 +78,6 @@ def run(options: argparse.Namespace) -> None:
             console=console,
         )
     else:
-        _refuse(options, own="the model is the first argument")
-        if not options.out:
-            raise HoldfastError("say where the index goes: --out FOLDER")
         folder = writable(options.out)
         index, added = create_index(
             folder,
@@ -77,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
             table,
             reference=Path(options.model).name if Path(options.model).exists() else options.model,
             kind=options.kind,
-            calibrate=options.calibrate,
+            calibrate=CALIBRATED_ON if options.calibrate is None else options.calibrate,
             batch=options.batch,
             seed=options.seed or 0,
             skip_bad=skip_bad,
@@ -96,8 +104,15 @@ def _named(table: ImageTable, prefix: str) -> ImageTable:
     return dataclasses.replace(table, ids=[prefix + name for name in table.ids])
 
 
-def _refuse(options: argparse.Namespace, **reasons: str) -> None:
-    """Refuse options that would do nothing."""
-    for name, reason in reasons.items():
-        if getattr(options, name) is not None:
-            raise HoldfastError(f"--{'model' if name == 'own' else name} has no effect here: {reason}; leave it out")
+def _refuse(options: argparse.Namespace) -> None:
+    """Refuse options that would do nothing, before any work is done."""
+    if not options.add:
+        refuse_idle({"--model": options.own}, "the model is the first argument")
+        if not options.out:
+            raise HoldfastError("say where the index goes: --out FOLDER")
+        return
+    refuse_idle({"--out": options.out}, "the index stays where it is")
+    kept = {"--kind": options.kind, "--seed": options.seed, "--calibrate": options.calibrate}
+    refuse_idle(kept, "an index keeps its kind, seed and calibration")
+    if not options.own:
+        refuse_idle({"--size": options.size}, "the model inside the index knows its own")

@@ -87,6 +87,17 @@ def non_negative(text: str) -> int:
     return _whole(text, 0)
 
 
+def rate(text: str) -> float:
+    """A share that is neither nothing nor all."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"expected a rate between 0 and 1, such as 0.01, got '{text}'")
+    return value
+
+
 def _whole(text: str, least: int) -> int:
     try:
         value = int(text)
@@ -97,11 +108,23 @@ def _whole(text: str, least: int) -> int:
     return value
 
 
-def writable(path: str) -> Path:
-    """The path, its folder made."""
+def refuse_idle(given: dict[str, Any], reason: str) -> None:
+    """Refuse options that would do nothing.
+
+    Args:
+        given: option → what was given for it, None or False where nothing was.
+        reason: why it would do nothing.
+    """
+    for option, value in given.items():
+        if value is not None and value is not False:
+            raise HoldfastError(f"{option} has no effect here: {reason}; leave it out")
+
+
+def writable(path: str, option: str = "--out") -> Path:
+    """The path that an option names, its folder made."""
     out = Path(path)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise HoldfastError(f"cannot create {out.parent}: {error.strerror}; give another --out") from error
+        raise HoldfastError(f"cannot create {out.parent}: {error.strerror}; give another {option}") from error
     return out

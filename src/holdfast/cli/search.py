@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, writable
+from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, rate, refuse_idle, writable
 from holdfast.console import Console, table
 from holdfast.errors import HoldfastError
 
@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
     sub.add_argument("--split", help="of --data: train, val, test, query, gallery or all (default)")
     sub.add_argument("--model", metavar="MODEL", help="the model that made the index, where it is not inside")
     sub.add_argument(
-        "--false-alarms", type=float, default=0.01, metavar="RATE", help="clean queries marked as tampered with (0.01)"
+        "--false-alarms", type=rate, default=0.01, metavar="RATE", help="clean queries marked as tampered with (0.01)"
     )
     sub.add_argument("--html", metavar="FILE", help="also write a page with pictures")
     sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's pictures are")
@@ -53,6 +53,10 @@ def run(options: argparse.Namespace) -> None:
 
     if not options.html and (options.gallery or options.no_images):
         raise HoldfastError("--gallery and --no-images are about the page; add --html FILE")
+    if not options.model:
+        refuse_idle({"--size": options.size}, "the model inside the index knows its own")
+    if not options.data:
+        refuse_idle({"--split": options.split}, "it is about --data")
     images, skip_bad = read_table(image_files(options.query) if options.query else options.data, options.skip_bad)
     split = choose_split(images, options.split or "all")
     images = images if split == "all" else images.split(split)
@@ -67,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None
         pictured = None if options.no_images else store.table
         about = f"{len(index):,} images searched with {printable(index.model.reference)}. {note}"
-        write_atomic(writable(options.html), strip_page(found.answers, pictured, gallery, about))
+        write_atomic(writable(options.html, "--html"), strip_page(found.answers, pictured, gallery, about))
     if options.json:
         answers = [answer.document() for answer in found.answers]
         skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]

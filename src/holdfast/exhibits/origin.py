@@ -71,7 +71,8 @@ def find_origin(folder: Path, data: str | None = None, trust_code: bool = False)
         raise HoldfastError(f"the audit in {folder} does not name its model; audit again")
     if model.rpartition(":")[0].endswith(".py") and not trust_code:
         raise ModelError(
-            f"the audit in {folder} names code ({model}) as its model; if you trust it, give --trust-code"
+            f"the audit in {folder} names code ({model}) as its model; "
+            "if you trust it, give --trust-code (trust_code=True)"
         )
     split = audit.get("split")
     return Origin(
