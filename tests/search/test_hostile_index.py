@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from index_cases import made, picture_table, pictures
+from index_cases import index_of, made, picture_table, pictures, unit_vectors
 from safetensors.numpy import load, save
+from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError, ModelError, SearchError
-from holdfast.search import add_images, model_of, read_index
+from holdfast.models import Embedder
+from holdfast.search import add_images, create_index, model_of, read_index
 
 
 @pytest.fixture
@@ -87,6 +89,10 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "manifest is no text": lambda folder: (folder / "manifest.json").write_bytes(b"\xff\x00\xfe") and None,
     "NaN vectors": with_arrays(lambda a: a["vectors"].__setitem__((3, 2), np.nan)),
     "infinite vectors": with_arrays(lambda a: a["vectors"].__setitem__((3, 2), np.inf)),
+    "vectors at the end of 32 bits": with_arrays(lambda a: a["vectors"].__setitem__(3, np.float32(3e38))),
+    "vectors at both ends": with_arrays(lambda a: a["vectors"].__setitem__((3, slice(2)), np.float32([3e38, -3e38]))),
+    "probe at the end of 32 bits": with_arrays(lambda a: a["probe"].__setitem__((0, 0), np.float32(-3e38))),
+    "calibration at the end of 32 bits": with_arrays(lambda a: a["clean"].__setitem__((0, 0), np.float32(3e38))),
     "NaN calibration": with_arrays(lambda a: a["clean"].__setitem__((0, 0), np.nan)),
     "calibration of other width": with_arrays(lambda a: a.update(clean=a["clean"][:, :2].copy())),
     "fewer vectors": with_arrays(lambda a: a.update(vectors=a["vectors"][:5].copy())),
@@ -115,6 +121,37 @@ def test_a_hostile_index_ends_in_one_line(folder: Path, attack: str, monkeypatch
         read_index(folder)
     assert "\n" not in str(caught.value)
     assert not (folder.parent / "exploded").exists()
+
+
+def test_centroids_at_the_end_of_32_bits_are_one_line(tmp_path: Path) -> None:
+    made(tmp_path / "cells", 24, kind="ivf")
+    with_arrays(lambda a: a["structure.centroids"].__setitem__((0, 0), np.float32(3e38)))(tmp_path / "cells")
+    with pytest.raises(SearchError, match="centroids"):
+        read_index(tmp_path / "cells")
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 3e38, -3e38])
+def test_no_distance_is_ever_infinite(number: float) -> None:
+    vectors = unit_vectors(8, 4)
+    found = index_of(1e9 * vectors).search(-1e9 * vectors, 8).distances
+    assert np.isfinite(found).all(), "long vectors are no mistake"
+    broken = vectors.copy()
+    broken[2, 1] = number
+    with pytest.raises(SearchError, match="far too long"):
+        index_of(vectors).search(broken)
+    with pytest.raises(SearchError, match="far too long"):
+        index_of(broken)
+
+
+def test_a_model_with_absurd_vectors_makes_no_index(tmp_path: Path) -> None:
+    class Huge(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return 3e38 * images.mean((2, 3)).clamp_min(0.5)
+
+    model = Embedder.wrap(Huge(), 32, normalize=False).eval()
+    with pytest.raises(ModelError, match="gives 'picture-0' a vector that is not finite or far too long"):
+        create_index(tmp_path / "index", model, picture_table(pictures(3)))
+    assert not (tmp_path / "index").exists()
 
 
 @pytest.mark.parametrize("name", ["arrays", "names"])

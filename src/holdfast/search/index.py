@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import SearchError
-from holdfast.search.kinds import Rows, Structure, Vectors, kind_for
+from holdfast.search.kinds import Rows, Structure, Vectors, kind_for, usable
 
 Prints = NDArray[np.uint8]
 """A digest of each image as the model sees it, shape (n, 16)."""
@@ -95,6 +95,7 @@ class Index:
         asked = np.ascontiguousarray(queries, np.float32)
         if asked.ndim != 2 or asked.shape[1] != self.dim:
             raise SearchError(f"the index holds vectors of {self.dim} dims, the query has shape {asked.shape}")
+        _refuse_unusable(asked, "a query")
         if k < 1:
             raise SearchError(f"cannot return {k} neighbours; ask for 1 or more")
         # A few more, so that passing over copies of the query leaves k.
@@ -128,6 +129,11 @@ COPIES = 4
 """Copies of a query in the index that a search can pass over."""
 
 
+def _refuse_unusable(vectors: Vectors, what: str) -> None:
+    if not usable(vectors).all():
+        raise SearchError(f"{what} is not finite or far too long to be compared; check the model that made it")
+
+
 def make_index(
     vectors: Vectors,
     ids: Sequence[str],
@@ -138,6 +144,7 @@ def make_index(
     seed: int = 0,
 ) -> Index:
     """An index over vectors, not calibrated yet; the kind by their number unless asked for."""
+    _refuse_unusable(vectors, "a vector")
     structure = kind_for(len(vectors), kind).build(vectors, seed)
     clean = np.empty((0, STATISTICS), np.float32)
     return Index(vectors, list(ids), list(labels), prints, structure, model, clean, seed)

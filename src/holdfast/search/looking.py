@@ -17,6 +17,7 @@ from holdfast.data import ImageStore, centre_crop
 from holdfast.errors import ModelError
 from holdfast.models import Embedder
 from holdfast.search.index import ModelFacts, Prints
+from holdfast.search.kinds import usable
 
 NOISE = 4 / 255
 """Deviation of the noise: under what a person sees, half of the usual attack's reach."""
@@ -82,9 +83,10 @@ def look(
             parts.append(torch.stack([*moves, *vectors.unbind(1)], 1).cpu())
             bar.update(len(images))
     table = torch.cat(parts).numpy() if parts else np.empty((0, model.dim + 2 * moved), np.float32)
-    if not np.isfinite(table).all():
-        bad = rows[int(np.flatnonzero(~np.isfinite(table).all(1))[0])]
-        raise ModelError(f"the model gives no finite vector for '{store.table.ids[bad]}'; check its weights")
+    bad = np.flatnonzero(~usable(table))
+    if len(bad):
+        name = store.table.ids[rows[bad[0]]]
+        raise ModelError(f"the model gives '{name}' a vector that is not finite or far too long; check its weights")
     if not moved:
         return Looks(np.ascontiguousarray(table))
     return Looks(np.ascontiguousarray(table[:, 2:]), table[:, 0], table[:, 1])

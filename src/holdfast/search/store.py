@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast.errors import SearchError
 from holdfast.files import write_atomic, write_json
 from holdfast.search.index import STATISTICS, Index, ModelFacts
-from holdfast.search.kinds import KINDS, Arrays, damaged
+from holdfast.search.kinds import KINDS, Arrays, damaged, usable
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -108,9 +108,8 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
     shapes = (vectors.shape, prints.shape, probe.shape[1:], clean.shape[1:])
     if count < 1 or dim < 1 or shapes != ((count, dim), (count, 16), (dim,), (STATISTICS,)):
         raise damaged("its arrays have other shapes than its manifest says")
-    # Their sums are finite only if all are, and need no mask as large as the vectors.
-    if not all(np.isfinite(array.sum(1, dtype=np.float64)).all() for array in (vectors, probe, clean)):
-        raise damaged("it holds numbers that are not finite")
+    if not all(usable(array).all() for array in (vectors, probe, clean)):
+        raise damaged("it holds numbers that are not finite, or too large for any model")
     ids, labels = (_words(names, part, count) for part in ("ids", "labels"))
     if len(set(ids)) != count:
         raise damaged("it names an image twice")

@@ -1,7 +1,7 @@
 """Search structures: exact, in cells, along a graph."""
 
 from holdfast.errors import SearchError, unknown
-from holdfast.search.kinds.base import Arrays, Rows, Structure, Vectors, damaged
+from holdfast.search.kinds.base import Arrays, Rows, Structure, Vectors, damaged, usable
 from holdfast.search.kinds.flat import Flat
 from holdfast.search.kinds.hnsw import Hnsw
 from holdfast.search.kinds.ivf import Ivf
@@ -20,4 +20,17 @@ def kind_for(count: int, asked: str | None = None) -> type[Structure]:
     return KINDS[asked]
 
 
-__all__ = ["KINDS", "MANY", "Arrays", "Flat", "Hnsw", "Ivf", "Rows", "Structure", "Vectors", "damaged", "kind_for"]
+__all__ = [
+    "KINDS",
+    "MANY",
+    "Arrays",
+    "Flat",
+    "Hnsw",
+    "Ivf",
+    "Rows",
+    "Structure",
+    "Vectors",
+    "damaged",
+    "kind_for",
+    "usable",
+]

@@ -48,6 +48,16 @@ class Structure(ABC):
         """Rows of about the k nearest vectors of each query, -1 where fewer were found."""
 
 
+LONGEST = 1e12
+"""Length of a vector beyond any model's, at which the square of a distance is still far from overflowing 32 bits."""
+
+
+def usable(rows: Vectors) -> NDArray[np.bool_]:
+    """Which rows are finite, and short enough that their distances are finite, too; needs no second array as large."""
+    fine: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows, dtype=np.float64) <= LONGEST**2
+    return fine
+
+
 def damaged(what: str) -> SearchError:
     """One line on arrays that do not fit."""
     return SearchError(f"the index is damaged: {what}; build it again with `holdfast index`")

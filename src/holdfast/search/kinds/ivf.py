@@ -10,7 +10,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.search.kinds.base import Arrays, Rows, Structure, Vectors, damaged, require
+from holdfast.search.kinds.base import Arrays, Rows, Structure, Vectors, damaged, require, usable
 
 MOST_CELLS = 4096
 """More would take longer to learn than they save."""
@@ -60,7 +60,7 @@ class Ivf(Structure):
     def restore(cls, vectors: Vectors, arrays: Mapping[str, NDArray[Any]]) -> Ivf:
         """Cells as they were learned."""
         centroids, cells = require(arrays, "centroids", np.float32, 2), require(arrays, "cells", np.int64, 1)
-        if not len(centroids) or centroids.shape[1] != vectors.shape[1] or not np.isfinite(centroids).all():
+        if not len(centroids) or centroids.shape[1] != vectors.shape[1] or not usable(centroids).all():
             raise damaged("its centroids do not fit its vectors")
         if len(cells) != len(vectors) or cells.min() < 0 or cells.max() >= len(centroids):
             raise damaged("a vector lies in a cell that does not exist")
