@@ -190,7 +190,7 @@ def test_shares_are_those_of_the_score() -> None:
     assert list(CONTRIBUTIONS) == list(AUDITED)
     for key, own in CONTRIBUTIONS.items():
         assert [own(v) for v in (0.0, 0.7, 30.0)] == pytest.approx([AUDITED[key](v) for v in (0.0, 0.7, 30.0)])
-    assert withstood("CA+", 60.0) == 100.0
+    assert withstood("CA+", 60.0) == 120.0
     assert withstood("TMA", None) is None
 
 

@@ -23,6 +23,7 @@ from holdfast.report.sections.header import header
 from holdfast.report.sections.others import others
 from holdfast.report.sections.projection import projection
 from holdfast.report.sections.provenance import provenance
+from holdfast.report.sections.public import report_command
 from holdfast.report.sections.radius import radius
 from holdfast.report.sections.recipe import trained
 from holdfast.report.sections.strips import strips
@@ -45,6 +46,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Source], Section]]] = {
     "provenance": ("Provenance", provenance),
 }
 """In the order of the page; the key names the template, `section_KEY.html`."""
+EXHIBITED = ("radius", "strips", "distances", "map", "confusions", "triplet")
+"""Show the pictures that the exhibits were made of, which `holdfast report --data` may choose."""
 OPTIONAL = ("drift", "others")
 """Their absence is normal and not worth a line."""
 
@@ -95,7 +98,7 @@ def make(folder: Path, images: bool = True) -> Page:
             if key not in OPTIONAL:
                 missing.append({"name": name, "why": absent.why, "command": absent.command})
         except DAMAGED:
-            refresh = f"holdfast report {found.shown_folder} --refresh"
+            refresh = report_command(found, "--refresh")
             missing.append({"name": name, "why": "what is stored cannot be read", "command": refresh})
     html = render(
         "report.html",
@@ -103,6 +106,7 @@ def make(folder: Path, images: bool = True) -> Page:
         title=f"{found.name} · holdfast",
         head=header(source),
         sections=sections,
+        exhibited=EXHIBITED,
         missing=_joined(missing),
         images=images,
         left_out=pictures.left_out,

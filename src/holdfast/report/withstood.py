@@ -20,10 +20,12 @@ CONTRIBUTIONS: dict[str, Callable[[float], float]] = {
 
 
 def withstood(key: str, value: float | None) -> float | None:
-    """How much of an attack a model withstands, from 0 (the attacker always wins) to 100.
+    """What a score adds to ERS: 0 where the attacker always wins, 100 where an attack changes nothing.
+
+    It is not clipped: an attack that fails badly enough adds more than 100, and does so in ERS, too.
 
     Args:
         key: of the score.
         value: as the audit reports it.
     """
-    return None if value is None else min(100.0, max(0.0, CONTRIBUTIONS[key](value)))
+    return None if value is None else CONTRIBUTIONS[key](value)

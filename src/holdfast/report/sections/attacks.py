@@ -9,9 +9,15 @@ from markupsafe import Markup
 
 from holdfast.report import figures
 from holdfast.report.charts.meter import meter
+from holdfast.report.found import Found
 from holdfast.report.sections.base import Absent, Section, Source
+from holdfast.report.sections.flags import flags_of
+from holdfast.report.sections.protocols import USUAL_STEPS, usual_eps
+from holdfast.report.sections.public import audit_command
 from holdfast.report.sections.recipe import block
-from holdfast.report.withstood import withstood
+from holdfast.report.withstood import CONTRIBUTIONS
+
+TINY = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Wish:
 WISHES: dict[str, Wish] = {
     "CA+": Wish(
         "Push a picture up in a stranger's search",
-        "On average the changed picture rose to the top {} % of the list. Without an attack it would lie at 50 %.",
+        "On average the changed picture ended {} % down the list, where 0 % is the top; without an attack, 50 %.",
     ),
     "CA-": Wish(
         "Push a picture out of a search it belongs to",
@@ -40,7 +46,7 @@ WISHES: dict[str, Wish] = {
     ),
     "QA+": Wish(
         "Change a query so that a chosen picture comes up",
-        "The chosen picture rose to the top {} % of the list. Without an attack it would lie at 50 %.",
+        "On average the chosen picture ended {} % down the list, where 0 % is the top; without an attack, 50 %.",
     ),
     "QA-": Wish(
         "Change a query so that a fitting picture disappears",
@@ -79,12 +85,12 @@ def attacks(source: Source) -> Section:
     """The chart of the ten attacks and their mean."""
     found, audit = source.found, source.found.audit
     if not audit:
-        raise Absent("not audited yet", f"holdfast audit {found.shown_folder} --data {found.data_spec}")
+        raise Absent("not audited yet", audit_command(found))
     metrics, intervals, budget = (block(audit, key) for key in ("metrics", "intervals", "budget"))
     rows = [_row(key, wish, metrics[key], intervals.get(key)) for key, wish in WISHES.items() if key in metrics]
     score = figures.finite(metrics.get("ERS"))
     if not rows or score is None:
-        raise Absent("audit.json holds no score of the ten attacks", f"holdfast audit {found.shown_folder}")
+        raise Absent("audit.json holds no score of the ten attacks", audit_command(found))
     ends = figures.span(intervals.get("ERS"))
     content: dict[str, Any] = {
         "rows": rows,
@@ -93,9 +99,29 @@ def attacks(source: Source) -> Section:
         "bar": meter(score, ends, "ERS, the mean of the ten", "bar"),
         "budget": _conditions(audit, budget),
         "recall": figures.with_interval(metrics.get("R@1"), intervals.get("R@1")),
-        "collapsed": metrics.get("collapsed") is True,
+        "doubt": (doubt := _doubt(found)),
     }
-    return Section(f"Ten attacks leave {figures.number(score)} of 100 standing: {_verdict(score)}", content)
+    verdict = "" if doubt else f": {_verdict(score)}"
+    return Section(f"Ten attacks leave {figures.number(score)} of 100 standing{verdict}", content)
+
+
+def _doubt(found: Found) -> str:
+    """Why the score deserves no verdict; empty where it does."""
+    metrics, budget = block(found.audit, "metrics"), block(found.audit, "budget")
+    if metrics.get("collapsed") is True:
+        return "The embedding has collapsed, so a high score means nothing here."
+    if any(flag["level"] == "error" for flag in flags_of([found.audit])):
+        return "The audit warns not to trust its figures (see Reliability), so this score is no verdict."
+    eps, steps = figures.finite(budget.get("eps_pixel")), figures.finite(budget.get("steps"))
+    usual = usual_eps(found)
+    if eps is None or steps is None:
+        return "The strength of these attacks is not recorded, so this score is no verdict."
+    if eps < usual * (1 - TINY) or steps < USUAL_STEPS:
+        return (
+            f"These attacks are weaker than those that the score is defined with ({figures.eps(usual)} per pixel, "
+            f"{USUAL_STEPS} steps), so this score is no verdict and cannot be compared with others."
+        )
+    return ""
 
 
 def _verdict(score: float) -> str:
@@ -121,7 +147,7 @@ def _row(key: str, wish: Wish, value: Any, interval: Any) -> dict[str, Any]:
             "outcome": "could not be measured",
         }
     ends = figures.span(interval)
-    score, *scaled = [withstood(key, number) or 0.0 for number in (known, *(ends or ()))]
+    score, *scaled = [CONTRIBUTIONS[key](number) for number in (known, *(ends or ()))]
     span = (min(scaled), max(scaled)) if scaled else None
     return {
         "key": key,

@@ -8,9 +8,13 @@ from typing import Any
 from holdfast.report.figures import eps
 from holdfast.report.found import Found
 from holdfast.report.pictures import Pictures
+from holdfast.report.sections.public import public_text, report_command, spec
 
 DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError, OverflowError)
 """What a section raises on files that are not as they should be; a stranger's folder must still give a page."""
+
+UNSEEN = ("skip_bad",)
+"""Settings of a dataset that do not choose its pictures."""
 
 
 class Absent(Exception):
@@ -44,12 +48,25 @@ class Source:
         block = self.found.exhibits.get(name)
         if block:
             return block
-        refresh = f"holdfast report {self.found.shown_folder}"
         if not self.found.exhibits:
-            raise Absent("not collected yet", refresh)
+            raise Absent("not collected yet", report_command(self.found))
         missing = self.found.exhibits.get("missing")
         why = missing.get(name) if isinstance(missing, dict) else None
-        raise Absent(str(why or "nothing was found to show"))
+        raise Absent(public_text(why or "nothing was found to show"))
+
+    @property
+    def other_data(self) -> tuple[str, str] | None:
+        """The data of the exhibits and that of the figures, where they are not the same; else None."""
+        found, made = self.found, self.found.exhibits.get("made")
+        if not isinstance(made, dict) or not made.get("data"):
+            return None
+        measured = next((d for d in (found.evaluation, found.audit) if d.get("data")), {"data": found.data})
+        shown, own = (_plain(document["data"]) for document in (made, measured))
+        splits = made.get("split"), measured.get("split")
+        alike = all(shown[key] == own[key] for key in shown.keys() & own.keys() if key not in UNSEEN)
+        if alike and (None in splits or splits[0] == splits[1]):
+            return None
+        return _named(shown, splits[0]), _named(own, splits[1])
 
     @property
     def strength(self) -> str:
@@ -70,3 +87,11 @@ class Section:
 
     title: str
     content: dict[str, Any]
+
+
+def _plain(data: Any) -> dict[str, Any]:
+    return data if isinstance(data, dict) else {"name": data}
+
+
+def _named(data: dict[str, Any], split: Any) -> str:
+    return f"{spec(data)}, {split} split" if split else spec(data)

@@ -10,6 +10,7 @@ from holdfast.report import figures
 from holdfast.report.charts.meter import meter
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.header import clean_recall
+from holdfast.report.sections.public import evaluate_command
 from holdfast.report.sections.recipe import block
 
 PERCENT = {
@@ -40,8 +41,7 @@ def clean(source: Source) -> Section:
     value, _, document = clean_recall(source.found)
     metrics = block(document, "metrics")
     if value is None and not metrics:
-        found = source.found
-        raise Absent("no figures yet", f"holdfast evaluate {found.shown_folder} --data {found.data_spec}")
+        raise Absent("no figures yet", evaluate_command(source.found))
     images, split = figures.count(document.get("images")), document.get("split")
     content: dict[str, Any] = {
         "where": f"{images} pictures of the {split} split" if split else f"{images} pictures",

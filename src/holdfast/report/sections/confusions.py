@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from holdfast.report import figures
 from holdfast.report.sections.base import Section, Source
+from holdfast.report.sections.recipe import block
 
 
 def confusions(source: Source) -> Section:
     """Each pair with a picture of both."""
+    if source.found.exhibits.get("confusions") == [] and "confusions" not in block(source.found.exhibits, "missing"):
+        return Section("No query found a wrong class first", {"pairs": [], "words": True})
     listed = []
     for pair in source.exhibit("confusions"):
         pictures = [source.pictures.tag(picture) for picture in pair.get("pictures") or ()]

@@ -89,8 +89,10 @@ def _chart(title: str, lines: dict[str, Points], percent: bool = False, labelled
 def _title(recall: Points, loss: Points) -> str:
     if len(recall) > 1:
         first, last = recall[0][1], recall[-1][1]
-        verb = "rose" if last > first + 0.05 else "fell" if last < first - 0.05 else "stayed"
-        return f"Validation R@1 {verb} from {figures.percent(first)} to {figures.percent(last)}"
+        start, end = figures.percent(first), figures.percent(last)
+        if start == end:
+            return f"Validation R@1 stayed at {end}"
+        return f"Validation R@1 {'rose' if last > first else 'fell'} from {start} to {end}"
     if len(loss) > 1:
         return f"The loss went from {loss[0][1]:.3g} to {loss[-1][1]:.3g}"
     return "Learning curves"

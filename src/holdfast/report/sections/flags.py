@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.report.found import Found
 from holdfast.report.sections.base import Absent, Section, Source
+from holdfast.report.sections.public import audit_command, public_text
 
 LEVELS = {"error": "Do not trust", "warning": "Doubt", "note": "To know"}
 SHOWN = 12
@@ -14,12 +16,17 @@ SHOWN = 12
 
 def all_flags(found: Found) -> list[dict[str, str]]:
     """The flags of all audits, each once, the serious first."""
+    return flags_of((found.audit, *found.audits.values()))
+
+
+def flags_of(audits: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
+    """The flags of these audits."""
     known: dict[tuple[str, str], dict[str, str]] = {}
-    for document in (found.audit, *found.audits.values()):
+    for document in audits:
         listed = document.get("flags")
         for flag in listed if isinstance(listed, list) else ():
             if isinstance(flag, dict):
-                plain = {key: str(flag.get(key, "")) for key in ("name", "level", "why", "advice")}
+                plain = {key: public_text(flag.get(key, "")) for key in ("name", "level", "why", "advice")}
                 plain["level"] = plain["level"] if plain["level"] in LEVELS else "note"
                 known.setdefault((plain["name"], plain["why"]), plain)
     order = list(LEVELS)
@@ -30,10 +37,7 @@ def flags(source: Source) -> Section:
     """The flags with advice."""
     found = source.found
     if not (found.audit or found.audits):
-        raise Absent(
-            "not checked: an audit looks for signs that its figures mislead",
-            f"holdfast audit {found.shown_folder} --data {found.data_spec}",
-        )
+        raise Absent("not checked: an audit looks for signs that its figures mislead", audit_command(found))
     listed: list[dict[str, Any]] = [{**flag, "word": LEVELS[flag["level"]]} for flag in all_flags(found)]
     serious = sum(flag["level"] != "note" for flag in listed)
     if not listed:

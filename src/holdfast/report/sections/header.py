@@ -12,7 +12,8 @@ from holdfast.report.costs import training_seconds
 from holdfast.report.found import Found
 from holdfast.report.sections.base import DAMAGED, Absent, Source
 from holdfast.report.sections.flags import all_flags
-from holdfast.report.sections.radius import after_attack
+from holdfast.report.sections.public import audit_command, evaluate_command
+from holdfast.report.sections.radius import fall
 from holdfast.report.sections.recipe import block, described, sentence
 from holdfast.report.sections.strips import listed_strips
 
@@ -24,7 +25,8 @@ def header(source: Source) -> dict[str, Any]:
         "name": found.name,
         "kind": "Training run" if found.recipe else "Audit",
         "about": sentence(found),
-        "finding": _finding(found),
+        "finding": _finding(source),
+        "other_data": source.other_data,
         "proof": _proof(source),
         "tiles": [_recall(found), _score(found), _cost(found), _flags(found)],
     }
@@ -39,17 +41,19 @@ def clean_recall(found: Found) -> tuple[float | None, Any, dict[str, Any]]:
     return None, None, {}
 
 
-def _finding(found: Found) -> Markup:
-    """The two figures that matter, in words."""
-    recall, _, _ = clean_recall(found)
-    after = after_attack(found)
-    if recall is None:
+def _finding(source: Source) -> Markup:
+    """The two figures that matter, in words; both of the same searches."""
+    both = fall(source)
+    recall, _, _ = clean_recall(source.found)
+    if both is None and recall is None:
         return Markup("")
-    text = Markup("The nearest match is right <strong>{}</strong> of the time").format(figures.percent(recall))
-    if after is None:
-        return text + "."
-    return text + Markup("; after {} of at most {} per pixel, <strong>{}</strong>.").format(
-        change_in_words(after[1]), figures.eps(after[1]), figures.percent(after[0])
+    right = Markup("The nearest match is right <strong>{}</strong> of the time")
+    if both is None:
+        return right.format(figures.percent(recall)) + "."
+    searches = "" if both.images is None else f" in {figures.count(both.images)} searches"
+    attacked = Markup("{}; after {} of at most {} per pixel, <strong>{}</strong>.")
+    return right.format(figures.percent(both.clean)) + attacked.format(
+        searches, change_in_words(both.eps), figures.eps(both.eps), figures.percent(both.attacked)
     )
 
 
@@ -88,7 +92,7 @@ def change_in_words(eps: float) -> str:
 def _recall(found: Found) -> dict[str, Any]:
     value, interval, document = clean_recall(found)
     if value is None:
-        return _tile("R@1", figures.NONE, f"not measured yet: holdfast evaluate {found.shown_folder}")
+        return _tile("R@1", figures.NONE, f"not measured yet: {evaluate_command(found)}")
     images = figures.count(document.get("images"))
     note = f"of {images} {document.get('split') or ''} pictures find their class first".replace("  ", " ")
     ends = figures.span(interval)
@@ -98,7 +102,7 @@ def _recall(found: Found) -> dict[str, Any]:
 def _score(found: Found) -> dict[str, Any]:
     value = figures.finite(block(found.audit, "metrics").get("ERS"))
     if value is None:
-        return _tile("ERS, robustness", figures.NONE, f"not audited yet: holdfast audit {found.shown_folder}")
+        return _tile("ERS, robustness", figures.NONE, f"not audited yet: {audit_command(found)}")
     ends = figures.span(block(found.audit, "intervals").get("ERS"))
     aside = f"({figures.number(ends[0])}–{figures.number(ends[1])})" if ends else ""
     note = "of 100: what ten attacks leave standing, on average"

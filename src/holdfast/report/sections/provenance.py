@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from holdfast.report import figures
 from holdfast.report.found import Found
 from holdfast.report.sections.base import Section, Source
+from holdfast.report.sections.protocols import USUAL_EPS, usual_eps
+from holdfast.report.sections.public import command, public_path, report_command, spec
 from holdfast.report.sections.recipe import block
+
+TINY = 1e-6
 
 
 def provenance(source: Source) -> Section:
@@ -18,7 +21,7 @@ def provenance(source: Source) -> Section:
     versions: dict[str, Any] = {}
     for document in (made, found.audit, found.evaluation):
         versions |= block(document, "versions")
-    facts = [("Data", found.data_spec), *_seeds(found), *_budgets(found)]
+    facts = [("Data", spec(found.data)), *_seeds(found), *_budgets(found)]
     if found.evaluation.get("recipe"):
         facts.append(("Recipe", str(found.evaluation["recipe"])))
     content = {
@@ -61,18 +64,68 @@ def _budgets(found: Found) -> list[tuple[str, str]]:
 
 
 def _commands(found: Found) -> list[str]:
-    where = shlex.quote(found.shown_folder)
     lines = []
     if found.recipe:
-        recipe, again = (shlex.quote(f"{found.shown_folder}{end}") for end in ("/recipe.yaml", "-again"))
-        lines.append(f"holdfast train {recipe} --out {again}")
-    audit = found.audit
-    if audit:
-        model = where if found.recipe else shlex.quote(str(audit.get("model")))
-        limit = f" --limit {audit['limit']}" if audit.get("limit") else ""
-        out = "" if found.recipe else f" --out {where}"
         lines.append(
-            f"holdfast audit {model} --data {shlex.quote(found.data_spec)}{limit} --seed {audit.get('seed', 0)}{out}"
+            command("holdfast", "train", f"{found.shown_folder}/recipe.yaml", "--out", f"{found.shown_folder}-again")
         )
-    lines.append(f"holdfast report {where}")
-    return lines
+    audits = {"audit.json": found.audit, **found.audits}
+    # `audit.1.json` and the like are audits that a later one, which is listed, replaced.
+    lines += [audit_again(found, name, audit) for name, audit in audits.items() if audit and name.count(".") == 1]
+    return [*lines, _report_again(found)]
+
+
+def audit_again(found: Found, name: str, audit: dict[str, Any]) -> str:
+    """The command of an audit with every setting that is not the default, as far as the file tells.
+
+    Args:
+        found: the folder.
+        name: of the audit's file, with its own folder in front where it has one.
+        audit: the file's content.
+    """
+    own = bool(found.recipe)
+    words: list[object] = ["holdfast", "audit", found.shown_folder if own else public_path(audit.get("model"))]
+    words += ["--data", spec(audit.get("data") or found.data)]
+    for option, default in (("protocol", "ers"), ("mode", "fixed")):
+        if audit.get(option) not in (None, default):
+            words += [f"--{option}", audit[option]]
+    words += _eps(found, audit)
+    if audit.get("split") and not _default_split(found, audit["split"]):
+        words += ["--split", audit["split"]]
+    if audit.get("limit"):
+        words += ["--limit", audit["limit"]]
+    if audit.get("skipped"):
+        words.append("--skip-bad")
+    words += ["--seed", audit.get("seed", 0)]
+    place = f"{found.shown_folder}/audits/{name.rpartition('/')[0]}" if "/" in name else found.shown_folder
+    if not own or "/" in name:
+        words += ["--out", place]
+    return command(*words)
+
+
+def _eps(found: Found, audit: dict[str, Any]) -> list[object]:
+    """`--eps` where the radius is not the protocol's own."""
+    key, usual = USUAL_EPS.get(str(audit.get("protocol")), ("eps_pixel", 0.0))
+    usual = usual_eps(found) if audit.get("protocol") == "ers" else usual
+    eps = figures.finite(block(audit, "budget").get(key))
+    if eps is None or abs(eps - usual) < TINY:
+        return []
+    levels = 255 * eps
+    return ["--eps", f"{levels:.0f}/255" if abs(levels - round(levels)) < TINY else f"{eps:.6g}"]
+
+
+def _default_split(found: Found, split: Any) -> bool:
+    """Whether an audit takes this split by itself: `query` where there is one, otherwise `test`."""
+    splits = block(found.evaluation, "splits") or block(block(found.exhibits, "data_card"), "splits")
+    return bool(split == "query" or (split == "test" and "query" not in splits))
+
+
+def _report_again(found: Found) -> str:
+    made = block(found.exhibits, "made")
+    options: list[str] = []
+    if made.get("data") and spec(made["data"]) != spec(found.data):
+        options += ["--data", spec(made["data"])]
+    own = found.recipe.get("seed") if found.recipe else found.audit.get("seed")
+    if made.get("seed") is not None and made["seed"] != own:
+        options += ["--seed", str(made["seed"])]
+    return report_command(found, *options)

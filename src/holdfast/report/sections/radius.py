@@ -16,23 +16,64 @@ from holdfast.report.sections.recipe import block
 Points = list[tuple[float, float]]
 
 
-def after_attack(found: Found) -> tuple[float, float] | None:
-    """R@1 under attack and its radius: of the curve at the audit's radius, or of the audit's own ES:R."""
+@dataclasses.dataclass(frozen=True)
+class Fall:
+    """R@1 without and with an attack, both of the same queries.
+
+    Args:
+        clean: percent, without.
+        attacked: percent, with.
+        eps: radius of the attack in pixel units.
+        images: how many queries.
+    """
+
+    clean: float
+    attacked: float
+    eps: float
+    images: float | None
+
+    @property
+    def words(self) -> str:
+        """`falls from 80.0 % to 5.5 %`."""
+        start, end = figures.percent(self.clean), figures.percent(self.attacked)
+        if start == end:
+            return f"stays at {end}"
+        return f"{'falls' if self.attacked < self.clean else 'rises'} from {start} to {end}"
+
+
+def fall(source: Source) -> Fall | None:
+    """What an attack does to the data of the run's figures: of the curve, or of the audit's own ES:R."""
+    found = source.found
+    if source.other_data is None and (of_curve := _of_curve(found)):
+        return of_curve
+    metrics = block(found.audit, "metrics")
+    clean, attacked = figures.finite(metrics.get("R@1")), figures.finite(metrics.get("ES:R"))
+    eps = figures.finite(block(found.audit, "budget").get("eps_pixel"))
+    if clean is None or attacked is None or eps is None:
+        return None
+    return Fall(clean, attacked, eps, figures.finite(found.audit.get("images")))
+
+
+def _of_curve(found: Found) -> Fall | None:
+    """The curve's own start, and its point at the audit's radius; None where it lacks one of them."""
     wanted = figures.finite(block(found.audit, "budget").get("eps_pixel")) or 8 / 255
-    for eps, recall in curve(found.exhibits.get("radius")):
-        if abs(eps - wanted) < 1e-6:
-            return recall, eps
-    moved = figures.finite(block(found.audit, "metrics").get("ES:R"))
-    return None if moved is None else (moved, wanted)
+    points = curve(found.exhibits.get("radius"))
+    at = next(((eps, recall) for eps, recall in points if abs(eps - wanted) < 1e-6), None)
+    if at is None or points[0][0] != 0:
+        return None
+    return Fall(points[0][1], at[1], at[0], figures.finite(block(found.exhibits, "radius").get("images")))
 
 
 def curve(radius: Any) -> Points:
-    """(ε, R@1) of the exhibit, in order of ε."""
+    """(ε, R@1) of the exhibit, in order of ε; nothing where it is damaged, as a part of it would mislead."""
     if not isinstance(radius, dict):
         return []
-    pairs = zip(radius.get("eps_pixel") or (), radius.get("R@1") or (), strict=False)
-    known = [(figures.finite(a), figures.finite(b)) for a, b in pairs]
-    return sorted((a, b) for a, b in known if a is not None and b is not None)
+    sizes, recalls = radius.get("eps_pixel"), radius.get("R@1")
+    if not isinstance(sizes, list) or not isinstance(recalls, list) or len(sizes) != len(recalls):
+        return []
+    known = [(figures.finite(a), figures.finite(b)) for a, b in zip(sizes, recalls, strict=True)]
+    points = sorted((a, b) for a, b in known if a is not None and b is not None and a >= 0)
+    return points if len(points) == len(known) else []
 
 
 def radius(source: Source) -> Section:
@@ -68,20 +109,18 @@ def radius(source: Source) -> Section:
 
 
 def _title(points: Points, found: Found) -> str:
-    after = after_attack(found)
-    clean = points[0][1]
-    if after is None or points[0][0] > 0:
+    of_curve = _of_curve(found)
+    if of_curve is None:
         eps, recall = points[-1]
         return f"At {figures.eps(eps)} per pixel, {figures.percent(recall)} of the searches still succeed"
-    return (
-        f"R@1 falls from {figures.percent(clean)} to {figures.percent(after[0])} at {figures.eps(after[1])} per pixel"
-    )
+    return f"R@1 {of_curve.words} at {figures.eps(of_curve.eps)} per pixel"
 
 
 def _thorough(found: Found) -> Points:
     for audit in found.audits.values():
         if audit.get("protocol") == "thorough":
-            rows = [row for row in audit.get("curve") or () if isinstance(row, dict)]
+            listed = audit.get("curve")
+            rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
             return curve({"eps_pixel": [r.get("eps") for r in rows], "R@1": [r.get("R@1") for r in rows]})
     return []
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
+import yaml
+
 from holdfast.report import figures
 from holdfast.report.found import Found
 from holdfast.report.sections.base import Absent, Section, Source
+from holdfast.report.sections.public import public_path, public_values, report_command
 
 REGIMES = {
     "standard": "learning from clean pictures only",
@@ -25,6 +28,8 @@ REGIMES = {
 
 DETAILS = {"name", "anchors", "variant", "part", "reduction", "norm", "method", "units", "noise", "statistics", "start"}
 """Settings that a summary leaves to the full recipe."""
+CARD: dict[str, type] = {"images": int, "classes": int, "per_class": dict, "splits": dict, "samples": list}
+"""What a whole data card holds."""
 
 
 def block(document: Any, key: str) -> dict[str, Any]:
@@ -49,13 +54,14 @@ def sentence(found: Found) -> str:
     recipe = found.recipe
     if not recipe:
         audited = found.audit or next(iter(found.audits.values()), found.evaluation)
-        return f"How well {audited.get('model', 'a model')} finds pictures of {data}, and how easily it is fooled."
+        model = public_path(audited.get("model", "a model"))
+        return f"How well {model} finds pictures of {public_path(data)}, and how easily it is fooled."
     regime = name_of(recipe.get("regime"))
-    model = block(recipe, "model")
+    network = block(recipe, "model")
     how = REGIMES.get(regime, f"with the regime {regime}")
     return (
-        f"A {model.get('backbone', 'small')} network that turns a picture into {model.get('dim', 'a few')} numbers, "
-        f"trained on {data} with the {name_of(recipe.get('loss'))} loss, {how}."
+        f"A {network.get('backbone', 'small')} network that turns a picture into {network.get('dim', 'a few')} "
+        f"numbers, trained on {data} with the {name_of(recipe.get('loss'))} loss, {how}."
     )
 
 
@@ -64,9 +70,7 @@ def trained(source: Source) -> Section:
     found = source.found
     card = found.exhibits.get("data_card")
     if not found.recipe and not card:
-        raise Absent(
-            "this folder holds an audit without a recipe or data card", f"holdfast report {found.shown_folder}"
-        )
+        raise Absent("this folder holds an audit without a recipe or data card", report_command(found))
     epochs, regime = found.recipe.get("epochs"), name_of(found.recipe.get("regime"))
     if found.recipe:
         title = f"{figures.count(epochs)} epochs of {found.data.get('name', 'data')}, {REGIMES.get(regime, regime)}"
@@ -74,18 +78,26 @@ def trained(source: Source) -> Section:
         title = f"Audited on {found.data.get('name', 'data')}"
     content = {
         "facts": _facts(found.recipe) if found.recipe else [],
-        "yaml": found.recipe_text,
+        "yaml": _public_yaml(found),
         "card": _card(card, source) if isinstance(card, dict) else None,
-        "no_card": None if card else _why(source),
+        "no_card": _why(card, source),
     }
     return Section(title, content)
+
+
+def _public_yaml(found: Found) -> str:
+    """The recipe as it is stored, but for the folders of paths."""
+    shown = public_values(found.recipe)
+    if shown == found.recipe:
+        return found.recipe_text
+    return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True))
 
 
 def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     model, batch = block(recipe, "model"), block(recipe, "batch")
     size = [figures.finite(batch.get(key)) for key in ("classes", "per_class")]
     images = f" ({size[0] * size[1]:.0f} pictures)" if size[0] and size[1] else ""
-    weights = f"{model['weights']} weights" if model.get("weights") else "from scratch"
+    weights = f"{public_path(model['weights'])} weights" if model.get("weights") else "from scratch"
     if recipe.get("init"):
         weights = f"starting from the weights of ‘{figures.short(PurePath(str(recipe['init'])).name)}’"
     facts = [
@@ -121,7 +133,7 @@ def _value(value: Any) -> str:
         return (" + " if any(isinstance(item, dict) for item in value) else " / ").join(_value(item) for item in value)
     if isinstance(value, float):
         return figures.eps(value) if 0 < value < 0.2 and _is_eighth_bit(value) else f"{value:g}"
-    return "yes" if value is True else str(value)
+    return "yes" if value is True else public_path(value)
 
 
 def _is_eighth_bit(value: float) -> bool:
@@ -132,27 +144,42 @@ def _is_eighth_bit(value: float) -> bool:
 def _card(card: dict[str, Any], source: Source) -> dict[str, Any]:
     per_class, splits = block(card, "per_class"), block(card, "splits")
     samples = [
-        {"label": sample["label"], "pictures": [source.pictures.tag(picture) for picture in sample["pictures"]]}
-        for sample in card.get("samples") or ()
+        {"label": sample.get("label", ""), "pictures": [source.pictures.tag(p) for p in _list(sample.get("pictures"))]}
+        for sample in _list(card.get("samples"))
+        if isinstance(sample, dict)
     ]
     return {
         "name": card.get("name"),
         "images": card.get("images"),
         "classes": card.get("classes"),
         "per_class": _range(per_class),
-        "splits": [(name, part.get("images"), part.get("classes")) for name, part in splits.items()],
+        "splits": [(name, block(splits, name).get("images"), block(splits, name).get("classes")) for name in splits],
         "samples": [s for s in samples if any(s["pictures"])] if source.pictures.shown else samples,
     }
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _range(per_class: dict[str, Any]) -> str:
+    if not per_class:
+        return figures.NONE
     least, median, most = (figures.count(per_class.get(key)) for key in ("least", "median", "most"))
     return f"{most} pictures" if least == most else f"{least} to {most}, median {median}"
 
 
-def _why(source: Source) -> dict[str, str]:
+def _why(card: Any, source: Source) -> dict[str, str]:
+    """Why the data card, or a part of it, is not there."""
     try:
         source.exhibit("data_card")
     except Absent as absent:
         return {"why": absent.why, "command": absent.command}
-    return {"why": "", "command": ""}
+    stored = card if isinstance(card, dict) else {}
+    lacking = [name for name, kind in CARD.items() if not isinstance(stored.get(name), kind) or not stored[name]]
+    if not lacking:
+        return {"why": "", "command": ""}
+    return {
+        "why": f"{', '.join(lacking).replace('_', ' ')} not recorded",
+        "command": report_command(source.found, "--refresh"),
+    }

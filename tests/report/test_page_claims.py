@@ -1,0 +1,224 @@
+"""What a page may claim: one measurement per sentence, no verdict on weak attacks, commands that give it again."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reported_runs import SCORES, audit, change, run_folder, write
+
+from holdfast.report.found import find
+from holdfast.report.page import make
+from holdfast.report.sections.provenance import audit_again
+from holdfast.report.sections.radius import curve
+
+EXHIBITS = Path("artifacts") / "exhibits.json"
+OTHER = {"data": {"name": "omniglot", "root": "/home/alice/private/omni"}, "split": "test"}
+SIZES = [0, 1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return run_folder(tmp_path)
+
+
+def text_of(run: Path) -> str:
+    page = re.sub(r"<(style|script).*?</\1>", " ", make(run).html, flags=re.S)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split()).replace("\u202f", " ")
+
+
+def titles(run: Path) -> dict[str, str]:
+    found = re.findall(r'<h2 id="(\w+)-title">(.*?)</h2>', make(run).html, re.S)
+    return {key: html.unescape(title).replace("\u202f", " ") for key, title in found}
+
+
+def set_curve(run: Path, recalls: list[Any], **more: Any) -> None:
+    radius = {"goal": "misrank", "images": 200, "steps": 16, "eps_pixel": SIZES, "R@1": recalls, **more}
+    change(run / EXHIBITS, radius=radius)
+
+
+def test_exhibits_of_other_data_are_not_mixed_in(run: Path) -> None:
+    change(run / EXHIBITS, made={**OTHER, "seed": 3})
+    text = text_of(run)
+    assert "Two sets of pictures on this page" in text
+    assert text.count("Of omniglot:omni, test split, not of the data of the figures above") == 6
+    # The audit's own 200 pictures, of the run's data, and not the curve of the other data.
+    assert (
+        "right 77.0 % of the time in 200 searches; after a barely visible change of at most 8/255 per pixel, 20.0 %"
+        in text
+    )
+    assert "R@1 falls from 76.0 % to 4.0 %" in titles(run)["radius"]
+
+
+@pytest.mark.parametrize(
+    "made", [{"data": {"name": "glyphs", "skip_bad": True}, "split": "test"}, {}, {"data": "glyphs"}]
+)
+def test_exhibits_of_the_same_data_need_no_note(run: Path, made: dict[str, Any]) -> None:
+    change(run / EXHIBITS, made=made)
+    assert "Two sets of pictures" not in text_of(run)
+
+
+def test_another_split_is_other_data(run: Path) -> None:
+    change(run / EXHIBITS, made={"data": {"name": "glyphs"}, "split": "train"})
+    assert "are of glyphs, train split" in text_of(run)
+
+
+@pytest.mark.parametrize(("at_eight", "words"), [(76.01, "stays at 76.0 %"), (80.0, "rises from 76.0 % to 80.0 %")])
+def test_a_title_says_which_way_it_goes(run: Path, at_eight: float, words: str) -> None:
+    set_curve(run, [76.0, 75.0, 70.0, 72.0, at_eight, 0.0])
+    assert titles(run)["radius"] == f"R@1 {words} at 8/255 per pixel"
+
+
+def test_validation_that_stays(run: Path) -> None:
+    lines = [{"step": n, "epoch": n, "validation": {"R@1": 50.0 + n / 100}} for n in range(3)]
+    write(run / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert titles(run)["curves"] == "Validation R@1 stayed at 50.0 %"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "recalls"),
+    [(7, [1.0]), ([0.0], 7), ([0.0, 0.1], [1.0]), ([0.0], [None]), ("ab", "cd"), ([0.0], [float("nan")]), (None, None)],
+)
+def test_a_damaged_curve_is_no_curve(run: Path, sizes: Any, recalls: Any) -> None:
+    set_curve(run, recalls, eps_pixel=sizes)
+    assert curve({"eps_pixel": sizes, "R@1": recalls}) == []
+    assert "Attack strength" in make(run).missing
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"metrics": {"R@1": 77.0, **SCORES, "ERS": 60.0, "collapsed": True}}, "The embedding has collapsed"),
+        ({"flags": [{"name": "masked", "level": "error", "why": "w", "advice": "a"}]}, "not to trust its figures"),
+        ({"budget": {"eps_pixel": 4 / 255, "steps": 32}}, "weaker than those that the score is defined with (8/255"),
+        ({"budget": {"eps_pixel": 8 / 255, "steps": 8}}, "weaker than"),
+        ({"budget": {}}, "is not recorded"),
+    ],
+)
+def test_no_verdict_where_it_would_mislead(run: Path, changes: dict[str, Any], why: str) -> None:
+    assert titles(run)["attacks"].endswith("standing: it resists in part")
+    change(run / "audit.json", **changes)
+    assert titles(run)["attacks"].endswith("standing")
+    assert why in text_of(run)
+
+
+def test_small_pictures_have_a_larger_usual_radius(run: Path) -> None:
+    file = run / "recipe.yaml"
+    write(file, file.read_text("utf-8").replace("validation: 0.1", "size: 28"))
+    assert titles(run)["attacks"].endswith("standing")
+    assert "defined with (77/255" in text_of(run)
+
+
+def test_the_number_beside_a_bar_enters_the_mean(run: Path) -> None:
+    scores = {**SCORES, "CA+": 60.0, "TMA": -0.5}
+    change(run / "audit.json", metrics={"R@1": 77.0, **scores, "ERS": 50.0})
+    text = text_of(run)
+    assert "Push a picture up in a stranger's search: withstood: 120.0 of 100" in text
+    assert "Make a query pass for a chosen other picture: withstood: 150.0 of 100" in text
+    assert "the changed picture ended 60.0 % down the list" in text
+    assert "rose to the top" not in text
+
+
+def test_no_confusion_is_a_finding(run: Path) -> None:
+    change(run / EXHIBITS, confusions=[])
+    assert titles(run)["confusions"] == "No query found a wrong class first"
+    assert "Confusions" not in make(run).missing
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        {"name": "glyphs"},
+        {"name": "x", "splits": {"test": 7}, "samples": [{}, 3, {"pictures": None}]},
+        {"per_class": 4},
+    ],
+)
+def test_a_data_card_in_part(run: Path, card: dict[str, Any]) -> None:
+    change(run / EXHIBITS, data_card=card)
+    assert "Training" not in make(run).missing
+    assert re.search(
+        r"Data card: [a-z, ]*per class[a-z, ]* not recorded; holdfast report runs/full --refresh", text_of(run)
+    )
+
+
+def test_a_command_holds_every_setting(run: Path) -> None:
+    document = {
+        **audit(), "protocol": "adml", "mode": "replaced", "split": "val", "limit": None, "seed": 7,
+        "skipped": [{"image": "a", "reason": "b"}], "data": {"name": "folder", "root": "my photos; rm x"},
+        "budget": {"eps_pixel": 4 / 255, "steps": 7},
+    }  # fmt: skip
+    assert shlex.split(audit_again(find(run), "audit-adml-replaced.json", document)) == [
+        "holdfast", "audit", "runs/full", "--data", "folder:my photos; rm x", "--protocol", "adml",
+        "--mode", "replaced", "--eps", "4/255", "--split", "val", "--skip-bad", "--seed", "7",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("protocol", "key"), [("adml", "eps_pixel"), ("stax", "eps_normalized"), ("thorough", "eps_pixel")]
+)
+def test_the_usual_radius_is_left_out(run: Path, protocol: str, key: str) -> None:
+    usual = {"adml": 0.0314, "stax": 0.01, "thorough": 16 / 255}[protocol]
+    document = {**audit(), "protocol": protocol, "budget": {key: usual}}
+    assert "--eps" not in audit_again(find(run), "audit.json", document)
+    document["budget"] = {key: 2 * usual}
+    assert "--eps" in audit_again(find(run), "audit.json", document)
+
+
+def test_other_audits_have_commands_too(run: Path) -> None:
+    (run / "audits" / "sharp").mkdir(parents=True)
+    write(run / "audits" / "sharp" / "audit.json", {**audit(), "budget": {"eps_pixel": 16 / 255, "steps": 32}})
+    wanted = "holdfast audit runs/full --data glyphs --eps 16/255 --limit 200 --seed 5 --out runs/full/audits/sharp"
+    assert wanted in text_of(run)
+
+
+def test_commands_on_the_page_are_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = run_folder(tmp_path, name="my runs/$(x)")
+    for file in ("metrics.jsonl", "evaluation.json", "audit.json", EXHIBITS):
+        (run / file).unlink()
+    text = text_of(run)
+    assert text.count("holdfast ") > text.count("holdfast ·") + 4
+    commands = re.findall(r"holdfast (?:train|audit|report|evaluate) .{12}", text)
+    assert len(commands) >= 5
+    assert all(line.split(" ", 2)[2].startswith("'my runs/$(") for line in commands)
+
+
+@pytest.mark.parametrize("images", [True, False])
+def test_pages_name_no_private_folder(run: Path, images: bool) -> None:
+    file = run / "recipe.yaml"
+    data = "data:\n  name: folder\n  root: /home/alice/secret plans/photos\ninit: ~/deep/start\n"
+    write(file, data + file.read_text("utf-8").partition("\n")[2].partition("\n")[2].partition("\n")[2])
+    block = {"name": "folder", "root": "/home/alice/secret plans/photos"}
+    flag = {
+        "name": "f",
+        "level": "note",
+        "why": "cannot read /home/alice/deep/x.png, 8/255",
+        "advice": "see https://a.b/c",
+    }
+    for name in ("audit.json", "evaluation.json"):
+        change(run / name, data=block, model="/home/alice/deep/model")
+    change(run / "audit.json", flags=[flag])
+    change(run / EXHIBITS, triplet=None, missing={"triplet": "nothing in /home/alice/deep/here"}, made={"data": block})
+    page = make(run, images).html
+    for private in ("alice", "secret", "deep"):
+        assert private not in page
+    text = html.unescape(page)
+    assert "--data folder:photos" in text
+    assert "root: …/photos" in text
+    assert "cannot read …/x.png, 8/255" in text
+    assert "https://a.b/c" in text
+
+
+def test_an_audit_alone_names_no_private_folder(run: Path) -> None:
+    for file in ("metrics.jsonl", "evaluation.json", "recipe.yaml", EXHIBITS):
+        (run / file).unlink()
+    change(run / "audit.json", model="/home/alice/deep/nets.py:build", data="C:\\Users\\alice\\photos")
+    page = make(run).html
+    assert "alice" not in page
+    assert "How well nets.py:build finds pictures of photos" in page
