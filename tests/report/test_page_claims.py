@@ -7,13 +7,21 @@ import json
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from reported_runs import SCORES, audit, change, run_folder, write
 
+from holdfast.audit.adml import Adml
+from holdfast.audit.base import Protocol
+from holdfast.audit.ers import Ers
+from holdfast.audit.ers import usual_eps as ers_eps
+from holdfast.audit.stax import Stax
+from holdfast.audit.thorough import Thorough
 from holdfast.report.found import find
 from holdfast.report.page import make
+from holdfast.report.sections.protocols import SMALL_EPS, SMALL_PICTURES, USUAL_EPS, USUAL_STEPS
 from holdfast.report.sections.provenance import audit_again
 from holdfast.report.sections.radius import curve
 
@@ -54,6 +62,15 @@ def test_exhibits_of_other_data_are_not_mixed_in(run: Path) -> None:
         in text
     )
     assert "R@1 falls from 76.0 % to 4.0 %" in titles(run)["radius"]
+
+
+def test_nothing_of_other_data_stands_beside_own_figures(run: Path) -> None:
+    points = [{"eps": 0.0, "R@1": 76.0}, {"eps": 1 / 255, "R@1": 10.0}]
+    write(run / "audit-thorough-fixed.json", {**audit(), "protocol": "thorough", "curve": points})
+    shown = ("One search, before and after the attack", "worst of many attacks (thorough audit)")
+    assert all(words in make(run).html for words in shown)
+    change(run / EXHIBITS, made=OTHER)
+    assert not any(words in make(run).html for words in shown)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +185,21 @@ def test_the_usual_radius_is_left_out(run: Path, protocol: str, key: str) -> Non
     assert "--eps" not in audit_again(find(run), "audit.json", document)
     document["budget"] = {key: 2 * usual}
     assert "--eps" in audit_again(find(run), "audit.json", document)
+
+
+@pytest.mark.parametrize("protocol", [Ers, Adml, Stax, Thorough])
+def test_the_usual_radius_is_the_audits(protocol: type[Protocol]) -> None:
+    subject: Any = SimpleNamespace(size=32, std=[0.25, 0.25, 0.25])
+    budget = protocol().budget(subject)
+    key, usual = USUAL_EPS[protocol.__name__.lower()]
+    in_both = dict(zip(("eps_pixel", "eps_normalized"), budget.eps_in_both(subject.std), strict=True))
+    assert in_both[key] == pytest.approx(usual)
+
+
+def test_what_ers_attacks_with_is_the_audits() -> None:
+    assert Ers().budget(SimpleNamespace(size=32)).steps == USUAL_STEPS  # type: ignore[arg-type]
+    assert ers_eps(SMALL_PICTURES) == SMALL_EPS
+    assert ers_eps(SMALL_PICTURES + 1) == USUAL_EPS["ers"][1]
 
 
 def test_other_audits_have_commands_too(run: Path) -> None:

@@ -27,7 +27,7 @@ def header(source: Source) -> dict[str, Any]:
         "about": sentence(found),
         "finding": _finding(source),
         "other_data": source.other_data,
-        "proof": _proof(source),
+        "proof": [] if source.other_data else _proof(source),  # beside figures of its own data only
         "tiles": [_recall(found), _score(found), _cost(found), _flags(found)],
     }
 

@@ -83,7 +83,7 @@ def radius(source: Source) -> Section:
     if not points:
         raise ValueError("a curve without points")
     series = [Series("one attack", points, "s1", dots=True)]
-    worst = _thorough(source.found)
+    worst = [] if source.other_data else _thorough(source.found)
     if worst:
         series.append(Series("worst of many attacks (thorough audit)", worst, "s2", dots=True))
     every = sorted({eps for line in series for eps, _ in line.points})
