@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compared_runs import add_exhibits, make_run
+from compared_runs import add_exhibits, ers_audit, make_run
 
 from holdfast.cli import main
 from holdfast.report.comparison import compare
@@ -80,6 +80,21 @@ def test_page_says_what_was_found(folders: list[Path], tmp_path: Path) -> None:
     ids = [attributes["id"] for _, attributes in page.seen if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert all((link["href"] or "").removeprefix("#") in ids for link in page.by("a"))
+
+
+def test_orders_that_may_be_chance_are_doubted(folders: list[Path], tmp_path: Path) -> None:
+    _, sure = read(folders, tmp_path / "compare.html")
+    assert "may be chance" not in sure
+    for folder, ends in zip(folders, ([70.0, 85.0], [60.0, 71.0]), strict=True):
+        file = folder / "evaluation.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "intervals": {"R@1": ends}}))
+    _, text = read(folders, tmp_path / "compare.html")
+    assert "standard finds most (R@1 79.0); hm withstands most (ERS 24.0)." in text
+    assert "The R@1 interval of standard overlaps that of hm: their order may be chance." in text
+    assert "The ERS interval" not in text
+    (folders[0] / "audit.json").write_text(json.dumps(ers_audit(22.0, {}, [])))
+    _, text = read(folders, tmp_path / "compare.html")
+    assert "The ERS interval of hm overlaps that of standard: their order may be chance." in text
 
 
 def test_headings_are_in_order(folders: list[Path], tmp_path: Path) -> None:

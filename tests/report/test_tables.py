@@ -47,6 +47,34 @@ def test_a_refused_source_has_no_marks() -> None:
     assert marks(made(("a", 80.0, 0.5), ("b", 70.0, 0.2)).marked(["ers"])) == [[True, False], [False, False]]
 
 
+@pytest.mark.parametrize(
+    ("intervals", "marked", "rivals"),
+    [
+        ([(78.0, 82.0), (68.0, 72.0), (58.0, 62.0)], [0], []),
+        ([(70.0, 90.0), (65.0, 75.0), (58.0, 62.0)], [], [1]),
+        ([(72.0, 82.0), (68.0, 72.0), (58.0, 62.0)], [], [1]),  # ends that touch
+        ([(78.0, 82.0), (68.0, 72.0), (30.0, 79.0)], [], [2]),  # a wide third
+        ([(70.0, 90.0), None, (58.0, 62.0)], [0], []),
+        ([None, (68.0, 82.0), (58.0, 62.0)], [0], []),
+    ],
+)
+def test_an_order_that_may_be_chance_is_not_marked(
+    intervals: list[tuple[float, float] | None], marked: list[int], rivals: list[int]
+) -> None:
+    cells = [Cell(value, interval) for value, interval in zip((80.0, 70.0, 60.0), intervals, strict=True)]
+    table = Table((RECALL,), tuple(Row(str(i), (cell,)) for i, cell in enumerate(cells)))
+    assert [i for i, row in enumerate(table.marked().rows) if row.cells[0].best] == marked
+    assert table.rivals("R@1") == rivals
+    assert table.leaders("R@1") == [0]
+    assert table.leaders("nothing") == table.rivals("nothing") == []
+
+
+def test_less_is_better_and_intervals_overlap_downwards_too() -> None:
+    cells = [Cell(0.1, (0.05, 0.3)), Cell(0.4, (0.2, 0.6)), Cell(0.9, (0.8, 1.0))]
+    table = Table((MOVED,), tuple(Row(str(i), (cell,)) for i, cell in enumerate(cells)))
+    assert (table.leaders("ES:D"), table.rivals("ES:D")) == ([0], [1])
+
+
 @given(st.lists(VALUES, min_size=2, max_size=6))
 def test_marked_values_are_the_extreme_ones(values: list[float]) -> None:
     table = made(*[(str(i), v, v) for i, v in enumerate(values)]).marked()

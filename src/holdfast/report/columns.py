@@ -46,8 +46,11 @@ OTHER_COLUMNS = (
         "thorough breaking_eps", "breaks at", OTHER, "thorough", "median change per pixel that breaks a query, /255"
     ),
 )
+# Runs do not record their machine, so seconds rank nobody.
 COST_COLUMNS = (
-    Column("seconds", "train s", COST, "cost", "seconds in training steps, on the machine used", "lower", 0, True),
+    Column(
+        "seconds", "train s", COST, "cost", "seconds in training steps, on the machine used", "lower", 0, True, False
+    ),
     Column("passes", "passes", COST, "cost", "runs of the model, forward and back, per step", "lower", 1, True),
     Column("images", "images", COST, "cost", "images learnt from, repeats counted", "lower", 0),
     Column("parameters", "weights", COST, "cost", "weights of the model", "lower", 0, True),
@@ -104,5 +107,5 @@ def _cell(document: Document, key: str) -> Cell:
 
 
 def _times(factor: float, cell: Cell) -> Cell:
-    low_high = None if cell.interval is None else (factor * cell.interval[0], factor * cell.interval[1])
-    return Cell(None if cell.value is None else factor * cell.value, low_high)
+    value = None if cell.value is None else finite(factor * cell.value)
+    return Cell(value, None if value is None or cell.interval is None else span([factor * v for v in cell.interval]))

@@ -95,19 +95,16 @@ def price(table: Table, refused: set[str]) -> str:
 
 
 def doubt(table: Table, refused: set[str]) -> str:
-    """A sentence where the intervals of the best ERS and of others overlap."""
-    best = None if "ers" in refused else _first(table, "ERS")
-    if best is None or (ends := cell(table, best, "ERS").interval) is None:
-        return ""
-    near = [
-        row.name
-        for i, row in enumerate(table.rows)
-        if i != best and (other := cell(table, i, "ERS").interval) is not None and other[1] >= ends[0]
-    ]
-    if not near:
-        return ""
-    others = ", ".join(near) if len(near) < 4 else f"{len(near)} others"
-    return f"The ERS interval of {table.rows[best].name} overlaps that of {others}: their order may be chance."
+    """A sentence each where the intervals of the best R@1 or ERS and of others overlap."""
+    sentences = []
+    for key, source in (("R@1", "clean"), ("ERS", "ers")):
+        best, near = _first(table, key), [table.rows[i].name for i in table.rivals(key)]
+        if source in refused or best is None or not near:
+            continue
+        others = ", ".join(near) if len(near) < 4 else f"{len(near)} others"
+        own = f"The {key} interval of {table.rows[best].name}"
+        sentences.append(f"{own} overlaps that of {others}: their order may be chance.")
+    return " ".join(sentences)
 
 
 def column_groups(table: Table) -> list[tuple[str, int]]:
@@ -168,5 +165,5 @@ def _leaders(table: Table, refused: set[str]) -> tuple[int, int] | None:
 
 def _first(table: Table, key: str) -> int | None:
     """The one row that is best in a column."""
-    best = [i for i in range(len(table.rows)) if cell(table, i, key).best]
+    best = table.leaders(key)
     return best[0] if len(best) == 1 else None

@@ -26,6 +26,7 @@ class Column:
         better: which direction is good.
         digits: after the point.
         headline: whether the short table of the terminal has it.
+        ranked: whether runs can be ranked by it at all.
     """
 
     key: str
@@ -36,6 +37,7 @@ class Column:
     better: Literal["higher", "lower"] = "higher"
     digits: int = 1
     headline: bool = False
+    ranked: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,23 +85,47 @@ class Table:
         """The same with the best of every column marked, ties too.
 
         A value ties with another that is written the same. Nothing is marked where all are the same, where fewer than
-        two rows have a value, or in columns of a refused source.
+        two rows have a value, where the interval of the best overlaps that of another, or in columns that are not
+        ranked or of a refused source.
 
         Args:
             refused: sources whose rows were measured under different conditions.
         """
-        best = [None if c.source in refused else _best_text(c, self._values(i)) for i, c in enumerate(self.columns)]
+        best = [
+            [] if not column.ranked or column.source in refused or self.rivals(column.key) else self.leaders(column.key)
+            for column in self.columns
+        ]
         rows = [
             Row(
                 row.name,
-                tuple(
-                    dataclasses.replace(cell, best=text is not None and written(column, cell.value) == text)
-                    for column, cell, text in zip(self.columns, row.cells, best, strict=True)
-                ),
+                tuple(dataclasses.replace(c, best=i in ahead) for c, ahead in zip(row.cells, best, strict=True)),
             )
-            for row in self.rows
+            for i, row in enumerate(self.rows)
         ]
         return Table(self.columns, tuple(rows))
+
+    def leaders(self, key: str) -> list[int]:
+        """Rows with the best value of a column, as it is written; none where that sets no row apart."""
+        index = self._index(key)
+        if index is None:
+            return []
+        column = self.columns[index]
+        values = {i: value for i, row in enumerate(self.rows) if (value := row.cells[index].value) is not None}
+        texts = {i: written(column, value) for i, value in values.items()}
+        if len(set(texts.values())) < 2:
+            return []
+        best = (max if column.better == "higher" else min)(values, key=values.__getitem__)
+        return [i for i, text in texts.items() if text == texts[best]]
+
+    def rivals(self, key: str) -> list[int]:
+        """Rows behind the leaders of a column whose interval overlaps one of theirs: their order may be chance."""
+        index, ahead = self._index(key), self.leaders(key)
+        if index is None:
+            return []
+        intervals = [row.cells[index].interval for row in self.rows]
+        return [
+            i for i, own in enumerate(intervals) if i not in ahead and any(_overlap(own, intervals[j]) for j in ahead)
+        ]
 
     def text(self) -> str:
         """For the terminal; the best values end in a star."""
@@ -134,8 +160,8 @@ class Table:
         rows = [Row(row.name, tuple(row.cells[i] for i in indices)) for row in self.rows]
         return Table(tuple(self.columns[i] for i in indices), tuple(rows))
 
-    def _values(self, index: int) -> list[float]:
-        return [value for row in self.rows if (value := row.cells[index].value) is not None]
+    def _index(self, key: str) -> int | None:
+        return next((i for i, column in enumerate(self.columns) if column.key == key), None)
 
 
 def written(column: Column, value: float | None) -> str:
@@ -150,8 +176,5 @@ def shown(column: Column, cell: Cell) -> str:
     return with_interval(cell.value, cell.interval, column.digits)
 
 
-def _best_text(column: Column, values: Sequence[float]) -> str | None:
-    """How the best of a column is written, if that sets any row apart."""
-    if len({written(column, value) for value in values}) < 2:
-        return None
-    return written(column, max(values) if column.better == "higher" else min(values))
+def _overlap(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
+    return one is not None and other is not None and one[0] <= other[1] and other[0] <= one[1]
