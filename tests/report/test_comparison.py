@@ -50,6 +50,12 @@ def test_best_flips_with_the_value(tmp_path: Path) -> None:
     assert (best(after, "R@1"), best(after, "ERS"), best(after, "CA-")) == (["a"], ["a"], ["a"])
 
 
+def test_seconds_rank_nobody_because_machines_are_not_recorded(tmp_path: Path) -> None:
+    made = read_comparison([make_run(tmp_path / "a", speed=500.0), make_run(tmp_path / "b", speed=100.0, passes=2.0)])
+    assert best(made, "seconds") == []
+    assert best(made, "passes") == ["a"]
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
@@ -197,6 +203,26 @@ def test_shares_are_those_of_the_score() -> None:
 def test_only_keys_that_differ_are_told(tmp_path: Path) -> None:
     made = read_comparison([make_run(tmp_path / "a"), make_run(tmp_path / "b", regime="hm", seed=1)])
     assert recipe_differences(made.runs) == [("regime.name", ["standard", "hm"]), ("seed", ["0", "1"])]
+
+
+def test_differences_are_written_as_people_do(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / name) for name in "ab"]
+    first = {"name": "mdprop", "distributions": [{"name": "stax", "budget": {"eps": 8 / 255}}, {"name": "mtax"}]}
+    second = {"name": "mdprop", "distributions": [{"name": "stax", "budget": {"eps": 1 / 30}}, {"name": "mtax"}]}
+    other = {"name": "mdprop", "distributions": [{"name": "stax", "budget": {"eps": 4 / 255}}]}
+    rest = (
+        {"alpha": 2.0, "init": "/home/me/runs/x/last", "steps": []},
+        {"alpha": 1.0, "init": "runs/y", "steps": [1, 2]},
+    )
+
+    def differences(*regimes: dict[str, Any]) -> dict[str, list[str]]:
+        for folder, regime, more in zip(folders, regimes, rest, strict=True):
+            (folder / "recipe.yaml").write_text(json.dumps({"regime": regime, **more}))
+        return dict(recipe_differences(read_comparison(folders).runs))
+
+    told = {"alpha": ["2", "1"], "init": ["…/last", "runs/y"], "steps": ["[]", "1, 2"]}
+    assert differences(first, second) == {"regime.distributions.0.budget.eps": ["8/255", "0.03333"], **told}
+    assert differences(first, other) == {"regime.distributions": ["stax, mtax", "stax"], **told}
 
 
 def test_queries_are_shared_when_their_pictures_are(tmp_path: Path) -> None:

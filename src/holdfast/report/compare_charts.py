@@ -16,6 +16,9 @@ from holdfast.report.sections.radius import Points, curve
 from holdfast.report.sections.recipe import block
 from holdfast.report.tables import Cell, Table
 
+MOST_EPOCHS = 1_000_000
+"""More are a mistake in the log."""
+
 
 def cell(table: Table, row: int, key: str) -> Cell:
     """A cell by the key of its column; empty where no run has the column."""
@@ -24,7 +27,7 @@ def cell(table: Table, row: int, key: str) -> Cell:
 
 
 def tradeoff(runs: Sequence[Contestant], table: Table, ranked: bool) -> Markup | None:
-    """R@1 against ERS; None where no run has both.
+    """R@1 against ERS; None where no run has both, from 0 to 100 as they must be.
 
     Args:
         runs: in the order of the table's rows.
@@ -34,11 +37,12 @@ def tradeoff(runs: Sequence[Contestant], table: Table, ranked: bool) -> Markup |
     discs = []
     for i, run in enumerate(runs):
         accuracy, robustness = cell(table, i, "R@1"), cell(table, i, "ERS")
-        if accuracy.value is None or robustness.value is None:
+        x, y = _percent(robustness.value), _percent(accuracy.value)
+        if x is None or y is None:
             continue
         seconds = cell(table, i, "seconds").value
-        ends = (robustness.interval, accuracy.interval)
-        discs.append(Disc(run.name, run.letter, run.kind, robustness.value, accuracy.value, seconds, *ends))
+        ends = (_percents(robustness.interval), _percents(accuracy.interval))
+        discs.append(Disc(run.name, run.letter, run.kind, x, y, seconds, *ends))
     if not discs:
         return None
     words = "; ".join(f"{d.name}: R@1 {number(d.y)}, ERS {number(d.x)}, trained in {duration(d.cost)}" for d in discs)
@@ -111,18 +115,30 @@ def learning_curves(runs: Sequence[Contestant]) -> Markup | None:
     series = []
     for run in runs:
         points = [(line.get("epoch"), block(line, "validation").get("R@1")) for line in run.found.log]
-        known = _finite(points)
+        known = _drawable(points)
         if len(known) > 1:
             series.append(Series(run.name, known, run.kind))
     if not series:
         return None
     last = max(x for line in series for x, _ in line.points)
     values = [y for line in series for _, y in line.points]
-    across = round_axis(0, last, "epochs", 6)
+    across = round_axis(0, max(last, 1.0), "epochs", 6)
     upwards = round_axis(min(values), max(values), "R@1 on the validation classes, %")
     ends = "; ".join(f"{line.name} ends at {number(line.points[-1][1])}" for line in series)
     return line_chart(series, across, upwards, "R@1 on the validation classes by epoch", ends, height=280)
 
 
-def _finite(points: Sequence[tuple[object, object]]) -> list[tuple[float, float]]:
-    return [(x, y) for a, b in points if (x := finite(a)) is not None and (y := finite(b)) is not None]
+def _drawable(points: Sequence[tuple[object, object]]) -> list[tuple[float, float]]:
+    """Epochs and percentages that a log can hold, as finely as a chart shows them."""
+    known = [(finite(a), _percent(b)) for a, b in points]
+    return [(x, round(y, 3)) for x, y in known if x is not None and y is not None and 0 <= x <= MOST_EPOCHS]
+
+
+def _percent(value: object) -> float | None:
+    """The number if it can be a percentage: one far outside would stretch a chart until nothing is seen of the rest."""
+    known = finite(value)
+    return known if known is not None and 0 <= known <= 100 else None
+
+
+def _percents(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    return ends if ends is not None and all(_percent(end) is not None for end in ends) else None

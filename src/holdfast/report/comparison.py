@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from holdfast.files import write_atomic
 from holdfast.report.columns import measured
 from holdfast.report.contestants import Contestant, read_contestants
 from holdfast.report.fairness import Unfair, seed_summary, unfair
+from holdfast.report.sections.public import audit_command, command
 from holdfast.report.tables import Table
 
 
@@ -122,10 +122,6 @@ def _missing(run: Contestant) -> list[Missing]:
     if not run.found.evaluation and run.found.recipe:
         lines.append(Missing(f"{run.name} is not finished; run the `holdfast train` command that started it again"))
     if "ers" not in run.audits:
-        data = shlex.quote(run.found.data_spec)
-        commands = [
-            f"holdfast audit {shlex.quote(folder)} --data {data}"
-            for folder in (str(run.found.folder), run.found.shown_folder)
-        ]
-        lines.append(Missing(f"{run.name} has no ERS yet", *commands))
+        own = command("holdfast", "audit", run.found.folder, "--data", run.found.data_spec)
+        lines.append(Missing(f"{run.name} has no ERS yet", own, audit_command(run.found)))
     return lines

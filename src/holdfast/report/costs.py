@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import HoldfastError
+from holdfast.files import inside
 from holdfast.report.figures import finite
 from holdfast.report.found import Found
 from holdfast.report.sections.recipe import block
@@ -21,7 +23,8 @@ def batch_size(found: Found) -> int | None:
     """Images per step."""
     batch = block(found.recipe, "batch")
     classes, each = finite(batch.get("classes")), finite(batch.get("per_class"))
-    return None if classes is None or each is None else int(classes * each)
+    size = None if classes is None or each is None else finite(classes * each)
+    return None if size is None else int(size)
 
 
 def training_seconds(found: Found) -> float | None:
@@ -34,7 +37,7 @@ def training_seconds(found: Found) -> float | None:
         if speed:
             total += (line["step"] - before) * batch / speed
             before = line["step"]
-    return total or None
+    return finite(total) or None
 
 
 def passes_per_step(found: Found) -> float | None:
@@ -45,14 +48,14 @@ def passes_per_step(found: Found) -> float | None:
         if passes is not None:
             total += (line["step"] - before) * passes
             before = line["step"]
-    return total / before if before else None
+    return finite(total / before) if before else None
 
 
 def images_seen(found: Found) -> float | None:
     """Images the run learnt from, repeats counted."""
     batch = batch_size(found)
-    steps = max((line["step"] for line in _steps(found)), default=0)
-    return float(batch * steps) if batch and steps else None
+    steps = max((line["step"] for line in _steps(found)), default=0.0)
+    return finite(batch * steps) if batch and steps else None
 
 
 def parameters(folder: Path) -> int | None:
@@ -62,20 +65,21 @@ def parameters(folder: Path) -> int | None:
         folder: of the run.
     """
     try:
-        with (folder / "model" / "model.safetensors").open("rb") as file:
+        with inside(folder, folder / "model" / "model.safetensors").open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if length > HEADER_LIMIT:
                 return None
             header = json.loads(file.read(length))
-        return sum(
+        total = sum(
             int(math.prod(tensor["shape"]))
             for name, tensor in header.items()
             if name != "__metadata__" and not name.startswith("bank.") and not name.endswith(COUNTED_APART)
         )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None if finite(total) is None else total
+    except (HoldfastError, OSError, ValueError, ArithmeticError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
 def _steps(found: Found) -> list[dict[str, Any]]:
-    """The lines of the log that belong to a step."""
-    return [line for line in found.log if finite(line.get("step")) is not None]
+    """The lines of the log that belong to a step, its number as a float: whole numbers do not overflow quietly."""
+    return [{**line, "step": step} for line in found.log if (step := finite(line.get("step"))) is not None]

@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.report.columns import clean_document
 from holdfast.report.contestants import PROTOCOLS, Contestant, Document
 from holdfast.report.figures import eps, short
+from holdfast.report.sections.public import public_values
 from holdfast.report.sections.recipe import block
 from holdfast.report.tables import Cell, Row, Table
 
@@ -132,7 +133,10 @@ def _mean(values: Sequence[float | None]) -> Cell:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return Cell()
-    return Cell(statistics.fmean(known), spread=statistics.stdev(known))
+    try:
+        return Cell(statistics.fmean(known), spread=statistics.stdev(known))
+    except OverflowError:
+        return Cell()
 
 
 def _stem(names: Sequence[str]) -> str:
@@ -147,16 +151,19 @@ def _stem(names: Sequence[str]) -> str:
 def _told(key: str, conditions: dict[str, Conditions]) -> str:
     """`limit 200 (a, b) and 500 (c)`."""
     by_value: dict[str, list[str]] = {}
+    said = {}
     for name, known in conditions.items():
-        by_value.setdefault(_said(key, known.values.get(key)), []).append(name)
-    listed = [f"{value} ({', '.join(names)})" for value, names in by_value.items()]
+        value = known.values.get(key)
+        by_value.setdefault(_text(key, value), []).append(name)
+        said[_text(key, value)] = _said(key, value)
+    listed = [f"{said[text]} ({', '.join(names)})" for text, names in by_value.items()]
     return f"{WORDS.get(key, key)} {' and '.join(listed)}"
 
 
 def _said(key: str, value: Any) -> str:
     if key == "eps_pixel":
         return eps(value)
-    return "none" if value is None else short(value)
+    return "none" if value is None else short(public_values(value))
 
 
 def _text(key: str, value: Any) -> str:

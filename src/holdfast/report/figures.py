@@ -12,9 +12,13 @@ NONE = "–"
 
 def finite(value: Any) -> float | None:
     """The number, or None for anything that is not a finite one; files may hold anything."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value)
+    try:
+        known = float(value)
+    except OverflowError:  # JSON has whole numbers of any length
+        return None
+    return known if math.isfinite(known) else None
 
 
 def number(value: Any, digits: int = 1) -> str:
@@ -74,3 +78,11 @@ def short(text: Any, length: int = 40) -> str:
     """The text, cut where it would break a line of its own."""
     whole = " ".join(str(text).split())
     return whole if len(whole) <= length else f"{whole[: length - 1]}…"
+
+
+def setting(value: float) -> str:
+    """A number of a recipe: `8/255` where it counts grey levels, otherwise four digits of it."""
+    levels = 255 * value
+    if 0 < value < 0.2 and abs(levels - round(levels)) < 1e-6:
+        return eps(value)
+    return f"{value:.4g}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from holdfast.errors import HoldfastError
+from holdfast.files import inside
+from holdfast.yaml_files import read_yaml
 
 EXHIBITS_SCHEMA = 1
 
@@ -27,7 +28,7 @@ class Found:
         audit: the ten attacks, mode fixed.
         audits: every other audit, by file name.
         exhibits: strips, map and the like.
-        damaged: names of files that could not be read.
+        damaged: names of files that could not be read, some with the reason in brackets.
     """
 
     folder: Path
@@ -72,15 +73,19 @@ class Found:
 
 
 def find(folder: Path) -> Found:
-    """Read a run or audit folder."""
+    """Read a run or audit folder.
+
+    The folder may be a stranger's: a file that is a link out of it is not read, and what is read is made fit to be
+    shown.
+    """
     damaged: list[str] = []
-    audits = {file.name: _document(file, damaged) for file in sorted(folder.glob("audit*.json"))}
+    audits = {file.name: _document(folder, file, damaged) for file in sorted(folder.glob("audit*.json"))}
     audits |= {
-        f"{file.parent.name}/{file.name}": _document(file, damaged)
+        f"{file.parent.name}/{file.name}": _document(folder, file, damaged)
         for file in sorted(folder.glob("audits/*/audit*.json"))
     }
-    text, recipe = _recipe(folder / "recipe.yaml", damaged)
-    exhibits = _document(folder / "artifacts" / "exhibits.json", damaged)
+    text, recipe = _recipe(folder, damaged)
+    exhibits = _document(folder, folder / "artifacts" / "exhibits.json", damaged)
     if exhibits and exhibits.get("schema") != EXHIBITS_SCHEMA:
         damaged.append("exhibits.json")
         exhibits = {}
@@ -88,8 +93,8 @@ def find(folder: Path) -> Found:
         folder=folder,
         recipe=recipe,
         recipe_text=text,
-        log=_lines(folder / "metrics.jsonl"),
-        evaluation=_document(folder / "evaluation.json", damaged),
+        log=_lines(folder, damaged),
+        evaluation=_document(folder, folder / "evaluation.json", damaged),
         audit=audits.pop("audit.json", {}),
         audits={name: document for name, document in audits.items() if document},
         exhibits=exhibits,
@@ -103,12 +108,13 @@ def find(folder: Path) -> Found:
     return found
 
 
-def _document(file: Path, damaged: list[str]) -> dict[str, Any]:
-    if not file.is_file():
+def _document(folder: Path, file: Path, damaged: list[str]) -> dict[str, Any]:
+    text = _text(folder, file, damaged)
+    if text is None:
         return {}
     try:
-        content = json.loads(file.read_text("utf-8"))
-    except (ValueError, OSError, RecursionError):
+        content = _fit(json.loads(text))
+    except (ValueError, RecursionError):
         content = None
     if isinstance(content, dict):
         return content
@@ -116,30 +122,55 @@ def _document(file: Path, damaged: list[str]) -> dict[str, Any]:
     return {}
 
 
-def _recipe(file: Path, damaged: list[str]) -> tuple[str, dict[str, Any]]:
-    if not file.is_file():
+def _recipe(folder: Path, damaged: list[str]) -> tuple[str, dict[str, Any]]:
+    text = _text(folder, folder / "recipe.yaml", damaged)
+    if text is None:
         return "", {}
     try:
-        text = file.read_text("utf-8")
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
-        text, content = "", None
+        content, why = _fit(read_yaml(text)), "no keys"
+    except (ValueError, RecursionError) as error:
+        content, why = None, str(error)
     if isinstance(content, dict):
         return text, content
-    damaged.append(file.name)
+    damaged.append(f"recipe.yaml ({why})")
     return "", {}
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
+def _lines(folder: Path, damaged: list[str]) -> list[dict[str, Any]]:
     """Whole lines of a log; one cut off by a crash is left out."""
-    if not file.is_file():
-        return []
     entries = []
-    for line in file.read_text("utf-8", errors="replace").splitlines():
+    for line in (_text(folder, folder / "metrics.jsonl", damaged) or "").splitlines():
         try:
-            entry = json.loads(line)
+            entry = _fit(json.loads(line))
         except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict):
             entries.append(entry)
     return entries
+
+
+def _text(folder: Path, file: Path, damaged: list[str]) -> str | None:
+    """What a file of the folder holds; None where there is none, or none that is read."""
+    if not file.is_file():
+        return None
+    try:
+        return inside(folder, file).read_text("utf-8", errors="replace")
+    except HoldfastError:
+        damaged.append(f"{file.name} (a link that leads out of the folder)")
+    except OSError as error:
+        damaged.append(f"{file.name} ({error.strerror})")
+    return None
+
+
+def _fit(value: Any) -> Any:
+    """The same with words for keys, and without what JSON and YAML can hold but no page: half characters, endless
+    numbers."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_fit(str(key)): _fit(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_fit(inner) for inner in value]
+    if isinstance(value, int) and value.bit_length() > 1023:
+        return math.copysign(math.inf, value > 0 or -1)
+    return value

@@ -6,34 +6,49 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.report.contestants import Contestant, Document
-from holdfast.report.figures import NONE
+from holdfast.report.figures import NONE, setting
+from holdfast.report.sections.public import public_path
+from holdfast.report.sections.recipe import name_of
 
 
 def recipe_differences(runs: Sequence[Contestant]) -> list[tuple[str, list[str]]]:
     """Every key whose value is not the same in all recipes, with its value in each run.
 
-    A run without a recipe has a dash everywhere and makes no difference.
+    A run without a recipe has a dash everywhere and makes no difference. Where lists name different methods, the
+    settings of those are left out.
     """
     recipes = [flat(run.found.recipe) for run in runs]
     known = [recipe for recipe in recipes if recipe]
     keys = dict.fromkeys(key for recipe in known for key in recipe)
     different = [key for key in keys if len({repr(recipe.get(key, NONE)) for recipe in known}) > 1]
-    return [(key, [_written(recipe.get(key, NONE)) for recipe in recipes]) for key in different]
+    told = [key for key in different if not any(key.startswith(f"{above}.") for above in different)]
+    return [(key, [_written(recipe.get(key, NONE)) for recipe in recipes]) for key in told]
 
 
 def flat(nested: Document, where: str = "") -> Document:
-    """A recipe as key.path → value."""
+    """A recipe as key.path → value; a list of methods is the list of their names, each with settings below it."""
     found: Document = {}
     for key, value in nested.items():
         path = f"{where}{key}"
-        found |= flat(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{path}.")
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            found[path] = [name_of(item) for item in value]
+            for i, item in enumerate(value):
+                found |= flat(item, f"{path}.{i}.") if isinstance(item, dict) else {}
+        else:
+            found[path] = value
     return found
 
 
 def _written(value: Any) -> str:
-    """As YAML has it."""
+    """As YAML has it, but numbers as people write them and of private paths the last part."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, float):
+        return setting(value)
+    if isinstance(value, list):
+        return ", ".join(_written(item) for item in value) or "[]"
+    return public_path(value, "…/")
