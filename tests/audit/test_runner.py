@@ -197,6 +197,20 @@ def test_stored_examples_are_checked_as_files(model: Embedder, table: ImageTable
         assert set(entry["finds_its_class"]) == {"clean", "attacked", "stored"}
 
 
+def test_examples_are_not_written_through_a_link(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+    def run() -> Path:
+        found = audit.run(model, table, protocol="adml", limit=4, out=tmp_path / "audit", examples=1).document
+        return (tmp_path / "audit" / found["artifacts"][1]).parent
+
+    outside = tmp_path / "precious"
+    outside.write_text("precious")
+    picture = run() / "000-clean.png"
+    picture.unlink()
+    picture.symlink_to(outside)
+    assert Image.open(run() / "000-clean.png").size == (32, 32)
+    assert outside.read_text() == "precious"
+
+
 def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["audit", str(run), "--data", "glyphs", "--limit", "20", "--protocol", "adml", "--eps", "4/255"]
     assert main([*words, "--json"]) == 0

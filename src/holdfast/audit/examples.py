@@ -13,7 +13,7 @@ from holdfast import attacks
 from holdfast.attacks import Budget
 from holdfast.audit.sampling import balanced_rows
 from holdfast.audit.subject import Subject
-from holdfast.files import write_json
+from holdfast.files import new_folder, write_json
 
 
 def save_examples(subject: Subject, budget: Budget, folder: Path, count: int) -> Path:
@@ -24,12 +24,11 @@ def save_examples(subject: Subject, budget: Budget, folder: Path, count: int) ->
     Args:
         subject: the model and its images.
         budget: in pixel units.
-        folder: where the pictures go, with `examples.json` beside them.
+        folder: where the pictures go, with `examples.json` beside them; an older one is replaced.
         count: how many queries.
     """
     from PIL import Image
 
-    folder.mkdir(parents=True, exist_ok=True)
     chosen = balanced_rows(subject.labels[subject.rows].cpu(), count, subject.seed).to(subject.rows.device)
     rows = subject.rows[chosen]
     images = subject.images(rows)
@@ -42,26 +41,25 @@ def save_examples(subject: Subject, budget: Budget, folder: Path, count: int) ->
         "stored": goal.measure(subject.encode(stored))["hit"],
     }
     entries: list[dict[str, Any]] = []
-    for position, row in enumerate(rows.tolist()):
-        files = {
-            "clean": images[position],
-            "attacked": stored[position],
-            "change": amplified(stored[position] - images[position]),
-        }
-        for kind, picture in files.items():
-            Image.fromarray(as_bytes(picture).permute(1, 2, 0).cpu().numpy()).save(
-                folder / f"{position:03d}-{kind}.png"
-            )
-        entries.append(
-            {
-                "image": subject.store.table.ids[row],
-                "files": {kind: f"{position:03d}-{kind}.png" for kind in files},
-                "finds_its_class": {kind: _found(values[position]) for kind, values in hits.items()},
+    with new_folder(folder) as aside:  # so that no link that lies in a stranger's folder is written through
+        for position, row in enumerate(rows.tolist()):
+            files = {
+                "clean": images[position],
+                "attacked": stored[position],
+                "change": amplified(stored[position] - images[position]),
             }
-        )
-    file = folder / "examples.json"
-    write_json(file, {"schema": 1, "eps_pixel": budget.eps, "examples": entries})
-    return file
+            names = {kind: f"{position:03d}-{kind}.png" for kind in files}
+            for kind, picture in files.items():
+                Image.fromarray(as_bytes(picture).permute(1, 2, 0).cpu().numpy()).save(aside / names[kind])
+            entries.append(
+                {
+                    "image": subject.store.table.ids[row],
+                    "files": names,
+                    "finds_its_class": {kind: _found(values[position]) for kind, values in hits.items()},
+                }
+            )
+        write_json(aside / "examples.json", {"schema": 1, "eps_pixel": budget.eps, "examples": entries})
+    return folder / "examples.json"
 
 
 def rounded(images: Tensor, attacked: Tensor, eps: float) -> Tensor:

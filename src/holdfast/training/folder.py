@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from holdfast.data import ImageTable
 from holdfast.errors import RecipeError, TrainingError
-from holdfast.files import new_folder, write_atomic, write_json
+from holdfast.files import inside, new_folder, write_atomic, write_json
 from holdfast.models import Embedder
 from holdfast.models.card import card_text
 from holdfast.models.run_card import CARD
@@ -41,6 +41,8 @@ class RunFolder:
 
         A run that stopped before its first checkpoint has nothing to lose and is replaced.
         """
+        for place in (self.checkpoints, self.good):
+            inside(self.folder, place)
         if self.recipe_file.is_file() and (self.checkpoints.exists() or self.evaluation.exists()):
             different = differences(self._stored_recipe(), recipe.plain())
             if different:
