@@ -238,6 +238,16 @@ def test_an_audit_names_its_model_and_images(shown: Path, tmp_path: Path) -> Non
     assert is_current(folder)
 
 
+def test_a_model_that_does_not_know_its_size_is_looked_at_in_the_size_of_its_audit(tmp_path: Path) -> None:
+    code = "import torch\ndef model(): return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 4))\n"
+    (tmp_path / "mine.py").write_text(code)
+    file = write_images(tmp_path / "images", {"test": {"a": 3, "b": 3}})
+    folder = audit_folder(tmp_path / "audit", f"{tmp_path / 'mine.py'}:model", {"name": "csv", "file": str(file)})
+    document = read(folder / "audit.json")
+    (folder / "audit.json").write_text(json.dumps(document | {"size": 8}))
+    assert read(collect(folder, trust_code=True))["strips"]
+
+
 def test_a_file_never_runs_code_on_its_own(tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef model(): ...\n")
     file = write_images(tmp_path / "images", {"test": {"a": 2, "b": 2}})

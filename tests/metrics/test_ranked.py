@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -106,7 +107,8 @@ def test_equals_loops_with_ties_duplicates_groups_and_gallery(
         patch.setattr(matches, "WIDTH", 2)  # a large gallery is one of three, and up to `few` matches are counted
         patch.setattr(matches, "FEW", few)
         patch.setattr(base, "BLOCK", block)
-        measured = retrieval(
+        ask = partial(
+            retrieval,
             torch.tensor(case["queries"], dtype=dtype),
             torch.tensor(case["labels"]),
             KS,
@@ -116,17 +118,7 @@ def test_equals_loops_with_ties_duplicates_groups_and_gallery(
             gallery_groups=tensor(case["gallery_groups"]),
             chunk=chunk,
         )
-        recalls = retrieval(
-            torch.tensor(case["queries"], dtype=dtype),
-            torch.tensor(case["labels"]),
-            KS,
-            gallery=tensor(case["gallery"], dtype),
-            gallery_labels=tensor(case["gallery_labels"]),
-            groups=tensor(case["groups"]),
-            gallery_groups=tensor(case["gallery_groups"]),
-            averages=False,
-            chunk=chunk,
-        )
+        measured, recalls = ask(), ask(averages=False)
     assert measured == pytest.approx(expected, abs=1e-9)
     assert recalls == {key: value for key, value in measured.items() if key.startswith("R@")}
     assert set(measured.reasons) == {key for key, value in measured.items() if value is None}

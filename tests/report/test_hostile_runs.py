@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from holdfast.report.comparison import compare, read_comparison
 from holdfast.report.costs import batch_size, images_seen, parameters, passes_per_step, training_seconds
-from holdfast.report.figures import finite
 from holdfast.report.found import find
+from holdfast.run_files import finite
 
 BOMB = "l0: &l0 [x, x]\n" + "".join(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]\n" for i in range(1, 10))
 ENDLESS = "1" + "0" * 400
@@ -84,7 +84,7 @@ def test_costs_are_finite_or_unknown(tmp_path: Path, classes: float, step: float
         "".join(json.dumps({"images_per_second": 1, **line}) + "\n" for line in lines)
     )
     found = find(folder)
-    for value in (batch_size(found), training_seconds(found), passes_per_step(found), images_seen(found)):
+    for value in (batch_size(found.recipe), training_seconds(found), passes_per_step(found), images_seen(found)):
         assert value is None or math.isfinite(value)
 
 

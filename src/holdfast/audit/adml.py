@@ -38,7 +38,7 @@ class Adml(Protocol):
 
     Requirements: labels, two or more images per class.
     Relations: `ers` aims at ranks instead of classes.
-    Reference: ADML, Tables 1 and 4; methods.md §5.1.
+    Reference: ADML, Tables 1 and 4.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("fixed", "replaced")

@@ -46,7 +46,7 @@ class Ers(Protocol):
 
     Requirements: labels, two or more images per class.
     Relations: `thorough` looks for the worst case of each query; ERS averages over aims.
-    Reference: HM, Section 4; methods.md §5.2.
+    Reference: HM, Section 4.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("fixed", "published")

@@ -142,6 +142,7 @@ def run(
             "model": model if isinstance(model, str) else type(model).__name__,
             "images": len(subject.rows),
             "gallery": len(subject.references),
+            "size": size,
             "limit": limit,
             "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
             "budget": _budget(budget, subject),

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from torch import Tensor
 
+from holdfast.contributions import CONTRIBUTIONS
 from holdfast.errors import DataError
 
 V = TypeVar("V", float, Tensor)
-
-CONTRIBUTIONS: dict[str, Callable[[V], V]] = {
-    "CA+": lambda v: 2 * v,
-    "CA-": lambda v: 100 - v,
-    "QA+": lambda v: 2 * v,
-    "QA-": lambda v: 100 - v,
-    "TMA": lambda v: 100 * (1 - v),
-    "ES:D": lambda v: 50 * (2 - v),
-    "ES:R": lambda v: v,
-    "LTM": lambda v: v,
-    "GTM": lambda v: v,
-    "GTT": lambda v: v,
-}
-"""What each of the ten scores adds, on a scale from 0 (the attacker always wins) to about 100. All are linear, so that
-the score of a set of images is the mean over its images."""
 
 
 def ers_score(scores: Mapping[str, V]) -> V:
@@ -39,7 +25,7 @@ def ers_score(scores: Mapping[str, V]) -> V:
     missing = [key for key in CONTRIBUTIONS if key not in scores]
     if missing:
         raise DataError(f"ERS needs all ten scores; missing: {', '.join(missing)}")
-    parts = [contribution(scores[key]) for key, contribution in CONTRIBUTIONS.items()]
+    parts: list[V] = [contribution(scores[key]) for key, contribution in CONTRIBUTIONS.items()]
     total = parts[0]
     for part in parts[1:]:
         total = total + part

@@ -40,7 +40,7 @@ class Stax(Protocol):
 
     Requirements: labels of six or more classes.
     Relations: `ers` has the same aim in TMA, without looking at classes.
-    Reference: MDProp, Table 1; methods.md §5.3.
+    Reference: MDProp, Table 1.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("fixed", "replaced")

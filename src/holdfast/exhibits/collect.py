@@ -81,7 +81,7 @@ def collect(
         inside(folder, place)
     origin = find_origin(folder, data, trust_code)
     seed = origin.seed if seed is None else seed
-    embedder, _ = borrow_model(origin.model, None, trust_code, choose_device(device), through_sets=True)
+    embedder, _ = borrow_model(origin.model, origin.size, trust_code, choose_device(device), through_sets=True)
     with (
         _pictures(file, images) as pictures,
         frozen(embedder),

@@ -25,6 +25,7 @@ class Origin:
         name: how a page calls it; for a run the name of its folder, which says nothing of the machine.
         data: block of the dataset.
         split: the part of it that was audited; None for what a paper would report.
+        size: input size that the audit was told; None where the model knows its own.
         seed: of the run or the audit.
         skip_bad: whether unreadable images were left out.
         eps: radius of the audit in pixel units; None where there was none.
@@ -35,6 +36,7 @@ class Origin:
     name: str
     data: dict[str, Any]
     split: str | None
+    size: int | None
     seed: int
     skip_bad: bool
     eps: float | None
@@ -58,6 +60,7 @@ def find_origin(folder: Path, data: str | None = None, trust_code: bool = False)
             name=folder.resolve().name,
             data=_named(block, folder / "recipe.yaml"),
             split=None,
+            size=None,
             seed=_seed(recipe),
             skip_bad=False,
             **_attack(audit),
@@ -74,12 +77,13 @@ def find_origin(folder: Path, data: str | None = None, trust_code: bool = False)
             f"the audit in {folder} names code ({model}) as its model; "
             "if you trust it, give --trust-code (trust_code=True)"
         )
-    split = audit.get("split")
+    split, size = audit.get("split"), audit.get("size")
     return Origin(
         model=model,
         name=model,
         data=parse(data) if data else _named(audit.get("data"), folder / "audit.json"),
         split=split if isinstance(split, str) and not data else None,
+        size=size if isinstance(size, int) and size > 0 else None,
         seed=_seed(audit),
         skip_bad=bool(audit.get("skipped")),
         **_attack(audit),

@@ -59,7 +59,7 @@ class _RowCost(torch.autograd.Function):
             with torch.enable_grad():
                 near, far = (side.leaf() for side in sides.take(matrix[rows], rows))
                 found = [terms.sums() for terms in costs(near, far)]
-            slopes.record([_gradients(*sums, near, far, sums is not found[-1]) for sums in found], rows)
+            slopes.record([_gradients(*pair, near, far, pair is not found[-1]) for pair in found], rows)
             sums.append([(total.detach(), number) for total, number in found])  # lets go of the block's graph
         value, numbers = _averages(sums)
         ctx.save_for_backward(slopes.product(numbers, z, squared), (-2 if squared else 1) / numbers[slopes.unit])

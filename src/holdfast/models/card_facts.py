@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from holdfast.console import figure
+from holdfast.run_files import batch_size, passes_per_step, steps, training_seconds
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -66,18 +67,14 @@ def training_rows(
 
 def training_cost(recipe: Mapping[str, Any], log: Sequence[Mapping[str, Any]]) -> str | None:
     """Steps, passes per step and time, from the log lines of training steps."""
-    lines = [line for line in log if line.get("images_per_second")]
-    batch = recipe.get("batch", {})
-    images = int(batch.get("classes", 0)) * int(batch.get("per_class", 0))
-    if not lines or not images:
+    batch = batch_size(recipe)
+    taken = [step for step, line in steps(log) if line.get("images_per_second")]
+    if not taken or not batch:
         return None
-    seconds, passes, before = 0.0, 0.0, 0
-    for line in lines:
-        steps = line["step"] - before
-        seconds += steps * images / line["images_per_second"]
-        passes += steps * line.get("passes", 1)
-        before = line["step"]
-    return f"{before:,} steps, {passes / before:.1f} passes a step, {seconds / 60:.1f} minutes"
+    seconds = training_seconds(log, batch)
+    if seconds is None:
+        raise ValueError("metrics.jsonl counts no step")
+    return f"{max(taken):,.0f} steps, {passes_per_step(log) or 1:.1f} passes a step, {seconds / 60:.1f} minutes"
 
 
 def metric_rows(evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.errors import ModelError
 from holdfast.files import inside, write_atomic
 from holdfast.models.card import card_text, untouched
+from holdfast.run_files import log_lines
 from holdfast.yaml_files import read_yaml
 
 CARD = "README.md"
@@ -39,10 +40,10 @@ def write_card(run: str | Path, *, license: str | None = None, title: str | None
     kept = _kept(before)
     try:
         text = card_text(
-            read_yaml((folder / "recipe.yaml").read_text("utf-8")),
-            _document(folder / "evaluation.json"),
-            [audit for file in _audits(folder) if (audit := _document(file))],
-            _lines(folder / "metrics.jsonl"),
+            read_yaml(inside(folder, folder / "recipe.yaml").read_text("utf-8")),
+            _document(inside(folder, folder / "evaluation.json")),
+            [audit for file in _audits(folder) if (audit := _document(inside(folder, file)))],
+            log_lines(_text(inside(folder, folder / "metrics.jsonl"))),
             license=license or kept.get("license"),
             title=title or kept.get("title"),
         )
@@ -65,19 +66,6 @@ def _document(file: Path) -> dict[str, Any] | None:
     text = _text(file)
     found = json.loads(text) if text is not None else None
     return found if isinstance(found, dict) else None
-
-
-def _lines(file: Path) -> list[dict[str, Any]]:
-    """Whole lines of a log; a crash may have cut the last."""
-    entries = []
-    for line in (_text(file) or "").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            entries.append(entry)
-    return entries
 
 
 def _text(file: Path) -> str | None:

@@ -84,7 +84,7 @@ class MDProp(Regime):
         classes in it than targets, `released` more images.
     Relations: `advprop-d` has one extra set; `at` learns from moved images alone; with `separate: false` and one
         distribution it is `adml` with a weight of 1.
-    Reference: MDProp, Algorithm 1; methods.md §6.
+    Reference: MDProp, Algorithm 1.
     """
 
     advice = (

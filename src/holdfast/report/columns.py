@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.report import costs
 from holdfast.report.contestants import Contestant, Document
-from holdfast.report.figures import finite, span
+from holdfast.report.figures import span
 from holdfast.report.sections.recipe import block
 from holdfast.report.tables import Cell, Column, Row, Table
+from holdfast.run_files import finite
 
 CLEAN, ROBUST, OTHER, COST = "Clean retrieval", "Under attack", "Other audits", "Cost"
 

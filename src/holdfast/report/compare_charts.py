@@ -11,10 +11,11 @@ from holdfast.report.charts.frame import Axis, round_axis
 from holdfast.report.charts.lines import Series, line_chart
 from holdfast.report.charts.tradeoff import Disc, tradeoff_chart
 from holdfast.report.contestants import Contestant
-from holdfast.report.figures import count, duration, eps, finite, number
+from holdfast.report.figures import count, duration, eps, number
 from holdfast.report.sections.radius import Points, curve
 from holdfast.report.sections.recipe import block
 from holdfast.report.tables import Cell, Table
+from holdfast.run_files import finite
 
 MOST_EPOCHS = 1_000_000
 """More are a mistake in the log."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
+from holdfast import run_files
 from holdfast.errors import HoldfastError
 from holdfast.files import inside
-from holdfast.report.figures import finite
 from holdfast.report.found import Found
-from holdfast.report.sections.recipe import block
+from holdfast.run_files import batch_size, finite, steps
 
 HEADER_LIMIT = 100_000_000
 """What the safetensors format allows a header to be, in bytes."""
@@ -19,43 +18,21 @@ COUNTED_APART = ("running_mean", "running_var", "num_batches_tracked")
 """Tensors of a BatchNorm layer that are no parameters."""
 
 
-def batch_size(found: Found) -> int | None:
-    """Images per step."""
-    batch = block(found.recipe, "batch")
-    classes, each = finite(batch.get("classes")), finite(batch.get("per_class"))
-    size = None if classes is None or each is None else finite(classes * each)
-    return None if size is None else int(size)
-
-
 def training_seconds(found: Found) -> float | None:
-    """Time spent in training steps: what the log counts, without evaluations and starting."""
-    batch, total, before = batch_size(found), 0.0, 0.0
-    if batch is None:
-        return None
-    for line in _steps(found):
-        speed = finite(line.get("images_per_second"))
-        if speed:
-            total += (line["step"] - before) * batch / speed
-            before = line["step"]
-    return finite(total) or None
+    """Time spent in training steps."""
+    return run_files.training_seconds(found.log, batch_size(found.recipe))
 
 
 def passes_per_step(found: Found) -> float | None:
     """How often a step ran the model forward and back, on average."""
-    total, before = 0.0, 0.0
-    for line in _steps(found):
-        passes = finite(line.get("passes"))
-        if passes is not None:
-            total += (line["step"] - before) * passes
-            before = line["step"]
-    return finite(total / before) if before else None
+    return run_files.passes_per_step(found.log)
 
 
 def images_seen(found: Found) -> float | None:
     """Images the run learnt from, repeats counted."""
-    batch = batch_size(found)
-    steps = max((line["step"] for line in _steps(found)), default=0.0)
-    return finite(batch * steps) if batch and steps else None
+    batch = batch_size(found.recipe)
+    last = max((step for step, _ in steps(found.log)), default=0.0)
+    return finite(batch * last) if batch and last else None
 
 
 def parameters(folder: Path) -> int | None:
@@ -78,8 +55,3 @@ def parameters(folder: Path) -> int | None:
         return None if finite(total) is None else total
     except (HoldfastError, OSError, ValueError, ArithmeticError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-
-
-def _steps(found: Found) -> list[dict[str, Any]]:
-    """The lines of the log that belong to a step, its number as a float: whole numbers do not overflow quietly."""
-    return [{**line, "step": step} for line in found.log if (step := finite(line.get("step"))) is not None]

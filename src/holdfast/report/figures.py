@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.run_files import finite
+
 NONE = "–"
 """Stands where a number is missing."""
-
-
-def finite(value: Any) -> float | None:
-    """The number, or None for anything that is not a finite one; files may hold anything."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        known = float(value)
-    except OverflowError:  # JSON has whole numbers of any length
-        return None
-    return known if math.isfinite(known) else None
 
 
 def number(value: Any, digits: int = 1) -> str:

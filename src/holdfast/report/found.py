@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.files import inside
+from holdfast.run_files import log_lines
 from holdfast.yaml_files import read_yaml
 
 EXHIBITS_SCHEMA = 1
@@ -93,7 +94,7 @@ def find(folder: Path) -> Found:
         folder=folder,
         recipe=recipe,
         recipe_text=text,
-        log=_lines(folder, damaged),
+        log=[_fit(line) for line in log_lines(_text(folder, folder / "metrics.jsonl", damaged))],
         evaluation=_document(folder, folder / "evaluation.json", damaged),
         audit=audits.pop("audit.json", {}),
         audits={name: document for name, document in audits.items() if document},
@@ -134,19 +135,6 @@ def _recipe(folder: Path, damaged: list[str]) -> tuple[str, dict[str, Any]]:
         return text, content
     damaged.append(f"recipe.yaml ({why})")
     return "", {}
-
-
-def _lines(folder: Path, damaged: list[str]) -> list[dict[str, Any]]:
-    """Whole lines of a log; one cut off by a crash is left out."""
-    entries = []
-    for line in (_text(folder, folder / "metrics.jsonl", damaged) or "").splitlines():
-        try:
-            entry = _fit(json.loads(line))
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            entries.append(entry)
-    return entries
 
 
 def _text(folder: Path, file: Path, damaged: list[str]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from holdfast.contributions import CONTRIBUTIONS
 from holdfast.report import figures
 from holdfast.report.charts.meter import meter
 from holdfast.report.found import Found
@@ -15,7 +16,7 @@ from holdfast.report.sections.flags import flags_of
 from holdfast.report.sections.protocols import USUAL_STEPS, usual_eps
 from holdfast.report.sections.public import audit_command
 from holdfast.report.sections.recipe import block
-from holdfast.report.withstood import CONTRIBUTIONS
+from holdfast.run_files import finite
 
 TINY = 1e-6
 
@@ -88,7 +89,7 @@ def attacks(source: Source) -> Section:
         raise Absent("not audited yet", audit_command(found))
     metrics, intervals, budget = (block(audit, key) for key in ("metrics", "intervals", "budget"))
     rows = [_row(key, wish, metrics[key], intervals.get(key)) for key, wish in WISHES.items() if key in metrics]
-    score = figures.finite(metrics.get("ERS"))
+    score = finite(metrics.get("ERS"))
     if not rows or score is None:
         raise Absent("audit.json holds no score of the ten attacks", audit_command(found))
     ends = figures.span(intervals.get("ERS"))
@@ -112,7 +113,7 @@ def _doubt(found: Found) -> str:
         return "The embedding has collapsed, so a high score means nothing here."
     if any(flag["level"] == "error" for flag in flags_of([found.audit])):
         return "The audit warns not to trust its figures (see Reliability), so this score is no verdict."
-    eps, steps = figures.finite(budget.get("eps_pixel")), figures.finite(budget.get("steps"))
+    eps, steps = finite(budget.get("eps_pixel")), finite(budget.get("steps"))
     usual = usual_eps(found)
     if eps is None or steps is None:
         return "The strength of these attacks is not recorded, so this score is no verdict."
@@ -136,7 +137,7 @@ def _verdict(score: float) -> str:
 
 
 def _row(key: str, wish: Wish, value: Any, interval: Any) -> dict[str, Any]:
-    known = figures.finite(value)
+    known = finite(value)
     if known is None:
         return {
             "key": key,

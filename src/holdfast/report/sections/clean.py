@@ -12,6 +12,7 @@ from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.header import clean_recall
 from holdfast.report.sections.public import evaluate_command
 from holdfast.report.sections.recipe import block
+from holdfast.run_files import finite
 
 PERCENT = {
     "R@1": "the nearest picture is of the same class",
@@ -70,5 +71,5 @@ def _rows(document: dict[str, Any], keys: dict[str, str], digits: int) -> list[d
 
 
 def _bar(key: str, value: Any) -> Markup:
-    known = figures.finite(value)
+    known = finite(value)
     return Markup("") if known is None or key in RAW else meter(known, None, key)

@@ -11,6 +11,7 @@ from holdfast.report.charts.frame import Axis, Label, round_axis
 from holdfast.report.charts.lines import Series, line_chart
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.recipe import block
+from holdfast.run_files import finite
 
 BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation"}
 WORDS = {
@@ -41,7 +42,7 @@ def curves(source: Source) -> Section:
 
 def points(log: list[dict[str, Any]], key: str) -> Points:
     """(epoch, value) of every line that has the key."""
-    pairs = [(figures.finite(line.get("epoch")), figures.finite(line.get(key))) for line in log]
+    pairs = [(finite(line.get("epoch")), finite(line.get(key))) for line in log]
     return [(x, y) for x, y in pairs if x is not None and y is not None]
 
 

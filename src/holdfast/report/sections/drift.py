@@ -8,6 +8,7 @@ from holdfast.report import figures
 from holdfast.report.charts.frame import Axis, round_axis
 from holdfast.report.charts.lines import Series, line_chart
 from holdfast.report.sections.base import Section, Source
+from holdfast.run_files import finite
 
 STATISTICS = {"running_mean": "mean", "running_var": "variance", "weight": "scale", "bias": "offset"}
 
@@ -41,7 +42,7 @@ def drift(source: Source) -> Section:
 
 
 def _value(layer: dict[str, Any], key: str) -> float:
-    return figures.finite(layer.get(key)) or 0.0
+    return finite(layer.get(key)) or 0.0
 
 
 def _ticks(layers: int) -> list[int]:

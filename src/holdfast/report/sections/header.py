@@ -16,6 +16,7 @@ from holdfast.report.sections.public import audit_command, evaluate_command
 from holdfast.report.sections.radius import fall
 from holdfast.report.sections.recipe import block, described, sentence
 from holdfast.report.sections.strips import listed_strips
+from holdfast.run_files import finite
 
 
 def header(source: Source) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def header(source: Source) -> dict[str, Any]:
 def clean_recall(found: Found) -> tuple[float | None, Any, dict[str, Any]]:
     """R@1 with its interval and where it is from: the evaluation's, or the audit's where there is none."""
     for document in (found.evaluation, found.audit, *found.audits.values()):
-        value = figures.finite(block(document, "metrics").get("R@1"))
+        value = finite(block(document, "metrics").get("R@1"))
         if value is not None:
             return value, block(document, "intervals").get("R@1"), document
     return None, None, {}
@@ -100,7 +101,7 @@ def _recall(found: Found) -> dict[str, Any]:
 
 
 def _score(found: Found) -> dict[str, Any]:
-    value = figures.finite(block(found.audit, "metrics").get("ERS"))
+    value = finite(block(found.audit, "metrics").get("ERS"))
     if value is None:
         return _tile("ERS, robustness", figures.NONE, f"not audited yet: {audit_command(found)}")
     ends = figures.span(block(found.audit, "intervals").get("ERS"))
@@ -111,7 +112,7 @@ def _score(found: Found) -> dict[str, Any]:
 
 def _cost(found: Found) -> dict[str, Any]:
     trained = training_seconds(found)
-    audit = sum(figures.finite(v) or 0.0 for v in block(found.audit, "seconds").values())
+    audit = sum(finite(v) or 0.0 for v in block(found.audit, "seconds").values())
     epochs = figures.count(found.recipe.get("epochs"))
     notes = [f"{epochs} epochs of training"] if trained else []
     notes += [f"{figures.duration(audit)} of attacks" if trained else "spent attacking"] if audit else []

@@ -10,6 +10,7 @@ from holdfast.report.sections.base import Section, Source
 from holdfast.report.sections.protocols import USUAL_EPS, usual_eps
 from holdfast.report.sections.public import command, public_path, report_command, spec
 from holdfast.report.sections.recipe import block
+from holdfast.run_files import finite
 
 TINY = 1e-6
 
@@ -92,8 +93,9 @@ def audit_again(found: Found, name: str, audit: dict[str, Any]) -> str:
     words += _eps(found, audit)
     if audit.get("split") and not _default_split(found, audit["split"]):
         words += ["--split", audit["split"]]
-    if audit.get("limit"):
-        words += ["--limit", audit["limit"]]
+    for option in ("size", "limit"):
+        if audit.get(option):
+            words += [f"--{option}", audit[option]]
     if audit.get("skipped"):
         words.append("--skip-bad")
     words += ["--seed", audit.get("seed", 0)]
@@ -107,7 +109,7 @@ def _eps(found: Found, audit: dict[str, Any]) -> list[object]:
     """`--eps` where the radius is not the protocol's own."""
     key, usual = USUAL_EPS.get(str(audit.get("protocol")), ("eps_pixel", 0.0))
     usual = usual_eps(found) if audit.get("protocol") == "ers" else usual
-    eps = figures.finite(block(audit, "budget").get(key))
+    eps = finite(block(audit, "budget").get(key))
     if eps is None or abs(eps - usual) < TINY:
         return []
     levels = 255 * eps

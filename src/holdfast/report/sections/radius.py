@@ -12,6 +12,7 @@ from holdfast.report.charts.lines import Series, line_chart
 from holdfast.report.found import Found
 from holdfast.report.sections.base import Section, Source
 from holdfast.report.sections.recipe import block
+from holdfast.run_files import finite
 
 Points = list[tuple[float, float]]
 
@@ -47,21 +48,21 @@ def fall(source: Source) -> Fall | None:
     if source.other_data is None and (of_curve := _of_curve(found)):
         return of_curve
     metrics = block(found.audit, "metrics")
-    clean, attacked = figures.finite(metrics.get("R@1")), figures.finite(metrics.get("ES:R"))
-    eps = figures.finite(block(found.audit, "budget").get("eps_pixel"))
+    clean, attacked = finite(metrics.get("R@1")), finite(metrics.get("ES:R"))
+    eps = finite(block(found.audit, "budget").get("eps_pixel"))
     if clean is None or attacked is None or eps is None:
         return None
-    return Fall(clean, attacked, eps, figures.finite(found.audit.get("images")))
+    return Fall(clean, attacked, eps, finite(found.audit.get("images")))
 
 
 def _of_curve(found: Found) -> Fall | None:
     """The curve's own start, and its point at the audit's radius; None where it lacks one of them."""
-    wanted = figures.finite(block(found.audit, "budget").get("eps_pixel")) or 8 / 255
+    wanted = finite(block(found.audit, "budget").get("eps_pixel")) or 8 / 255
     points = curve(found.exhibits.get("radius"))
     at = next(((eps, recall) for eps, recall in points if abs(eps - wanted) < 1e-6), None)
     if at is None or points[0][0] != 0:
         return None
-    return Fall(points[0][1], at[1], at[0], figures.finite(block(found.exhibits, "radius").get("images")))
+    return Fall(points[0][1], at[1], at[0], finite(block(found.exhibits, "radius").get("images")))
 
 
 def curve(radius: Any) -> Points:
@@ -71,7 +72,7 @@ def curve(radius: Any) -> Points:
     sizes, recalls = radius.get("eps_pixel"), radius.get("R@1")
     if not isinstance(sizes, list) or not isinstance(recalls, list) or len(sizes) != len(recalls):
         return []
-    known = [(figures.finite(a), figures.finite(b)) for a, b in zip(sizes, recalls, strict=True)]
+    known = [(finite(a), finite(b)) for a, b in zip(sizes, recalls, strict=True)]
     points = sorted((a, b) for a, b in known if a is not None and b is not None and a >= 0)
     return points if len(points) == len(known) else []
 

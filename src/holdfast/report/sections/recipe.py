@@ -11,6 +11,7 @@ from holdfast.report import figures
 from holdfast.report.found import Found
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.public import public_path, public_values, report_command
+from holdfast.run_files import finite
 
 REGIMES = {
     "standard": "learning from clean pictures only",
@@ -95,7 +96,7 @@ def _public_yaml(found: Found) -> str:
 
 def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     model, batch = block(recipe, "model"), block(recipe, "batch")
-    size = [figures.finite(batch.get(key)) for key in ("classes", "per_class")]
+    size = [finite(batch.get(key)) for key in ("classes", "per_class")]
     images = f" ({size[0] * size[1]:.0f} pictures)" if size[0] and size[1] else ""
     weights = f"{public_path(model['weights'])} weights" if model.get("weights") else "from scratch"
     if recipe.get("init"):

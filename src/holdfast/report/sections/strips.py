@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.report import figures
 from holdfast.report.sections.base import Section, Source
 from holdfast.report.sections.recipe import block
+from holdfast.run_files import finite
 
 SHOWN = 4
 """So many are open; the rest is folded."""
@@ -18,7 +19,7 @@ def strips(source: Source) -> Section:
     listed = mixed(listed_strips(source))
     attacked = any(strip["attacked"] for strip in listed)
     outcomes = block(source.found.exhibits, "outcomes")
-    fooled, held = (figures.finite(outcomes.get(kind)) for kind in ("fooled", "held"))
+    fooled, held = (finite(outcomes.get(kind)) for kind in ("fooled", "held"))
     if attacked and fooled is not None and held is not None and fooled + held > 0:
         title = f"Of {fooled + held:,.0f} searches that were right, {fooled:,.0f} go wrong after the attack"
     else:

@@ -1,0 +1,75 @@
+"""What the files of a run say, read without torch and without trust: numbers, the lines of its log, what it cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def finite(value: Any) -> float | None:
+    """The number, or None for anything that is not a finite one; files may hold anything."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        known = float(value)
+    except OverflowError:  # JSON has whole numbers of any length
+        return None
+    return known if math.isfinite(known) else None
+
+
+def log_lines(text: str | None) -> list[dict[str, Any]]:
+    """Whole lines of a log; one cut off by a crash is left out."""
+    entries = []
+    for line in (text or "").splitlines():
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            entries.append(entry)
+    return entries
+
+
+def batch_size(recipe: Mapping[str, Any]) -> int | None:
+    """Images per step."""
+    batch = recipe.get("batch")
+    sides = batch if isinstance(batch, Mapping) else {}
+    classes, each = finite(sides.get("classes")), finite(sides.get("per_class"))
+    size = None if classes is None or each is None else finite(classes * each)
+    return None if size is None else int(size)
+
+
+def training_seconds(log: Sequence[Mapping[str, Any]], batch: int | None) -> float | None:
+    """Time spent in training steps: what the log counts, without evaluations and starting.
+
+    Args:
+        log: its lines.
+        batch: images per step.
+    """
+    total, before = 0.0, 0.0
+    if batch is None:
+        return None
+    for step, line in steps(log):
+        speed = finite(line.get("images_per_second"))
+        if speed:
+            total += (step - before) * batch / speed
+            before = step
+    return finite(total) or None
+
+
+def passes_per_step(log: Sequence[Mapping[str, Any]]) -> float | None:
+    """How often a step ran the model forward and back, on average."""
+    total, before = 0.0, 0.0
+    for step, line in steps(log):
+        passes = finite(line.get("passes"))
+        if passes is not None:
+            total += (step - before) * passes
+            before = step
+    return finite(total / before) if before else None
+
+
+def steps(log: Sequence[Mapping[str, Any]]) -> list[tuple[float, Mapping[str, Any]]]:
+    """The lines that belong to a step, with its number as a float: whole numbers do not overflow quietly."""
+    return [(step, line) for line in log if (step := finite(line.get("step"))) is not None]
