@@ -1,0 +1,1 @@
+"""The claims of five papers as experiments that can fail."""

@@ -1,0 +1,237 @@
+"""Claims as rules over results: the verdict is computed, never written.
+
+Two arms are compared seed by seed. With two seeds or more, the difference must clear its one-sided 95 % t interval;
+with one seed, it must clear `noise`, what two runs of one recipe may differ by, and the verdict says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from holdfast.studies.results import Results
+
+Status: TypeAlias = Literal["holds", "does not hold", "undecided"]
+
+T95 = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83)
+"""One-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom; more than nine count as nine."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a claim came to.
+
+    Args:
+        claim: its words.
+        status: `holds`, `does not hold` or `undecided`.
+        evidence: the numbers it rests on.
+    """
+
+    claim: str
+    status: Status
+    evidence: str
+
+
+class Claim(ABC):
+    """One sentence that results can refute."""
+
+    text: str
+
+    @abstractmethod
+    def verdict(self, results: Results) -> Verdict:
+        """Judge it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A mean difference with its half-width.
+
+    Args:
+        mean: of the differences.
+        half: of the one-sided 95 % interval, or the noise of a single seed.
+        seeds: how many differences.
+    """
+
+    mean: float
+    half: float
+    seeds: int
+
+    def status(self, least: float = 0.0) -> Status:
+        """Is it above `least`?"""
+        if self.mean - self.half > least:
+            return "holds"
+        return "does not hold" if self.mean + self.half < least else "undecided"
+
+    def __str__(self) -> str:
+        """`+1.2 ± 0.3 (3 seeds)`."""
+        return f"{self.mean:+.3g} ± {self.half:.2g} ({self.seeds} seed{'s' if self.seeds > 1 else ''})"
+
+
+def interval(values: list[float], noise: float) -> Interval | None:
+    """The interval of some differences; None where there are none.
+
+    Args:
+        values: one per seed.
+        noise: half-width to assume where there is one seed only.
+    """
+    if not values:
+        return None
+    if len(values) == 1:
+        return Interval(mean=values[0], half=noise, seeds=1)
+    t = T95[min(len(values) - 1, len(T95)) - 1]
+    half = t * statistics.stdev(values) / len(values) ** 0.5
+    return Interval(mean=statistics.fmean(values), half=half, seeds=len(values))
+
+
+def difference(results: Results, more: str, less: str, figure: str, noise: float) -> Interval | None:
+    """How far one arm lies above another, seed by seed."""
+    upper, lower = results.by_seed(more, figure), results.by_seed(less, figure)
+    return interval([upper[seed] - lower[seed] for seed in sorted(upper.keys() & lower.keys())], noise)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ordered(Claim):
+    """Each arm lies above the next in a figure.
+
+    Args:
+        text: the claim in words.
+        arms: from the highest to the lowest.
+        figure: what is compared.
+        noise: between two runs of one recipe, for verdicts on one seed.
+        least: by how much at least.
+        smaller: the figure falls along the arms' order: the first has the smallest.
+    """
+
+    text: str
+    arms: tuple[str, ...]
+    figure: str = "R@1"
+    noise: float = 1.0
+    least: float = 0.0
+    smaller: bool = False
+
+    def verdict(self, results: Results) -> Verdict:
+        """Holds if every link does; does not hold if any link is reversed."""
+        statuses: list[Status] = []
+        evidence = []
+        for first, second in zip(self.arms, self.arms[1:], strict=False):
+            more, less = (second, first) if self.smaller else (first, second)
+            found = difference(results, more, less, self.figure, self.noise)
+            statuses.append("undecided" if found is None else found.status(self.least))
+            gap = "not run" if found is None else str(found)
+            evidence.append(f"{more} - {less}: {gap}")
+        return Verdict(claim=self.text, status=joint(statuses), evidence=f"{self.figure}: " + "; ".join(evidence))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Near(Claim):
+    """Two arms differ by no more than a tolerance in a figure.
+
+    Args:
+        text: the claim in words.
+        arms: the two.
+        within: the tolerance.
+        figure: what is compared.
+        noise: between two runs of one recipe, for verdicts on one seed.
+    """
+
+    text: str
+    arms: tuple[str, str]
+    within: float
+    figure: str = "R@1"
+    noise: float = 1.0
+
+    def verdict(self, results: Results) -> Verdict:
+        """Holds if the whole interval lies within; does not hold if none of it does."""
+        found = difference(results, *self.arms, self.figure, self.noise)
+        evidence = f"{self.figure}: {' - '.join(self.arms)}: {'not run' if found is None else found}"
+        status: Status = "undecided"
+        if found is not None and abs(found.mean) + found.half <= self.within:
+            status = "holds"
+        elif found is not None and abs(found.mean) - found.half > self.within:
+            status = "does not hold"
+        return Verdict(claim=self.text, status=status, evidence=f"{evidence}, tolerance {self.within:g}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Beyond(Claim):
+    """An arm's figure lies above (or below) a bound.
+
+    Args:
+        text: the claim in words.
+        arm: whose figure.
+        figure: which.
+        above: the bound, or
+        below: the bound.
+        noise: half-width to assume on one seed.
+    """
+
+    text: str
+    arm: str
+    figure: str
+    above: float | None = None
+    below: float | None = None
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.above is None) == (self.below is None):
+            raise ValueError(f"{self.text}: give above or below")
+
+    def verdict(self, results: Results) -> Verdict:
+        """On which side the interval lies."""
+        found = interval(results.values(self.arm, self.figure), self.noise)
+        bound = f"bound {self.above if self.above is not None else self.below:g}"
+        if found is None:
+            return Verdict(claim=self.text, status="undecided", evidence=f"{self.arm}, {self.figure}: not run, {bound}")
+        status = found.status(self.above) if self.above is not None else _flipped(found).status(-float(self.below or 0))
+        return Verdict(claim=self.text, status=status, evidence=f"{self.arm}, {self.figure}: {found}, {bound}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class All(Claim):
+    """Several claims at once.
+
+    Args:
+        text: the claim in words.
+        parts: all must hold.
+    """
+
+    text: str
+    parts: tuple[Claim, ...]
+
+    def verdict(self, results: Results) -> Verdict:
+        """Holds if every part does; does not hold if any part does not."""
+        found = [part.verdict(results) for part in self.parts]
+        evidence = "; ".join(f"[{v.status}] {v.evidence}" for v in found)
+        return Verdict(claim=self.text, status=joint([v.status for v in found]), evidence=evidence)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Judged(Claim):
+    """A rule of its own, for claims that no other form fits.
+
+    Args:
+        text: the claim in words.
+        rule: from results to a status and the numbers it rests on.
+    """
+
+    text: str
+    rule: Callable[[Results], tuple[Status, str]]
+
+    def verdict(self, results: Results) -> Verdict:
+        """As the rule says."""
+        status, evidence = self.rule(results)
+        return Verdict(claim=self.text, status=status, evidence=evidence)
+
+
+def joint(statuses: list[Status]) -> Status:
+    """All hold; or one does not; or it cannot be said."""
+    if "does not hold" in statuses:
+        return "does not hold"
+    return "holds" if statuses and all(status == "holds" for status in statuses) else "undecided"
+
+
+def _flipped(found: Interval) -> Interval:
+    return Interval(mean=-found.mean, half=found.half, seeds=found.seeds)

@@ -1,0 +1,167 @@
+"""What a study does: arms of a comparison, each a model to train or a quantity to compute, once per seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Literal, TypeAlias
+
+from holdfast.data import parse
+from holdfast.data.reader import registry as readers
+from holdfast.training.recipe import Recipe, load_recipe
+
+Scale: TypeAlias = Literal["pocket", "paper"]
+SCALES: tuple[Scale, ...] = ("pocket", "paper")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Attacks on a trained model; its figures are stored as `PROTOCOL-MODE/KEY`, or `NAME/KEY`.
+
+    Args:
+        protocol: `ers`, `adml`, `stax` or `thorough`.
+        mode: `fixed`, `published` or `replaced`.
+        limit: images attacked; None for all.
+        split: of the data; None for what a paper would report.
+        eps: radius in place of the protocol's own.
+        name: prefix of the figures; protocol and mode when left out.
+    """
+
+    protocol: str = "ers"
+    mode: str = "fixed"
+    limit: int | None = None
+    split: str | None = None
+    eps: str | None = None
+    name: str | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What its figures are stored under."""
+        return self.name or f"{self.protocol}-{self.mode}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A registered function of a model and its data (or of neither); its figures are stored as `NAME/KEY`.
+
+    Args:
+        function: name in `holdfast.studies.probes`.
+        arguments: its keyword arguments, plain data.
+        name: prefix of the figures; the function's name when left out.
+    """
+
+    function: str
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    name: str | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What its figures are stored under."""
+        return self.name or self.function
+
+
+Measure: TypeAlias = Audit | Probe
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """Train a recipe, then measure the model. Its test metrics are stored by their plain names (`R@1`).
+
+    Args:
+        recipe: a shipped recipe.
+        data: a dataset by its name (`glyphs`, `cub`); where its files lie is said when the study is run. A block
+            (`{"name": "omniglot", "labels": "coarse"}`) sets further fields.
+        settings: dotted overrides of the recipe.
+        measures: what else to find out about the trained model.
+    """
+
+    recipe: str
+    data: str | dict[str, Any] = "glyphs"
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    measures: tuple[Measure, ...] = ()
+
+    def resolved(self, seed: int) -> Recipe:
+        """The whole recipe, its dataset not yet placed."""
+        settings = [f"{key}={json.dumps(value)}" for key, value in self.settings.items()]
+        return load_recipe(self.recipe, unplaced(self.data), settings, seed)
+
+    def identity(self, seed: int) -> str:
+        """A short name for this very training: equal in every study that asks for it."""
+        return self.resolved(seed).digest()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Computation:
+    """Compute something without training: on a dataset, on a backbone's starting weights, or on nothing at all.
+
+    Args:
+        measure: what to compute.
+        data: a dataset as in `Training`, or None.
+        backbone: whose starting weights embed the images: `resnet50`, `mobilenetv2_100`; None for no model.
+    """
+
+    measure: Probe
+    data: str | dict[str, Any] | None = None
+    backbone: str | None = None
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The one measure, as a training has many."""
+        return (self.measure,)
+
+    def identity(self, seed: int) -> str:
+        """A short name for this very computation."""
+        text = json.dumps([self.data, self.backbone, seed], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+Job: TypeAlias = Training | Computation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One row of a comparison.
+
+    Args:
+        name: as tables and claims call it.
+        job: what is done for it, once per seed.
+        seeds: its own, where it does not need (or cannot afford) those of the study.
+    """
+
+    name: str
+    job: Job
+    seeds: tuple[int, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One arm with one seed: the unit of work that is stored, resumed and shared out."""
+
+    arm: str
+    job: Job
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Name of its files."""
+        kind = self.job.recipe if isinstance(self.job, Training) else self.job.measure.function
+        return f"{kind}-{self.job.identity(self.seed)}-s{self.seed}"
+
+
+def unplaced(data: str | dict[str, Any]) -> dict[str, Any]:
+    """The block of a dataset, its own name in the place of a path."""
+    block = {"name": data} if isinstance(data, str) else dict(data)
+    return {**placed(block, block["name"]), **block}
+
+
+def placed(block: dict[str, Any], place: str) -> dict[str, Any]:
+    """The block of a dataset whose files lie in a place; embedded datasets need none."""
+    name = block["name"]
+    readers.get(name)
+    needs = name not in EMBEDDED
+    return {**block, **(parse(f"{name}:{place}") if needs else parse(name))}
+
+
+EMBEDDED = ("glyphs", "digits")
+"""Datasets that come with the package."""

@@ -1,0 +1,1 @@
+"""Measurements of studies that are neither a metric nor an audit."""

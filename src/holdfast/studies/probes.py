@@ -1,0 +1,57 @@
+"""Functions that measure what no metric or audit does, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+
+from holdfast.data import ImageTable
+from holdfast.models import Embedder
+from holdfast.registry import Registry
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scene:
+    """What a probe may look at.
+
+    Args:
+        seed: of everything random.
+        device: where to compute.
+        model: trained, or with a backbone's starting weights; None where the computation names none.
+        table: the images of the dataset, all splits; None where the computation names none.
+        run: plain recipe of the trained run; None where nothing was trained.
+    """
+
+    seed: int
+    device: torch.device
+    model: Embedder | None = None
+    table: ImageTable | None = None
+    run: dict[str, Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a probe found.
+
+    Args:
+        figures: numbers for tables and claims.
+        series: lists for figures.
+    """
+
+    figures: dict[str, float | None]
+    series: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class ProbeFunction(ABC):
+    """A measurement; its dataclass fields are the arguments of a `Probe`."""
+
+    @abstractmethod
+    def __call__(self, scene: Scene) -> Found:
+        """Measure."""
+
+
+registry: Registry[ProbeFunction] = Registry("probe", ProbeFunction, "holdfast.studies.measures")
+register, names = registry.register, registry.names
