@@ -112,7 +112,7 @@ class Computation:
 
     def identity(self, seed: int) -> str:
         """A short name for this very computation."""
-        text = json.dumps([self.data, self.backbone, seed], sort_keys=True)
+        text = json.dumps([self.measure.arguments, self.data, self.backbone, seed], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -1,0 +1,171 @@
+"""One cell from start to finish: train, measure, and file what was found after every part."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from holdfast import audit
+from holdfast.config import builder
+from holdfast.console import Console
+from holdfast.data import load
+from holdfast.devices import choose_device
+from holdfast.errors import HoldfastError
+from holdfast.models import load_model
+from holdfast.models.build import ModelConfig
+from holdfast.run_files import batch_size, log_lines, passes_per_step, training_seconds
+from holdfast.studies import probes
+from holdfast.studies.jobs import EMBEDDED, Audit, Cell, Computation, Measure, Probe, Training, placed, unplaced
+from holdfast.studies.store import Store, measure_key
+from holdfast.training import train
+from holdfast.training.collapse import Collapsed
+from holdfast.versions import versions
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where things lie on this machine; no part of what a cell is.
+
+    Args:
+        data: dataset → folder.
+        weights: backbone → file of ImageNet weights, in place of those that timm would fetch. `FILE@stride-1x1` is a
+            ResNet file in the layout of 2015.
+        device: `cpu`, `cuda`, or None for the best there is.
+    """
+
+    data: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    weights: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    device: str | None = None
+
+    def lacks(self, cell: Cell) -> str | None:
+        """What must be given before a cell can run; None if nothing."""
+        data = cell.job.data
+        name = data if isinstance(data, str) or data is None else data["name"]
+        if name is None or name in EMBEDDED or name in self.data:
+            return None
+        return f"--place {name}=DIR"
+
+    def block(self, data: str | dict[str, Any]) -> dict[str, Any]:
+        """The block of a dataset as it lies here."""
+        block = unplaced(data)
+        return {**block, **placed({"name": block["name"]}, self.data.get(block["name"], ""))}
+
+    def model(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """A recipe's model block, ImageNet weights taken from the file given for its backbone."""
+        given = self.weights.get(plain["backbone"])
+        if plain.get("weights") != "imagenet" or given is None:
+            return plain
+        file, _, layout = given.partition("@")
+        return {**plain, "weights": file, **({"layout": layout} if layout else {})}
+
+
+def run_cell(cell: Cell, store: Store, places: Places, console: Console | None = None) -> None:
+    """Do what is missing of a cell; a training that collapses is a result too."""
+    missing = store.missing(cell)
+    if missing == []:
+        return
+    console = console or Console(quiet=True)
+    console.say(f"{cell.arm}, seed {cell.seed}")
+    record = store.read(cell) or {"arm": cell.arm, "seed": cell.seed, "measures": {}, "place": _place(places)}
+    scene = probes.Scene(seed=cell.seed, device=choose_device(places.device))
+    if isinstance(cell.job, Training):
+        try:
+            found = _train(cell.job, cell, store, places, console)
+        except Collapsed as error:
+            store.write(cell, {**record, "stopped": str(error), "figures": {"collapsed": 1.0}})
+            return
+        record = {**record, **found}
+        store.write(cell, record)
+    else:
+        scene = _scene(cell.job, scene, places)
+    for measure in cell.job.measures if missing is None else missing:
+        start = time.perf_counter()
+        if isinstance(cell.job, Training):
+            taken = _measure(measure, cell.job, cell, store, places, scene, console)
+        else:
+            taken = _probe(cell.job.measure, scene)
+        taken["seconds"] = round(time.perf_counter() - start, 2)
+        record["measures"] = {**record["measures"], measure_key(measure): taken}
+        store.write(cell, record)
+
+
+def _train(job: Training, cell: Cell, store: Store, places: Places, console: Console) -> dict[str, Any]:
+    """Train (or find trained) and read the run's files."""
+    plain = job.resolved(cell.seed).plain()
+    plain |= {"data": places.block(plain["data"]), "model": places.model(plain["model"])}
+    run = train(plain, out=store.runs / cell.key, device=places.device, console=console)
+    lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8"))
+    checked = [(line["epoch"], line["validation"]["R@1"]) for line in lines if "validation" in line]
+    figures = {
+        **{key: value for key, value in run.evaluation["metrics"].items() if not isinstance(value, str)},
+        "log/passes": passes_per_step(lines),
+        "log/seconds": training_seconds(lines, batch_size(plain)),
+        "log/validation R@1": max((score for _, score in checked if score is not None), default=None),
+    }
+    return {
+        "figures": {key: None if value is None else float(value) for key, value in figures.items()},
+        "series": {"validation R@1": [list(pair) for pair in checked]},
+        "recipe": job.resolved(cell.seed).digest(),
+        "seconds": figures["log/seconds"] or 0.0,
+    }
+
+
+def _measure(
+    measure: Measure, job: Training, cell: Cell, store: Store, places: Places, scene: probes.Scene, console: Console
+) -> dict[str, Any]:
+    """One measure of a trained model."""
+    folder = store.runs / cell.key
+    if isinstance(measure, Probe):
+        recipe = job.resolved(cell.seed).plain()
+        model = load_model(str(folder), trust_code=True).to(scene.device)
+        table = load(places.block(recipe["data"]))
+        return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
+    found = audit.run(
+        str(folder),
+        places.block(job.resolved(cell.seed).plain()["data"]),
+        protocol=measure.protocol,
+        mode=measure.mode,
+        eps=measure.eps,
+        limit=measure.limit,
+        split=measure.split,
+        seed=cell.seed,
+        device=places.device,
+        console=console,
+    )
+    values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
+    return {
+        "figures": {key: float(value) for key, value in values.items()},
+        "flags": [flag["name"] for flag in found.document["flags"]],
+        "intervals": found.document["intervals"],
+    }
+
+
+def _probe(measure: Probe, scene: probes.Scene) -> dict[str, Any]:
+    function: probes.ProbeFunction = builder(probes.registry)(measure.function, **measure.arguments)
+    found = function(scene)
+    return {"figures": found.figures, "series": found.series}
+
+
+def _scene(job: Computation, scene: probes.Scene, places: Places) -> probes.Scene:
+    """Data and starting weights, where a computation names them."""
+    table = None if job.data is None else load(places.block(job.data))
+    if job.backbone is None:
+        return dataclasses.replace(scene, table=table)
+    settings = places.model({"backbone": job.backbone, "dim": None, "weights": "imagenet"})
+    try:
+        model = ModelConfig(**settings).build().to(scene.device)
+    except OSError as error:
+        raise HoldfastError(
+            f"weights of {job.backbone} cannot be fetched ({error}); give --weights {job.backbone}=FILE"
+        ) from error
+    return dataclasses.replace(scene, table=table, model=model.eval())
+
+
+def _place(places: Places) -> dict[str, Any]:
+    device = choose_device(places.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    return {"device": name, "versions": versions(), "weights": sorted(places.weights)}
