@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.data.splits import with_validation
+from holdfast.data.splits import thinned, with_validation
 from holdfast.data.table import ImageTable
 from holdfast.errors import RecipeError
 from holdfast.registry import Registry
@@ -23,17 +23,27 @@ class Reader(ABC):
         validation: share of the training classes to hold out for choosing a model; at least two classes, none when
             fewer than four would be left or the dataset brings its own `val` images.
         validation_seed: of that choice.
+        train_fraction: share of the images of each training class to learn from, two at least; all other splits stay
+            whole. A smaller share is part of a larger one.
+        fraction_seed: of that choice.
         labels: which labels training learns from; with "coarse" the splits are still by fine class.
         skip_bad: leave out images that are missing or unreadable instead of stopping.
     """
 
     validation: float = 0.1
     validation_seed: int = 0
+    train_fraction: float = 1.0
+    fraction_seed: int = 0
     labels: Literal["fine", "coarse"] = "fine"
     skip_bad: bool = False
 
     def __post_init__(self) -> None:
         share("validation", self.validation, below=1.0)
+        if not 0 < self.train_fraction <= 1:
+            raise RecipeError(
+                f"data.train_fraction is a share of each class's images, above 0 and at most 1; got "
+                f"{self.train_fraction:g}"
+            )
 
     @abstractmethod
     def read(self) -> ImageTable:
@@ -44,10 +54,11 @@ class Reader(ABC):
         return []
 
     def table(self) -> ImageTable:
-        """The dataset with its validation split."""
+        """The dataset with its validation split, and as much of its training images as is asked for."""
         table = self.read()
         table.labels_for(self.labels)  # refuses coarse labels where there are none
-        return with_validation(table, self.validation, self.validation_seed)
+        table = with_validation(table, self.validation, self.validation_seed)
+        return thinned(table, self.train_fraction, self.fraction_seed)
 
 
 def share(field: str, value: float, below: float | None = None) -> None:

@@ -11,6 +11,8 @@ from holdfast.seeds import derive
 FEWEST_VALIDATION = 2
 """With one validation class every neighbour would be a match."""
 FEWEST_TRAINING = 4
+FEWEST_IMAGES = 2
+"""Of a training class: one image alone has no positive."""
 
 
 def part_of_classes(classes: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
@@ -40,3 +42,21 @@ def with_validation(table: ImageTable, share: float, seed: int) -> ImageTable:
     if len(classes) - len(held_out) < FEWEST_TRAINING:
         return table
     return table.with_splits(np.where(train & np.isin(table.labels, held_out), "val", table.splits))
+
+
+def thinned(table: ImageTable, share: float, seed: int) -> ImageTable:
+    """Leave out all but a share of the images of each training class; two of each stay, where it has them.
+
+    A smaller share with the same seed is part of a larger one, so that what is added is all that differs.
+    """
+    if share == 1:
+        return table
+    train = np.flatnonzero(table.splits == "train")
+    labels = table.labels[train]
+    shuffled = np.random.default_rng(derive(seed, "images")).permutation(len(train))
+    order = shuffled[np.argsort(labels[shuffled], kind="stable")]  # class by class, each in random order
+    _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
+    wanted = np.maximum(FEWEST_IMAGES, np.rint(share * counts))
+    kept = np.arange(len(train)) - np.repeat(starts, counts) < np.repeat(wanted, counts)
+    chosen = np.concatenate((np.flatnonzero(table.splits != "train"), train[order[kept]]))
+    return table.subset(np.sort(chosen))

@@ -19,7 +19,7 @@ from holdfast.report.tables import Cell, Row, Table
 TITLES = {"clean": "Clean metrics", "ers": "ERS", "adml": "ADML", "stax": "STAX", "thorough": "The thorough audit"}
 WORDS = {"data.name": "data", "eps_pixel": "radius"}
 SEED_MARK = re.compile(r"[-_. /(]+(s|seed)?[-_=]*$")
-NO_TEST_SPLIT = ("validation", "validation_seed", "skip_bad")
+NO_TEST_SPLIT = ("validation", "validation_seed", "train_fraction", "fraction_seed", "skip_bad")
 """Keys of a data block that leave the test images as they are."""
 
 
