@@ -19,7 +19,7 @@ from holdfast.models import load_model
 from holdfast.models.build import ModelConfig
 from holdfast.run_files import batch_size, log_lines, passes_per_step, training_seconds
 from holdfast.studies import probes
-from holdfast.studies.jobs import EMBEDDED, Audit, Cell, Computation, Measure, Probe, Training, placed, unplaced
+from holdfast.studies.jobs import EMBEDDED, Cell, Computation, Measure, Probe, Training, placed, unplaced
 from holdfast.studies.store import Store, measure_key
 from holdfast.training import train
 from holdfast.training.collapse import Collapsed
@@ -99,7 +99,7 @@ def _train(job: Training, cell: Cell, store: Store, places: Places, console: Con
     plain |= {"data": places.block(plain["data"]), "model": places.model(plain["model"])}
     run = train(plain, out=store.runs / cell.key, device=places.device, console=console)
     lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8"))
-    checked = [(line["epoch"], line["validation"]["R@1"]) for line in lines if "validation" in line]
+    checked = [(line["epoch"], line["validation"]["R@1"]) for line in lines if "validation" in line and line["step"]]
     figures = {
         **{key: value for key, value in run.evaluation["metrics"].items() if not isinstance(value, str)},
         "log/passes": passes_per_step(lines),
