@@ -6,6 +6,7 @@ from typing import Any
 import by_hand
 import pytest
 import torch
+from hm_by_hand import BUDGET, apart, climbed, drawn_triplets, hard
 from hypothesis import given as over
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,7 +22,6 @@ from holdfast.regimes import StepResult
 
 policies = pytest.mark.parametrize("batchnorm", ["train", "freeze-statistics"])
 statistics = pytest.mark.parametrize("statistics", ["eval", "keep"])
-BUDGET = Budget(eps=0.006, step=0.002, steps=5)
 PREVIOUS = 0.05
 """The remembered loss in these tests: between nothing and u, so that no destination is at an end of its range."""
 
@@ -38,23 +38,6 @@ DESTINATIONS: list[Any] = [
     {"name": "g-b", "of": "semihard", "xi": 0.3},
     {"name": "g-b", "of": 0.0},
 ]
-
-
-def apart(z: Tensor, i: int, j: int) -> Tensor:
-    return (z[i] - z[j]).norm()
-
-
-def hard(z: Tensor, triplet: tuple[int, int, int]) -> Tensor:
-    a, p, n = triplet
-    return apart(z, a, p) - apart(z, a, n)
-
-
-def drawn_triplets(labels: Tensor) -> list[tuple[int, int, int]]:
-    """What the random miner draws: all positives, then all negatives."""
-    generator = by_hand.stage("source")
-    positives = by_hand.drawn(labels, True, generator)
-    negatives = by_hand.drawn(labels, False, generator)
-    return list(zip(range(len(labels)), positives, negatives, strict=True))
 
 
 def wanted_by_hand(destination: Any, z: Tensor, labels: Tensor) -> list[float]:
@@ -79,21 +62,7 @@ def moved_by_hand(model: Embedder, destination: Any, statistics: str) -> tuple[T
     wanted = wanted_by_hand(destination, z, given.labels)
     short = [float(hard(z, t)) < h for t, h in zip(triplets, wanted, strict=True)]
 
-    clean = given.images[[row for triplet in triplets for row in triplet]]
-    x = clean.clone()
-    for _ in range(BUDGET.steps):
-        x = x.detach().requires_grad_()
-        z = look(x)
-        gaps = [h - hard(z, (3 * i, 3 * i + 1, 3 * i + 2)) for i, h in enumerate(wanted)]
-        below = [needed and bool(gap > 0) for needed, gap in zip(short, gaps, strict=True)]
-        if not any(below):
-            break
-        loss = torch.stack([gap**2 for gap, counts in zip(gaps, below, strict=True) if counts]).sum()
-        (slope,) = torch.autograd.grad(loss, x)
-        stepped = (x.detach() - BUDGET.step_size * slope.sign()).clamp(clean - BUDGET.eps, clean + BUDGET.eps)
-        # Triplets that have arrived stay, also where others reach their pixels through batch statistics.
-        x = torch.stack([stepped[i].clamp(0, 1) if below[i // 3] else x[i].detach() for i in range(len(x))])
-    return x.detach(), short
+    return climbed(look, given.images, triplets, wanted, short), short
 
 
 def regime(destination: Any, **arguments: Any) -> regimes.Regime:

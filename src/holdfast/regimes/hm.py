@@ -12,6 +12,7 @@ from holdfast.errors import RecipeError
 from holdfast.losses.criterion import Encoded
 from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Triplets
+from holdfast.models.bank import CLEAN, SetStart
 from holdfast.regimes.base import Batch, StepContext, StepResult, register
 from holdfast.regimes.budgets import EIGHT_STEPS
 from holdfast.regimes.checks import require_not_negative
@@ -19,6 +20,9 @@ from holdfast.regimes.destinations import Destination
 from holdfast.regimes.manipulation import Manipulation
 from holdfast.regimes.slots import cost, hardness, regrouped
 from holdfast.sphere import distance
+
+MOVED = "hm"
+"""The BatchNorm set of moved triplets, where they have one."""
 
 
 @register("hm")
@@ -34,6 +38,10 @@ class HardnessManipulation(Manipulation):
     the destination and the moved triplets (`hardness_source`, `hardness_destination`, `hardness_adversarial`) and the
     share that had to move (`moved`).
 
+    With `separate` the clean batch is learnt too, with the recipe's loss and its miner, and moved triplets are crafted
+    and learnt through a BatchNorm set of their own, `hm`: a loss of each, one pass more, and the clean set is the
+    model, as in `mdprop`. The log has both losses, as `triplet` and `clean`.
+
     Args:
         source: mines the triplets in the clean batch.
         destination: H_D: `lga`, `g-2`, `g-half`, `g-b`; a miner, whose hardness on the same anchors is meant; or a
@@ -43,10 +51,12 @@ class HardnessManipulation(Manipulation):
         u: the loss at which gradual destinations are weakest; larger is a stronger adversary.
         margin: γ: gradual destinations stay between -γ and 0, and remember the loss with this margin.
         budget: how far each image may go, and in how many steps η; it starts at the image.
+        separate: learn from the clean batch too, and send moved triplets through a BatchNorm set of their own.
         statistics: what BatchNorm layers use while mining and crafting: running statistics (`eval`), or what they use
             in training (`keep`).
 
-    Requirements: unit vectors; a miner that returns triplets; two or more images per class.
+    Requirements: unit vectors; a miner that returns triplets; two or more images per class; with `separate`,
+        BatchNorm layers.
     Relations: the source as destination is plain training on its triplets; a destination of 2 is `min-max`; `act`
         leaves anchors alone; `free-hm` takes the gradient from the update.
     Reference: Zhou and Patel, CVPR 2022 (HM).
@@ -61,6 +71,7 @@ class HardnessManipulation(Manipulation):
         u: float = 0.2,
         margin: float = 0.2,
         budget: Budget = EIGHT_STEPS,
+        separate: bool = False,
         statistics: Statistics = "eval",
     ) -> None:
         super().__init__(source, destination, u, margin, statistics)
@@ -73,31 +84,49 @@ class HardnessManipulation(Manipulation):
         self.ics = ics
         self.ics_margin = ics_margin
         self.budget = budget
+        self.separate = separate
 
     @property
     def passes(self) -> int:
-        """The steps of crafting and the update."""
-        return self.budget.steps + 1
+        """The steps of crafting and the update; with `separate`, one for the clean images."""
+        return self.budget.steps + 1 + self.separate
+
+    def sets(self) -> tuple[SetStart, ...]:
+        """One for the moved triplets, where they are kept apart."""
+        return (SetStart(MOVED),) if self.separate else ()
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, move up to the destination, learn."""
         task = self.prepare(ctx, batch)
         rows = task.rows
         goal = Hardness(task.limit).bind(References(task.z, normalize=False), rows)
-        images = ctx.attack(batch.images[rows], goal, self.budget, statistics=self.statistics)
-        labels = batch.labels[rows]
-        if self.ics:  # the clean images go along, so that it stays one pass
-            images, labels = torch.cat((images, batch.images)), torch.cat((labels, batch.labels))
-        encoded = ctx.encode(images, labels)
-        moved = Encoded(*(part[: len(rows)] for part in encoded))
+        place = MOVED if self.separate else CLEAN
+        images = ctx.attack(batch.images[rows], goal, self.budget, place, self.statistics)
+        moved, clean = self._encoded(ctx, batch, images, batch.labels[rows])
         triplets = regrouped(len(task.source), rows.device)
         adversarial = hardness(moved.z.detach(), triplets)
         self.remember(ctx, adversarial)
-        loss, terms = cost(ctx, moved, triplets), {}
+        terms = {"triplet": cost(ctx, moved, triplets)}
+        if self.separate:
+            terms["clean"] = ctx.criterion(clean, stage="loss-clean")
         if self.ics:
-            terms = {"triplet": loss, "ics": self._structure(encoded.z[len(rows) :], moved.z, task.triplets, triplets)}
-            loss = terms["triplet"] + terms["ics"]
-        return StepResult(loss=loss, encoded=moved, terms=terms, logs=task.logs(adversarial))
+            terms["ics"] = self._structure(clean.z, moved.z, task.triplets, triplets)
+        return StepResult(
+            loss=torch.stack(list(terms.values())).sum(),
+            encoded=clean if self.separate else moved,
+            terms=terms if len(terms) > 1 else {},
+            logs=task.logs(adversarial),
+        )
+
+    def _encoded(self, ctx: StepContext, batch: Batch, images: Tensor, labels: Tensor) -> tuple[Encoded, Encoded]:
+        """Moved images, and the clean batch as far as it is learnt from."""
+        if self.separate:
+            return ctx.encode(images, labels, MOVED), ctx.encode(batch.images, batch.labels)
+        count = len(images)
+        if self.ics:  # the clean images go along, so that it stays one pass
+            images, labels = torch.cat((images, batch.images)), torch.cat((labels, batch.labels))
+        encoded = ctx.encode(images, labels)
+        return Encoded(*(part[:count] for part in encoded)), Encoded(*(part[count:] for part in encoded))
 
     def _structure(self, clean: Tensor, moved: Tensor, triplets: Triplets, moved_triplets: Triplets) -> Tensor:
         """A moved anchor stays nearer to the clean one than the positive is."""
