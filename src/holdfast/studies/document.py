@@ -1,0 +1,201 @@
+"""Raw results of a study as one small JSON file, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.files import write_atomic
+from holdfast.run_files import finite
+from holdfast.studies.base import Study
+from holdfast.studies.claims import Verdict
+from holdfast.studies.drawings import Curves
+from holdfast.studies.jobs import SCALES, Arm, Cell, Job, Scale, Training
+from holdfast.studies.results import Outcome, Results
+from holdfast.versions import versions
+
+SCHEMA = 1
+DIGITS = 6
+"""Significant ones that are kept of a number."""
+
+POINTS = 400
+"""So many points of a curve are kept, evenly spread; claims that read a curve get all of it."""
+
+WIDTH = 110
+"""Parts of the file that fit in a line this long are not broken up."""
+
+
+def planned_seeds(cells: Iterable[Cell]) -> dict[str, list[int]]:
+    """Arm → seeds it is to be run with."""
+    seeds: dict[str, list[int]] = {}
+    for cell in cells:
+        seeds.setdefault(cell.arm, []).append(cell.seed)
+    return seeds
+
+
+def title(study: Study) -> str:
+    """The first line of its docstring, without the full stop."""
+    return (study.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+
+
+def verdicts(study: Study, scale: Scale, results: Results) -> list[Verdict]:
+    """What its claims come to."""
+    return [claim.verdict(results) for claim in study.claims(scale)]
+
+
+def document(study: Study, scale: Scale, results: Results, planned: Mapping[str, list[int]]) -> dict[str, Any]:
+    """Everything a page needs, as plain data.
+
+    Args:
+        study: which.
+        scale: of its arms.
+        results: what was found so far.
+        planned: arm → seeds it was to be run with.
+    """
+    kept = trimmed(study, scale, results)
+    arms = {
+        arm.name: {
+            "job": plain_job(arm.job),
+            "planned": sorted(planned.get(arm.name, [])),
+            "cells": [dataclasses.asdict(outcome) for outcome in kept.outcomes.get(arm.name, [])],
+        }
+        for arm in study.arms(scale)
+    }
+    return {
+        "schema": SCHEMA,
+        "study": study.id,
+        "scale": scale,
+        "title": title(study),
+        "source": study.source,
+        "published": study.published,
+        "notes": study.notes(scale),
+        "arms": arms,
+        "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts(study, scale, kept)],
+        "versions": versions(),
+    }
+
+
+def write(file: Path, content: Mapping[str, Any]) -> None:
+    """Write it, short parts on one line, so that changes are seen line by line."""
+    write_atomic(file, _laid_out(content) + "\n")
+
+
+def read(file: str | Path) -> tuple[str, Scale, Results]:
+    """Study, scale and results of a raw file; its verdicts are not read, they are computed again."""
+    content = read_plain(file)
+    arms = {
+        name: sorted((_outcome(cell) for cell in arm["cells"]), key=lambda outcome: outcome.seed)
+        for name, arm in content["arms"].items()
+    }
+    return content["study"], content["scale"], Results(outcomes=arms)
+
+
+def read_plain(file: str | Path) -> dict[str, Any]:
+    """The raw file as it is, its form checked."""
+    try:
+        content = json.loads(Path(file).read_text("utf-8"))
+        sound = content["schema"] == SCHEMA and content["scale"] in SCALES and isinstance(content["study"], str)
+        for arm in content["arms"].values():
+            sound = sound and isinstance(arm["planned"], list) and all(_sound_cell(cell) for cell in arm["cells"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        raise HoldfastError(f"{file} is no raw result of a study of this version; `holdfast study --summary` writes it")
+    return dict(content)
+
+
+def trimmed(study: Study, scale: Scale, results: Results) -> Results:
+    """What is kept: figures rounded, and of the series those that claims read (whole) or drawings show (thinned)."""
+    watched = _Watched(outcomes=results.outcomes)
+    verdicts(study, scale, watched)
+    drawn = {drawing.series for drawing in study.drawings(scale) if isinstance(drawing, Curves)}
+    known = [arm.name for arm in study.arms(scale)]
+    return Results(
+        outcomes={
+            name: [_kept(outcome, watched.seen, drawn) for outcome in results.outcomes.get(name, [])] for name in known
+        }
+    )
+
+
+def plain_job(job: Job) -> dict[str, Any]:
+    """An arm's job as plain data, with the two settings every reader asks for."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(job)))
+    if isinstance(job, Training):
+        recipe = job.resolved(0)
+        plain |= {"epochs": recipe.epochs, "backbone": recipe.model.backbone}
+    return plain
+
+
+def outdated(study: Study, scale: Scale, content: Mapping[str, Any]) -> list[str]:
+    """Arms of a raw file that the study does not have, or no longer does in that way."""
+    now: dict[str, Arm] = {arm.name: arm for arm in study.arms(scale)}
+    return [
+        name for name, arm in content["arms"].items() if name not in now or arm.get("job") != plain_job(now[name].job)
+    ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Watched(Results):
+    """Results that note which series were asked for."""
+
+    seen: set[str] = dataclasses.field(default_factory=set)
+
+    def series(self, arm: str, name: str) -> Any | None:
+        self.seen.add(name)
+        return super().series(arm, name)
+
+
+def _kept(outcome: Outcome, whole: set[str], drawn: set[str]) -> Outcome:
+    series = {
+        name: _rounded(found if name in whole else _thinned(found))
+        for name, found in outcome.series.items()
+        if name in whole | drawn
+    }
+    reason = outcome.stopped.partition(". ")[0] if outcome.stopped else None  # what follows names folders
+    figures = _rounded(outcome.figures)
+    return dataclasses.replace(
+        outcome, figures=figures, series=series, seconds=round(outcome.seconds, 1), stopped=reason
+    )
+
+
+def _thinned(found: Any) -> Any:
+    if not isinstance(found, list) or len(found) <= POINTS:
+        return found
+    return [found[round(n * (len(found) - 1) / (POINTS - 1))] for n in range(POINTS)]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(part) for part in value]
+    if isinstance(value, float):
+        return None if finite(value) is None else float(f"{value:.{DIGITS}g}")
+    return value
+
+
+def _sound_cell(cell: Any) -> bool:
+    kinds: dict[str, Any] = {"seed": int, "figures": dict, "series": dict, "seconds": (int, float), "place": dict}
+    return set(cell) == {*kinds, "stopped"} and all(isinstance(cell[key], kind) for key, kind in kinds.items())
+
+
+def _outcome(cell: dict[str, Any]) -> Outcome:
+    return Outcome(**{**cell, "figures": {key: finite(value) for key, value in cell["figures"].items()}})
+
+
+def _laid_out(value: Any, indent: str = "") -> str:
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    listed = isinstance(value, list) and not any(isinstance(part, dict) for part in value)
+    if len(line) <= WIDTH or listed or not isinstance(value, dict | list):
+        return line
+    deeper = indent + " "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_laid_out(part, deeper)}" for key, part in value.items()]
+    else:
+        parts = [_laid_out(part, deeper) for part in value]
+    start, end = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    return f"{start}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{end}"

@@ -1,0 +1,99 @@
+"""Tables of arms: mean ± standard deviation over seeds."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from holdfast.studies.base import Study
+from holdfast.studies.jobs import Scale
+from holdfast.studies.results import Outcome, Results
+
+Table: TypeAlias = tuple[list[str], list[list[str]]]
+"""Headings and rows, all as text."""
+
+PERCENT = re.compile(r"(R@\d+|mAP(@[RC])?|NMI\+?|ERS|[CQ]A[+-]|ES:R|LTM|GTM|GTT)$|(^| )R@\d+")
+"""Figures in percent: one decimal. The others get three significant digits."""
+
+NOT_RUN = "not run"
+
+
+def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str, Sequence[int]]) -> Table:
+    """One row per arm: the study's columns, then how many seeds ran and how long one took.
+
+    Args:
+        study: whose arms and columns.
+        scale: of its arms.
+        results: what was found.
+        planned: arm → seeds it was to be run with.
+    """
+    columns = study.columns(scale)
+    rows = []
+    for arm in study.arms(scale):
+        outcomes = results.outcomes.get(arm.name, [])
+        cells = [spread(results.values(arm.name, figure), figure) for figure in columns.values()]
+        if not outcomes and cells:
+            cells = [NOT_RUN, *[""] * (len(cells) - 1)]
+        rows.append([arm.name, *cells, _seeds(outcomes, planned.get(arm.name, [])), _time(outcomes)])
+    return ["arm", *columns, "seeds", "time per seed"], rows
+
+
+def markdown(table: Table, right: bool = True) -> str:
+    """A pipe table of cells that are Markdown already; all but the first column to the right, unless said otherwise."""
+    headings, rows = table
+    side = "---:" if right else "---"
+    lines = [headings, ["---", *[side] * (len(headings) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def inert_table(table: Table) -> Table:
+    """The same table, its texts safe in Markdown."""
+    headings, rows = table
+    return [inert(cell) for cell in headings], [[inert(cell) for cell in row] for row in rows]
+
+
+def inert(text: str) -> str:
+    """Text that Markdown leaves as it is: `HM[S,LGA](&ICS)` is no link, `a<b` no tag."""
+    return re.sub(r"<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("](", "]\\("))
+
+
+def spread(values: Sequence[float], figure: str) -> str:
+    """`57.2 ± 0.4`; one value stands alone, none is a dash."""
+    if not values:
+        return "-"
+    mean = statistics.fmean(values)
+    decimals = _decimals(mean, figure)
+    shown = [mean] if len(values) == 1 else [mean, statistics.stdev(values)]
+    if decimals > 5:
+        return " ± ".join(f"{value:.1e}" for value in shown)
+    return " ± ".join(f"{value:,.{decimals}f}" for value in shown)
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min` or `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _decimals(mean: float, figure: str) -> int:
+    """Places after the point."""
+    if PERCENT.search(figure):
+        return 1
+    leading = 0 if mean == 0 else int(f"{mean:.2e}".partition("e")[2])
+    return max(0, 2 - leading)
+
+
+def _seeds(outcomes: Sequence[Outcome], planned: Sequence[int]) -> str:
+    """`3`, `1 of 3`, or with why some stopped early."""
+    count = str(len(outcomes)) if len(outcomes) >= len(planned) else f"{len(outcomes)} of {len(planned)}"
+    stopped = [outcome.stopped for outcome in outcomes if outcome.stopped]
+    if not stopped:
+        return count
+    return f"{count}, {len(stopped)} stopped: {'; '.join(dict.fromkeys(stopped))}"
+
+
+def _time(outcomes: Sequence[Outcome]) -> str:
+    return duration(statistics.fmean(outcome.seconds for outcome in outcomes)) if outcomes else ""
