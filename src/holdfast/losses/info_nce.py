@@ -40,10 +40,15 @@ class InfoNCE(PairLoss):
         require_positive(temperature=temperature)
         self.temperature = temperature
 
+    @property
+    def sharpness(self) -> float:
+        """Of the negatives."""
+        return 1 / self.temperature
+
     def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per positive pair."""
-        push = masked_logsumexp(far.values, scale=1 / self.temperature)
-        return [Terms(softplus(torch.sub(push[:, None], near.values, alpha=1 / self.temperature)), near.mask)]
+        push = masked_logsumexp(far.values, scale=self.sharpness)
+        return [Terms(softplus(torch.sub(push[:, None], near.values, alpha=self.sharpness)), near.mask)]
 
 
 @register("n-pair")
@@ -127,11 +132,15 @@ class SupCon(PairLoss):
         require_positive(temperature=temperature)
         self.temperature = temperature
 
+    @property
+    def sharpness(self) -> float:
+        """Of the negatives."""
+        return 1 / self.temperature
+
     def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per anchor."""
-        sharpness = 1 / self.temperature
         positives = near.mask.sum(1)
-        pull = sharpness * (near.values * near.mask).sum(1) / positives.clamp_min(1)
-        rivals = masked_logsumexp(near.values, near.mask, sharpness)
-        push = torch.logaddexp(rivals, masked_logsumexp(far.values, scale=sharpness))
+        pull = self.sharpness * (near.values * near.mask).sum(1) / positives.clamp_min(1)
+        rivals = masked_logsumexp(near.values, near.mask, self.sharpness)
+        push = torch.logaddexp(rivals, masked_logsumexp(far.values, scale=self.sharpness))
         return [Terms(push - pull, positives > 0)]

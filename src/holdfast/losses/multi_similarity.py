@@ -48,6 +48,11 @@ class MultiSimilarity(PairLoss):
         self.beta = beta
         self.base = base
 
+    @property
+    def sharpness(self) -> float:
+        """Of the negatives."""
+        return self.beta
+
     def pairs(self, near: Side, far: Side) -> list[Terms]:
         """One cost per anchor."""
         pull = softplus(masked_logsumexp(near.values, scale=-self.alpha) + self.alpha * self.base) / self.alpha

@@ -98,8 +98,11 @@ class Listed(NamedTuple):
 
     def take(self, matrix: Tensor, rows: slice) -> Side:
         """See `Pick`."""
-        columns = self.columns[rows]
-        return Side(torch.where(self.real[rows], matrix.gather(1, columns), self.absent), self.absent, columns)
+        return self.side(matrix.gather(1, self.columns[rows]), rows)
+
+    def side(self, values: Tensor, rows: slice) -> Side:
+        """The side of these rows, given what the matrix holds at their columns."""
+        return Side(torch.where(self.real[rows], values, self.absent), self.absent, self.columns[rows])
 
     def write(self, gradient: Tensor, into: Tensor, rows: slice) -> None:
         """See `Pick`."""

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from holdfast.errors import RecipeError
 from holdfast.losses.blocks import row_cost
 from holdfast.losses.layout import masks_of, sides_by_labels, sides_by_tuples
+from holdfast.losses.pooled import poolable, pooled_cost
 from holdfast.losses.sides import Side, Sides
 from holdfast.losses.terms import TermLoss, Terms
 from holdfast.mining.base import Miner
@@ -74,6 +75,11 @@ class PairLoss(TupleLoss):
     measure: Measure = "similarity"
     """What the matrix holds."""
 
+    @property
+    def sharpness(self) -> float | None:
+        """The scale at which negatives enter a cost only through the log-sum-exp of those of its anchor, if so."""
+        return None
+
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
@@ -81,6 +87,8 @@ class PairLoss(TupleLoss):
         if not self.by_rows or any(parameter.requires_grad for parameter in self.parameters()):
             return super().forward(embeddings, labels, tuples, generator)
         sides = self._sides(embeddings, labels, tuples, generator)
+        if self.sharpness is not None and poolable(embeddings, labels, sides, self.sharpness):
+            return pooled_cost(embeddings, sides, self._costs, self.sharpness)
         return row_cost(embeddings, sides, self._costs, self.measure == "squared distance")
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
