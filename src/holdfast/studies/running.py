@@ -121,7 +121,7 @@ def _measure(
     folder = store.runs / cell.key
     if isinstance(measure, Probe):
         recipe = job.resolved(cell.seed).plain()
-        model = load_model(str(folder), trust_code=True).to(scene.device)
+        model = load_model(str(folder), trust_code=True, sets=True).to(scene.device)
         table = load(places.block(recipe["data"]))
         return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
     found = audit.run(
