@@ -11,7 +11,7 @@ PAPER: dict[str, Any] = {
 """Over the ResNet-50 recipes on CUB. 40 epochs are 2,080 steps of 112 images."""
 
 MOBILENET: dict[str, Any] = {
-    "model.backbone": "mobilenetv2_100",
+    "model.backbone": "torchvision:mobilenet_v2",
     "epochs": 20,
     "evaluate_every": 20,
 }

@@ -1,0 +1,83 @@
+"""H1: how hard the published miners' triplets are."""
+
+from __future__ import annotations
+
+from holdfast.studies.base import Study, register
+from holdfast.studies.catalogue.hardness_arms import MINERS
+from holdfast.studies.catalogue.paper_settings import MOBILENET
+from holdfast.studies.claims import All, Claim, Near, Ordered
+from holdfast.studies.drawings import Bars, Drawing
+from holdfast.studies.jobs import Arm, Computation, Job, Probe, Scale, Training
+
+HARDNESS, VARIANCE = "mined-hardness/hardness", "mined-hardness/variance"
+SEED_NOISE = 0.005
+"""Of a mean over hundreds of batches: enough for one seed."""
+SAME = 0.02
+"""What counts as equally hard: a sixth of the published step from softhard to distance."""
+
+
+@register("H1")
+class HardnessOfMiners(Study):
+    """How hard the triplets of five miners are before training."""
+
+    id = "H1"
+    source = "HM, Table 1"
+    published = (
+        "ImageNet ResNet-18 on CUB: random -0.164, semihard -0.126, softhard -0.085, distance 0.043, hardest 0.044"
+    )
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        """One per miner; all mine the same embeddings."""
+        return [Arm(name=name, job=_job(scale, name), seeds=(0, 1, 2)) for name in MINERS.values()]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        """The published order."""
+        return [
+            Ordered(
+                text="random < semihard < softhard < distance in mean hardness",
+                arms=("distance", "softhard", "semihard", "random"),
+                figure=HARDNESS,
+                noise=SEED_NOISE,
+            ),
+            Near(
+                text="distance and hardest are equally hard",
+                arms=("distance", "hardest"),
+                within=SAME,
+                figure=HARDNESS,
+                noise=SEED_NOISE,
+            ),
+            All(
+                text="the hardness of softhard triplets varies most",
+                parts=tuple(
+                    Ordered(text=other, arms=("softhard", other), figure=VARIANCE, noise=1e-4)
+                    for other in MINERS.values()
+                    if other != "softhard"
+                ),
+            ),
+        ]
+
+    def columns(self, scale: Scale) -> dict[str, str]:
+        """As printed."""
+        return {"E[H]": HARDNESS, "Var[H]": VARIANCE}
+
+    def drawings(self, scale: Scale) -> list[Drawing]:
+        """The five means."""
+        return [
+            Bars(title="Hardness of mined triplets", arms=tuple(MINERS.values()), figures={"E[H]": HARDNESS}, unit="")
+        ]
+
+    def notes(self, scale: Scale) -> str:
+        """Whose embeddings."""
+        how = "Published variants of the miners, 56 pairs per batch, the first of each pair as anchor. "
+        if scale == "pocket":
+            return how + "Test classes of glyphs, embedded by conv-small after 6 epochs on the training classes."
+        return how + "Training classes of CUB, pooled features of ImageNet MobileNetV2; seeds draw batches."
+
+
+def _job(scale: Scale, miner: str) -> Job:
+    """The same embeddings whatever the miner."""
+    if scale == "pocket":
+        probe = Probe(function="mined-hardness", arguments={"miner": miner, "split": "test", "batches": 200})
+        return Training(recipe="pocket", settings={"epochs": 6, "evaluate_every": 6}, measures=(probe,))
+    probe = Probe(function="mined-hardness", arguments={"miner": miner, "split": "train", "batches": 1000})
+    return Computation(measure=probe, data="cub", backbone=str(MOBILENET["model.backbone"]))

@@ -1,0 +1,86 @@
+"""H2: from which hardness to which."""
+
+from __future__ import annotations
+
+from holdfast.studies.base import Study, register
+from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, MINERS, hm, named, standard
+from holdfast.studies.claims import All, Beyond, Claim, Ordered
+from holdfast.studies.drawings import Drawing, Scatter
+from holdfast.studies.jobs import Arm, Scale, Training
+
+POCKET = ("SM", "RM", "SH", "RS", "RH", "MS", "DM", "DH")
+"""Pairs of source and destination that are tried at pocket scale."""
+POCKET_EPOCHS = 12
+TRAIN = ("HM[S, M]", "HM[R, M]", "HM[S, LGA]", "HM[D, M]", "HM[D, H]")
+COLLAPSE = ("HM[R, S]", "HM[R, H]", "HM[M, S]", "HM[S, H]", "HM[S, 0]")
+
+
+@register("H2")
+class SourceAndDestination(Study):
+    """Source × destination: which pairs train, which collapse."""
+
+    id = "H2"
+    source = "HM, Tables 2, 4 and 11"
+    published = (
+        "CUB R@1 / ERS, η 8: HM[R, M] 27.0 / 35.1, HM[S, M] 38.4 / 29.6, HM[D, M] 50.7 / 4.8, HM[D, H] 54.7 / 5.4; "
+        "every source (but S itself) to S collapses, and so do R, M, S to D or H and HM[S, 0]"
+    )
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        """The grid, and two destinations that no miner sets."""
+        epochs = POCKET_EPOCHS if scale == "pocket" else None
+        pairs = POCKET if scale == "pocket" else _every_pair()
+        grid: dict[str, Training] = {
+            f"HM[{pair[0]}, {pair[1]}]": hm(scale, pair[0], pair[1], epochs=epochs) for pair in pairs
+        }
+        grid |= {"HM[S, LGA]": hm(scale, epochs=epochs), "HM[S, 0]": hm(scale, "S", 0.0, epochs=epochs)}
+        if scale == "paper":  # source and destination the same: plain training
+            grid |= {f"standard[{letter}]": standard(scale, letter) for letter in MINERS}
+        return named(grid)
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        """Who collapses, who gets robust, who keeps R@1."""
+        return [
+            All(
+                text="S and R towards M, S towards LGA, and D towards M or H do not collapse",
+                parts=tuple(Beyond(text=arm, arm=arm, figure="collapsed", below=0.5) for arm in TRAIN),
+            ),
+            All(
+                text="R and M towards S, R and S towards H, and S towards the constant 0 collapse",
+                parts=tuple(Beyond(text=arm, arm=arm, figure="collapsed", above=0.5) for arm in COLLAPSE),
+            ),
+            All(
+                text="D towards M or H, which moves little, gains less ERS than S or R towards M",
+                parts=tuple(
+                    Ordered(text=f"{more} > {less}", arms=(more, less), figure=ERS, noise=ERS_NOISE)
+                    for more in ("HM[S, M]", "HM[R, M]")
+                    for less in ("HM[D, M]", "HM[D, H]")
+                ),
+            ),
+            Ordered(text="towards M, the source S keeps more R@1 than R", arms=("HM[S, M]", "HM[R, M]")),
+        ]
+
+    def columns(self, scale: Scale) -> dict[str, str]:
+        """The grid's figures and the geometry behind `collapsed`."""
+        return {"R@1": "R@1", "ERS": ERS, "collapsed": "collapsed", "mean distance": "distance_all"}
+
+    def drawings(self, scale: Scale) -> list[Drawing]:
+        """Robustness against retrieval."""
+        arms = tuple(arm.name for arm in self.arms(scale))
+        return [Scatter(title="Sources and destinations", arms=arms, x="R@1", y=ERS)]
+
+    def notes(self, scale: Scale) -> str:
+        """What stands for what."""
+        if scale == "pocket":
+            return (
+                f"Glyphs, conv-small, {POCKET_EPOCHS} epochs, η 4 at step 2/255, ten pairs. A model counts as "
+                "collapsed when its test embeddings lie within a mean distance of 0.1 or on a line; "
+                "a collapse that takes the paper's 150 epochs would not show here."
+            )
+        return "MobileNetV2 in place of ResNet-18, fewer epochs than the paper's 150; the diagonal is plain training."
+
+
+def _every_pair() -> tuple[str, ...]:
+    """Those of `POCKET` first: the claims rest on them."""
+    rest = tuple(a + b for a in MINERS for b in MINERS if a != b and a + b not in POCKET)
+    return POCKET + rest

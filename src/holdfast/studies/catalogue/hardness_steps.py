@@ -1,0 +1,120 @@
+"""H3: what η, the source, the destination and intra-class structure do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.studies.base import Study, register
+from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, GAMMA, STEPS, act, hm, named
+from holdfast.studies.claims import All, Claim, Judged, Ordered, Status, interval
+from holdfast.studies.drawings import Drawing, Lines, Scatter
+from holdfast.studies.jobs import Arm, Scale, Training
+from holdfast.studies.results import Results
+
+ETAS: dict[Scale, tuple[int, ...]] = {"pocket": (1, 2, 4, 8), "paper": (2, 4, 8, 16, 32)}
+HALF = "HM[S, -γ/2]"
+ICS = {"ics": 0.5}
+
+
+@register("H3")
+class StepsAndParts(Study):
+    """Steps of the adversary, and the parts of HM one by one."""
+
+    id = "H3"
+    source = "HM, Tables 3-5, Figures 6-8"
+    published = (
+        "CUB R@1 / ERS: HM[S, LGA] η 2-32: 47.5 / 11.7, 42.7 / 20.8, 38.0 / 32.4, 37.0 / 34.5, 36.5 / 35.9; "
+        "η 8: HM[R, M] 27.0 / 35.1, HM[S, M] 38.4 / 29.6, HM[S, -γ/2] 36.8 / 33.8, &ICS 37.2 / 33.5"
+    )
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        """First the tables' usual η, then the others."""
+        usual = STEPS[scale]
+        makers = _varied(scale)
+        arms = {_at(name, usual): make(usual) for name, make in makers.items()}
+        arms[_at("HM[R, M]", usual)] = hm(scale, "R", "M")
+        arms[_at(HALF, usual)] = hm(scale, "S", -GAMMA / 2)
+        if scale == "paper":
+            arms[_at("HM[S, -γ]", usual)] = hm(scale, "S", -GAMMA)
+        swept = makers if scale == "paper" else {"HM[S, LGA]": makers["HM[S, LGA]"]}
+        for eta in ETAS[scale]:
+            arms |= {_at(name, eta): make(eta) for name, make in swept.items() if eta != usual}
+        return named(arms)
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        """One per part."""
+        usual = STEPS[scale]
+        lga, ics, semihard, half = (_at(name, usual) for name in ("HM[S, LGA]", "HM[S, LGA]&ICS", "HM[S, M]", HALF))
+        rising = tuple(_at("HM[S, LGA]", eta) for eta in reversed(ETAS[scale]) if eta <= usual)
+        return [
+            Ordered(text="ERS grows with η up to the radius", arms=rising, figure=ERS, noise=ERS_NOISE),
+            Judged(text="ERS levels off: twice the usual η gains less than the doubling before", rule=_levels(scale)),
+            Ordered(text="the source S keeps more R@1 than R", arms=(semihard, _at("HM[R, M]", usual))),
+            Ordered(text="LGA keeps more R@1 than the constant -γ/2", arms=(lga, half)),
+            All(
+                text="LGA reaches more ERS than M and keeps its R@1 within a point",
+                parts=(
+                    Ordered(text="ERS", arms=(lga, semihard), figure=ERS, noise=ERS_NOISE),
+                    Ordered(text="R@1", arms=(lga, semihard), least=-1.0),
+                ),
+            ),
+            Ordered(text="ICS adds ERS", arms=(ics, lga), figure=ERS, noise=ERS_NOISE),
+        ]
+
+    def columns(self, scale: Scale) -> dict[str, str]:
+        """What it costs and what it brings."""
+        return {"R@1": "R@1", "ERS": ERS, "passes per step": "log/passes"}
+
+    def drawings(self, scale: Scale) -> list[Drawing]:
+        """ERS and R@1 over η, and against each other."""
+        names = _varied(scale) if scale == "paper" else ("HM[S, LGA]",)
+        lines = {name: {float(eta): _at(name, eta) for eta in ETAS[scale]} for name in names}
+        arms = tuple(arm.name for arm in self.arms(scale))
+        return [
+            Lines(title="ERS over η", lines=lines, figure=ERS, x="η", logarithmic=True),
+            Lines(title="R@1 over η", lines=lines, figure="R@1", x="η", logarithmic=True),
+            Scatter(title="Robustness against retrieval", arms=arms, x="R@1", y=ERS),
+        ]
+
+    def notes(self, scale: Scale) -> str:
+        """What stands for what."""
+        if scale == "pocket":
+            return (
+                "Glyphs, conv-small, 24 epochs, ERS of 300 images. Steps are 2/255 where the paper's are 1/255, so "
+                "that η 1, 2, 4, 8 reach as far as the paper's 2, 4, 8, 16: the radius of 8/255 is reached at η 4."
+            )
+        return (
+            "MobileNetV2 in place of ResNet-18, fewer epochs than the paper's 150. SOP, where ICS adds none, is in H4."
+        )
+
+
+def _varied(scale: Scale) -> dict[str, Callable[[int], Training]]:
+    """Methods whose η the paper varies."""
+    makers: dict[str, Callable[[int], Training]] = {
+        "HM[S, LGA]": lambda eta: hm(scale, steps=eta),
+        "HM[S, LGA]&ICS": lambda eta: hm(scale, steps=eta, regime=ICS),
+        "HM[S, M]": lambda eta: hm(scale, "S", "M", steps=eta),
+    }
+    if scale == "paper":
+        makers["ACT[R]"] = lambda eta: act(scale, "R", steps=eta)
+        makers["ACT[S]"] = lambda eta: act(scale, "S", steps=eta)
+    return makers
+
+
+def _at(name: str, eta: int) -> str:
+    return f"{name}, η {eta}"
+
+
+def _levels(scale: Scale) -> Callable[[Results], tuple[Status, str]]:
+    """Whether the gain of the doubling up to the usual η is larger than that of the next."""
+    usual = STEPS[scale]
+
+    def rule(results: Results) -> tuple[Status, str]:
+        below, at, above = (results.by_seed(_at("HM[S, LGA]", eta), ERS) for eta in (usual // 2, usual, 2 * usual))
+        seeds = sorted(below.keys() & at.keys() & above.keys())
+        found = interval([2 * at[seed] - below[seed] - above[seed] for seed in seeds], 2 * ERS_NOISE)
+        if found is None:
+            return "undecided", "not run"
+        return found.status(), f"{ERS}: gain to η {usual} less gain to η {2 * usual}: {found}"
+
+    return rule
