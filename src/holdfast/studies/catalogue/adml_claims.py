@@ -1,0 +1,125 @@
+"""Rules of claims that compare figures of one arm, look for a peak, or correlate."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from holdfast.studies.claims import Claim, Status, Verdict, difference, interval, joint
+from holdfast.studies.results import Results
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lower(Claim):
+    """One figure of an arm lies below another of the same arm.
+
+    Args:
+        text: the claim in words.
+        arm: whose figures.
+        figure: the lower one.
+        than: the higher one.
+        least: by how much at least.
+        noise: half-width to assume on one seed.
+    """
+
+    text: str
+    arm: str
+    figure: str
+    than: str
+    least: float = 0.0
+    noise: float = 1.0
+
+    def verdict(self, results: Results) -> Verdict:
+        """Compare seed by seed."""
+        low, high = results.by_seed(self.arm, self.figure), results.by_seed(self.arm, self.than)
+        found = interval([high[seed] - low[seed] for seed in sorted(low.keys() & high.keys())], self.noise)
+        status: Status = "undecided" if found is None else found.status(self.least)
+        gap = "not run" if found is None else str(found)
+        evidence = f"{self.arm}: {self.than} - {self.figure}: {gap}, at least {self.least:g}"
+        return Verdict(claim=self.text, status=status, evidence=evidence)
+
+
+def peak(arms: Sequence[str], figure: str = "R@1", noise: float = 1.0) -> Callable[[Results], tuple[Status, str]]:
+    """Whether some inner arm lies above both ends.
+
+    Holds if one inner arm is above both, does not hold if every one is below an end.
+
+    Args:
+        arms: from one end to the other.
+        figure: what is compared.
+        noise: half-width to assume on one seed.
+    """
+
+    def rule(results: Results) -> tuple[Status, str]:
+        statuses: list[Status] = []
+        evidence = []
+        for inner in arms[1:-1]:
+            gaps = [difference(results, inner, end, figure, noise) for end in (arms[0], arms[-1])]
+            statuses.append(joint(["undecided" if gap is None else gap.status() for gap in gaps]))
+            shown = " and ".join("not run" if gap is None else str(gap) for gap in gaps)
+            evidence.append(f"{inner} over {arms[0]} and {arms[-1]}: {shown}")
+        status: Status = "undecided"
+        if "holds" in statuses:
+            status = "holds"
+        elif all(each == "does not hold" for each in statuses):
+            status = "does not hold"
+        return status, f"{figure}: " + "; ".join(evidence)
+
+    return rule
+
+
+STRONG = 0.5
+"""A rank correlation from which one may speak of a prediction."""
+
+
+def no_prediction(
+    predictors: Mapping[str, str], start: str, figure: str = "R@1"
+) -> Callable[[Results], tuple[Status, str]]:
+    """Whether a figure of the start model leaves open which arm gains most over it.
+
+    The rank correlation of means over seeds gets a one-sided 95 % interval (Fisher's z with standard deviation
+    sqrt(1.06 / (n - 3))). Below `STRONG` as a whole: the claim holds; above zero as a whole: it does not.
+
+    Args:
+        predictors: arm → figure of the start model that should say how much this arm gains.
+        start: the model that arms are compared with.
+        figure: in which they gain.
+    """
+
+    def rule(results: Results) -> tuple[Status, str]:
+        points = []
+        for arm, predictor in predictors.items():
+            known, gain = results.mean(start, predictor), difference(results, arm, start, figure, 0.0)
+            if known is not None and gain is not None:
+                points.append((known, gain.mean))
+        if len(points) < 4:
+            return "undecided", f"{len(points)} of {len(predictors)} arms were run; a correlation needs 4"
+        found = spearman(*map(list, zip(*points, strict=True)))
+        if found is None:
+            return "undecided", "all arms are equal in one of the two"
+        centre = math.atanh(max(-0.999, min(0.999, found)))
+        half = 1.645 * math.sqrt(1.06 / (len(points) - 3))
+        low, high = math.tanh(centre - half), math.tanh(centre + half)
+        status: Status = "undecided"
+        if high < STRONG:
+            status = "holds"
+        elif low > 0:
+            status = "does not hold"
+        shown = ", ".join(f"({x:.3g}, {y:+.2f})" for x, y in points)
+        evidence = f"rank correlation {found:+.2f}, one-sided 95 % bounds {low:+.2f} and {high:+.2f}, over {shown}"
+        return status, evidence
+
+    return rule
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Rank correlation, ties at their mean rank; None where one side does not vary."""
+    if len(set(one)) < 2 or len(set(other)) < 2:
+        return None
+    return statistics.correlation(_ranks(one), _ranks(other))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    return [sum(v < value for v in values) + (sum(v == value for v in values) - 1) / 2 for value in values]

@@ -1,0 +1,157 @@
+"""ADML on the parts of losses: Tables 7 and 8, Figures 4 and 5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.studies.base import Study, register
+from holdfast.studies.catalogue import adml_arms
+from holdfast.studies.catalogue.adml_arms import PARTS
+from holdfast.studies.claims import Beyond, Claim, Ordered
+from holdfast.studies.drawings import Bars, Curves, Drawing
+from holdfast.studies.jobs import Arm, Probe, Scale
+
+LOSSES = ("linear", "triplet", "margin", "multi-similarity")
+ONE_POINT = 0.1
+"""Mean distance below which an evaluation calls an embedding collapsed."""
+
+CLOSE = 0.02
+"""Difference in Gaussian energy: twice the paper's largest among the losses that reach it, a fifth of linear's."""
+
+NOISE = 0.005
+"""Of the Gaussian energy between two runs of one recipe."""
+
+UNTRAINED: dict[str, Any] = {"epochs": 1, "evaluate_every": 1, "optimizer.lr": 1e-12}
+"""Learns nothing; BatchNorm layers that keep statistics up see the images once."""
+
+SCALES_DIFFER: dict[Scale, str] = {
+    "pocket": "Glyphs, 64 dims and a small network from scratch, 12 epochs, in the place of CUB, 128 dims and ImageNet "
+    "ResNet-50, 50 epochs.",
+    "paper": "CUB and ImageNet ResNet-50 as in the paper, which trains for 50 epochs.",
+}
+
+
+@register("A6")
+class PositiveOnly(Study):
+    """Positive-only losses map everything to one point."""
+
+    id = "A6"
+    source = "ADML, Table 7"
+    published = "CUB mean distance 3.2e-3 linear, 3.2e-3 triplet, 8.2e-2 margin, 3.3e-3 multi-similarity"
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        """Four losses without their negative part, and one whole one to compare with."""
+        return [adml_arms.arm(scale, "standard"), *(adml_arms.one_part(scale, loss, "positive") for loss in LOSSES)]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        """One per loss."""
+        return [
+            Beyond(
+                text=f"positive-only {loss} maps everything to one point (mean distance below {ONE_POINT:g})",
+                arm=f"{loss}, positive only",
+                figure="distance_all",
+                below=ONE_POINT,
+            )
+            for loss in LOSSES
+        ]
+
+    def columns(self, scale: Scale) -> dict[str, str]:
+        """The paper's three distances."""
+        return {
+            "distance": "distance_all",
+            "of positives": "distance_positive",
+            "of negatives": "distance_negative",
+            "R@1": "R@1",
+        }
+
+    def drawings(self, scale: Scale) -> list[Drawing]:
+        """Mean distances."""
+        names = tuple(arm.name for arm in self.arms(scale))
+        return [Bars(title="Mean distance of embedded images", arms=names, figures={"all": "distance_all"}, unit="")]
+
+    def notes(self, scale: Scale) -> str:
+        """What differs."""
+        return f"{SCALES_DIFFER[scale]} `standard` is the whole multi-similarity loss, with its own number of epochs."
+
+
+@register("A7")
+class NegativeOnly(Study):
+    """Negative-only triplet, margin and multi-similarity are as uniform as energy regularisers; linear is not."""
+
+    id = "A7"
+    source = "ADML, Table 8, Figures 4 and 5"
+    published = (
+        "CUB Gaussian energy 0.594 before, 0.254 linear, 0.150 triplet, 0.147 margin, 0.151 multi-similarity, "
+        "0.142 Gaussian energy as the loss"
+    )
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        """Before training, four losses without their positive part, and the energy itself as a loss."""
+        measures = (Probe(function="pair-distances"),)
+        energy = {**PARTS[scale], "loss": {"name": "energy"}}
+        return [
+            adml_arms.arm(scale, "before", UNTRAINED, kind="standard", measures=measures),
+            *(adml_arms.one_part(scale, loss, "negative", measures) for loss in LOSSES),
+            adml_arms.arm(scale, "energy", energy, kind="standard", measures=measures),
+        ]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        """One per loss that should reach it, and two for linear."""
+        figure, linear = "gaussian_energy", f"{LOSSES[0]}, negative only"
+        names = [f"{loss}, negative only" for loss in LOSSES[1:]]
+        reach: list[Claim] = [
+            Ordered(
+                text=f"{name}: as uniform as the energy regulariser (Gaussian energy not higher by over {CLOSE:g})",
+                arms=("energy", name),
+                figure=figure,
+                noise=NOISE,
+                least=-CLOSE,
+            )
+            for name in names
+        ]
+        return [
+            *reach,
+            Ordered(
+                text=f"{linear}: less uniform than the energy regulariser (Gaussian energy higher by over {CLOSE:g})",
+                arms=(linear, "energy"),
+                figure=figure,
+                noise=NOISE,
+                least=CLOSE,
+            ),
+            *(
+                Ordered(text=f"{name}: more uniform than {linear}", arms=(linear, name), figure=figure, noise=NOISE)
+                for name in names
+            ),
+        ]
+
+    def columns(self, scale: Scale) -> dict[str, str]:
+        """The paper's three, and what else says how vectors spread."""
+        return {
+            "Gaussian energy": "gaussian_energy",
+            "energy, s = 0": "energy_0",
+            "distance": "distance_all",
+            "its deviation": "pair-distances/deviation",
+            "effective rank": "effective_rank",
+            "R@1": "R@1",
+        }
+
+    def drawings(self, scale: Scale) -> list[Drawing]:
+        """The paper's histograms, and the energies."""
+        names = tuple(arm.name for arm in self.arms(scale))
+        return [
+            Bars(title="Gaussian energy", arms=names, figures={"mean exp(-d²)": "gaussian_energy"}, unit=""),
+            Curves(
+                title="Distances of pairs of embedded images",
+                arms=names,
+                series="pair-distances/density",
+                x="distance",
+                y="density",
+            ),
+        ]
+
+    def notes(self, scale: Scale) -> str:
+        """What differs."""
+        return (
+            f"{SCALES_DIFFER[scale]} `before` is the starting network; `energy` learns from the logarithm of the "
+            "Gaussian energy and from no labels. Orthogonal vectors have a Gaussian energy of 0.135."
+        )
