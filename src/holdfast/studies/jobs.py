@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import Any, Literal, TypeAlias
@@ -83,12 +84,11 @@ class Training:
 
     def resolved(self, seed: int) -> Recipe:
         """The whole recipe, its dataset not yet placed."""
-        settings = [f"{key}={json.dumps(value)}" for key, value in self.settings.items()]
-        return load_recipe(self.recipe, unplaced(self.data), settings, seed)
+        return _resolved(self.recipe, json.dumps(self.data), json.dumps(self.settings), seed)
 
     def identity(self, seed: int) -> str:
         """A short name for this very training: equal in every study that asks for it."""
-        return self.resolved(seed).digest()
+        return _digest(self.recipe, json.dumps(self.data), json.dumps(self.settings), seed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,3 +165,15 @@ def placed(block: dict[str, Any], place: str) -> dict[str, Any]:
 
 EMBEDDED = ("glyphs", "digits")
 """Datasets that come with the package."""
+
+
+@functools.cache
+def _resolved(recipe: str, data: str, settings: str, seed: int) -> Recipe:
+    """A recipe from JSON texts; kept, because cells are asked for their identity many times."""
+    overrides = [f"{key}={json.dumps(value)}" for key, value in json.loads(settings).items()]
+    return load_recipe(recipe, unplaced(json.loads(data)), overrides, seed)
+
+
+@functools.cache
+def _digest(recipe: str, data: str, settings: str, seed: int) -> str:
+    return _resolved(recipe, data, settings, seed).digest()
