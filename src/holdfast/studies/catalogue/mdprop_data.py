@@ -1,0 +1,92 @@
+"""M3: MDProp with little data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.studies.base import Study, register
+from holdfast.studies.catalogue.mdprop_arms import named, training
+from holdfast.studies.claims import All, Claim, Ordered
+from holdfast.studies.drawings import Drawing, Lines
+from holdfast.studies.jobs import Arm, Scale
+
+FRACTIONS = (0.25, 0.5, 0.75, 1.0)
+METHODS = ("standard", "MDProp")
+MATCH = 1.0
+"""Points of R@1 below which one does not lag behind another."""
+DATASETS: dict[Scale, dict[str, str]] = {
+    "pocket": {"": "glyphs"},
+    "paper": {"": "cub", ", CARS": "cars"},
+}
+"""What follows the names of arms → dataset."""
+
+
+@register("M3")
+class LittleData(Study):
+    """MDProp with half of the images matches standard training with all of them."""
+
+    id = "M3"
+    source = "MDProp, Figure 2"
+    published = "figure: on CUB and CARS, MDProp with half of the training images reaches standard training with all"
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        """Both methods with each share of every class's training images; the largest share first."""
+        return named(
+            {
+                _name(method, share, suffix): training(scale, method, data=_data(name, share))
+                for suffix, name in DATASETS[scale].items()
+                for share in reversed(FRACTIONS)
+                for method in METHODS
+            }
+        )
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        """The paper's reading of its figure, and that MDProp is the better at every share."""
+        return [claim for suffix, name in DATASETS[scale].items() for claim in _claims(suffix, name)]
+
+    def columns(self, scale: Scale) -> dict[str, str]:
+        """Clean figures."""
+        return {"R@1": "R@1", "NMI": "NMI"}
+
+    def drawings(self, scale: Scale) -> list[Drawing]:
+        """The paper's figure."""
+        return [
+            Lines(
+                title=f"R@1 by share of the training images, {name}",
+                lines={method: {share: _name(method, share, suffix) for share in FRACTIONS} for method in METHODS},
+                x="share of each class's training images",
+            )
+            for suffix, name in DATASETS[scale].items()
+        ]
+
+    def notes(self, scale: Scale) -> str:
+        """What differs from the paper."""
+        lines = "Equal epochs: half of the images are half of the updates. All shares test on the same images."
+        if scale == "pocket":
+            lines += " A class has 10 images, so a quarter is 2, and a batch of 4 per class shows each twice."
+        return lines
+
+
+def _name(method: str, share: float, suffix: str) -> str:
+    return f"{method}{suffix}" if share == 1 else f"{method}, {share:g} of the images{suffix}"
+
+
+def _data(name: str, share: float) -> str | dict[str, Any]:
+    return name if share == 1 else {"name": name, "train_fraction": share}
+
+
+def _claims(suffix: str, name: str) -> list[Claim]:
+    return [
+        Ordered(
+            text=f"{name}: MDProp with half of the images is within {MATCH:g} point of standard training with all",
+            arms=(_name("MDProp", 0.5, suffix), _name("standard", 1.0, suffix)),
+            least=-MATCH,
+        ),
+        All(
+            text=f"{name}: MDProp is above standard training with every share of the images",
+            parts=tuple(
+                Ordered(text=f"{share:g}", arms=(_name("MDProp", share, suffix), _name("standard", share, suffix)))
+                for share in FRACTIONS
+            ),
+        ),
+    ]
