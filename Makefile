@@ -13,7 +13,7 @@ OUT ?= runs/bench
 BATCHES ?= 128 1024
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format bench docs clean
+.PHONY: help setup demo test test-slow lint format bench results docs clean
 
 help: ## show this help
 	@echo "holdfast: train, attack and audit image embeddings"
@@ -64,6 +64,9 @@ bench: $(READY) ## measure speed on this CPU; numbers, tables and plots in OUT=r
 	$(BIN)/python benchmarks/losses.py --batch $(BATCHES) --dim 512 --repeats 3 --json $(OUT)/losses.json --table $(OUT)/losses.md
 	$(BIN)/python benchmarks/metrics.py --json $(OUT)/metrics.json
 	$(BIN)/python benchmarks/plots.py $(OUT)
+
+results: $(READY) ## write the pages of docs/results again from their raw files (TAKE=runs/studies copies new ones)
+	$(BIN)/python tools/results.py docs/results $(if $(TAKE),--take $(TAKE))
 
 $(SITE): $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"

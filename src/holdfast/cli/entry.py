@@ -24,6 +24,7 @@ from holdfast.cli import (
     index,
     report,
     search,
+    study,
     train,
 )
 from holdfast.cli.parsing import Parser
@@ -46,6 +47,7 @@ COMMANDS = (
     explain,
     families,
     demo,
+    study,
 )
 """In the order of `holdfast --help`; each module has `add(commands)`."""
 

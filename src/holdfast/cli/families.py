@@ -61,6 +61,7 @@ def families() -> dict[str, Callable[[], dict[str, str]]]:
         "augmentations": registered("holdfast.data.augment"),
         "optimizers": registered("holdfast.training.optimizers"),
         "schedules": registered("holdfast.training.schedules"),
+        "studies": registered("holdfast.studies.base"),
         "recipes": recipes,
         "backbones": backbones,
     }
