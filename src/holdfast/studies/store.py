@@ -63,10 +63,10 @@ class Store:
         return self.missing(cell) == []
 
     def outcome(self, cell: Cell) -> Outcome | None:
-        """What came of a cell; None where it was not run to its end."""
-        if not self.done(cell):
-            return None
+        """What came of a cell so far, measures not yet taken left out; None where nothing is known."""
         record = self.read(cell)
+        if not record:
+            return None
         taken = record.get("measures", {})
         figures: dict[str, float | None] = {key: finite(value) for key, value in record.get("figures", {}).items()}
         series: dict[str, Any] = dict(record.get("series", {}))

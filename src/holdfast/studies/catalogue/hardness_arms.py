@@ -23,15 +23,13 @@ EPOCHS: dict[Scale, int] = {"pocket": 24, "paper": int(MOBILENET["epochs"])}
 
 _COMMON: dict[Scale, dict[str, Any]] = {
     "pocket": {"on_collapse": "warn"},
-    # 56 pairs for every method: `free-hm` cannot have the mining groups that the other recipes bring.
-    "paper": {**MOBILENET, "batch.classes": 56, "mining_groups": 1, "on_collapse": "warn"},
+    "paper": {**MOBILENET, "on_collapse": "warn"},
 }
 
 
 def audits(scale: Scale, *, both: bool = False) -> tuple[Measure, ...]:
     """ERS with the attacks as they should be, and as they were published too."""
-    limit = 300 if scale == "pocket" else 500
-    return tuple(Audit(mode=mode, limit=limit) for mode in ("fixed", *(["published"] if both else [])))
+    return tuple(Audit(mode=mode, limit=300) for mode in ("fixed", *(["published"] if both else [])))
 
 
 def miner(scale: Scale, letter: str) -> str | dict[str, Any]:

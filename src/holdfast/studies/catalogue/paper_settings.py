@@ -1,18 +1,37 @@
-"""What every arm of a table shares at paper scale: equal budgets, stated once."""
+"""What every arm of a table shares at paper scale: equal budgets, stated once.
+
+Chosen on validation classes (a fifth of the training half of CUB), before any test figure was seen, among Adam at 1e-5
+(constant), 3e-5 and 1e-4 (cosine) with 56 × 2 images, and 3e-5 with 28 × 4: validation R@1 83.8, 83.1, 82.4 and 85.7.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-PAPER: dict[str, Any] = {
-    "epochs": 40,
-    "evaluate_every": 40,
+EPOCHS = 20
+"""Over CUB: 1,040 steps of 112 images."""
+
+_LENGTH: dict[str, Any] = {
+    "data.validation": 0,
+    "epochs": EPOCHS,
+    "evaluate_every": EPOCHS,
+    "checkpoint_every": 520,
+    "schedule": {"name": "cosine", "warmup": 0.05},
 }
-"""Over the ResNet-50 recipes on CUB. 40 epochs are 2,080 steps of 112 images."""
+"""All classes of the training half are learnt, and the last model is the one reported."""
+
+PAPER: dict[str, Any] = {
+    **_LENGTH,
+    "batch": {"classes": 28, "per_class": 4},
+    "optimizer.lr": 3e-5,
+}
+"""Over the ResNet-50 recipes on CUB."""
 
 MOBILENET: dict[str, Any] = {
+    **_LENGTH,
     "model.backbone": "torchvision:mobilenet_v2",
-    "epochs": 20,
-    "evaluate_every": 20,
+    "batch.classes": 56,
+    "mining_groups": 1,
+    "optimizer.lr": 1e-4,
 }
-"""Over the HM recipes on CUB: ImageNet MobileNetV2 in the place of the paper's ResNet-18, 1,040 steps."""
+"""Over the HM recipes on CUB: ImageNet MobileNetV2 in the place of the paper's ResNet-18, 56 pairs a step."""
