@@ -1,0 +1,80 @@
+"""E4: how many positives there are to choose from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.studies.base import Study, register
+from holdfast.studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, SEEN
+from holdfast.studies.catalogue.easy_positives_letters import setting
+from holdfast.studies.claims import Claim, Ordered
+from holdfast.studies.drawings import Drawing, Lines
+from holdfast.studies.jobs import Arm, Scale
+
+
+def batch(classes: int, per_class: int, accumulate: int = 1) -> dict[str, Any]:
+    """Settings of a batch; several may add up to one update."""
+    return {"batch.classes": classes, "batch.per_class": per_class, "accumulate": accumulate}
+
+
+BATCHES: dict[Scale, dict[int, dict[str, Any]]] = {
+    "pocket": {2: batch(28, 2, 2), 4: batch(28, 4), 8: batch(14, 8)},
+    "paper": {2: batch(20, 2, 4), 4: batch(20, 4, 2), 8: batch(20, 8)},
+}
+"""Images per class → batch, 112 images an update at pocket scale and 160 at paper scale."""
+
+USUAL = 16
+"""Images per class of E3's batches: the largest number here is its training."""
+
+
+@register("E4")
+class PositivesInBatch(Study):
+    """More positives in a batch to choose the easiest from, better letters."""
+
+    id = "E4"
+    source = "EPS, figure 5b"
+    published = "a figure: letters R@1 of EPS + margin rises with the number of positives in the batch"
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        """EPS + margin in batches of one size; the fewer languages, the more drawings of each."""
+        ground, pair = OMNIGLOT[scale], LOSSES["margin"]
+        fewer = [
+            ground.arm(f"{number} per language", pair.easy, settings=settings)
+            for number, settings in BATCHES[scale].items()
+        ]
+        return [
+            *fewer,
+            ground.arm(f"{USUAL} per language", pair.easy, (SEEN,)),
+            ground.arm("without EPS", pair.usual, (SEEN,)),
+        ]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        """The ends of the curve, and each step of it."""
+        rising = tuple(f"Omniglot {number} per language" for number in (USUAL, *reversed(BATCHES[scale])))
+        return [
+            Ordered(text="16 drawings of a language to choose from beat 2", arms=(rising[0], rising[-1])),
+            Ordered(text="every doubling helps", arms=rising),
+        ]
+
+    def columns(self, scale: Scale) -> dict[str, str]:
+        """Both label sets."""
+        return {"letters R@1": "R@1", "languages R@1": "coarse/R@1", "letters NMI": "NMI"}
+
+    def drawings(self, scale: Scale) -> list[Drawing]:
+        """Figure 5b."""
+        line = {float(number): f"Omniglot {number} per language" for number in (*BATCHES[scale], USUAL)}
+        return [
+            Lines(
+                title="Letters by the number of drawings of a language in the batch",
+                lines={"EPS + margin": line},
+                x="drawings per language",
+                logarithmic=True,
+            )
+        ]
+
+    def notes(self, scale: Scale) -> str:
+        """Why small numbers take several batches."""
+        return (
+            f"{setting(scale)} Every update sees equally many images. There are 30 languages, so few drawings of each "
+            "do not fill a batch; then several batches, mined apart, make one update."
+        )
