@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.contributions import CONTRIBUTIONS
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
 from holdfast.run_files import finite
 from holdfast.studies.base import Study
 from holdfast.studies.claims import Verdict
-from holdfast.studies.drawings import Curves
+from holdfast.studies.drawings import Bars, Lines, Scatter
 from holdfast.studies.jobs import SCALES, Arm, Cell, Job, Scale, Training
 from holdfast.studies.results import Outcome, Results
 from holdfast.versions import versions
@@ -24,6 +26,9 @@ DIGITS = 6
 
 POINTS = 400
 """So many points of a curve are kept, evenly spread; claims that read a curve get all of it."""
+
+ALWAYS = re.compile(rf"^(R@1|NMI|mAP@R|collapsed|log/.*)$|/({'|'.join(map(re.escape, [*CONTRIBUTIONS, 'ERS']))})$")
+"""Figures that are kept whether a study shows them or not: clean retrieval, cost, and all terms of ERS."""
 
 WIDTH = 110
 """Parts of the file that fit in a line this long are not broken up."""
@@ -109,15 +114,25 @@ def read_plain(file: str | Path) -> dict[str, Any]:
 
 
 def trimmed(study: Study, scale: Scale, results: Results) -> Results:
-    """What is kept: figures rounded, and of the series those that claims read (whole) or drawings show (thinned)."""
-    watched = _Watched(outcomes=results.outcomes)
-    verdicts(study, scale, watched)
-    drawn = {drawing.series for drawing in study.drawings(scale) if isinstance(drawing, Curves)}
-    known = [arm.name for arm in study.arms(scale)]
+    """What tables, claims and drawings show, rounded, and the figures that every reader asks for.
+
+    Series that claims read are kept whole, those only drawn are thinned.
+    """
+    asked, whole = _asked(study, scale, results)
+    wanted = asked | set(study.columns(scale).values())
+    drawn: set[str] = set()
+    for drawing in study.drawings(scale):
+        if isinstance(drawing, Bars):
+            wanted |= set(drawing.figures.values())
+        elif isinstance(drawing, Lines):
+            wanted.add(drawing.figure)
+        elif isinstance(drawing, Scatter):
+            wanted |= {drawing.x, drawing.y}
+        else:
+            drawn.add(drawing.series)
+    outcomes = {arm.name: results.outcomes.get(arm.name, []) for arm in study.arms(scale)}
     return Results(
-        outcomes={
-            name: [_kept(outcome, watched.seen, drawn) for outcome in results.outcomes.get(name, [])] for name in known
-        }
+        outcomes={name: [_kept(outcome, wanted, whole, drawn) for outcome in own] for name, own in outcomes.items()}
     )
 
 
@@ -138,25 +153,44 @@ def outdated(study: Study, scale: Scale, content: Mapping[str, Any]) -> list[str
     ]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Watched(Results):
-    """Results that note which series were asked for."""
+class _Noting(dict[str, Any]):
+    """Figures or series that note the names they are asked for."""
 
-    seen: set[str] = dataclasses.field(default_factory=set)
+    def __init__(self, content: Mapping[str, Any], asked: set[str]) -> None:
+        super().__init__(content)
+        self.asked = asked
 
-    def series(self, arm: str, name: str) -> Any | None:
-        self.seen.add(name)
-        return super().series(arm, name)
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.asked.add(key)
+        return super().__getitem__(key)
 
 
-def _kept(outcome: Outcome, whole: set[str], drawn: set[str]) -> Outcome:
+def _asked(study: Study, scale: Scale, results: Results) -> tuple[set[str], set[str]]:
+    """Names of the figures and series that claims read, found by letting them read."""
+    figures: set[str] = set()
+    series: set[str] = set()
+    watched = {
+        arm: [
+            dataclasses.replace(o, figures=_Noting(o.figures, figures), series=_Noting(o.series, series)) for o in own
+        ]
+        for arm, own in results.outcomes.items()
+    }
+    verdicts(study, scale, Results(outcomes=watched))
+    return figures, series
+
+
+def _kept(outcome: Outcome, wanted: set[str], whole: set[str], drawn: set[str]) -> Outcome:
     series = {
         name: _rounded(found if name in whole else _thinned(found))
         for name, found in outcome.series.items()
         if name in whole | drawn
     }
     reason = outcome.stopped.partition(". ")[0] if outcome.stopped else None  # what follows names folders
-    figures = _rounded(outcome.figures)
+    figures = {key: _rounded(value) for key, value in outcome.figures.items() if key in wanted or ALWAYS.search(key)}
     return dataclasses.replace(
         outcome, figures=figures, series=series, seconds=round(outcome.seconds, 1), stopped=reason
     )
@@ -189,13 +223,18 @@ def _outcome(cell: dict[str, Any]) -> Outcome:
 
 def _laid_out(value: Any, indent: str = "") -> str:
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    listed = isinstance(value, list) and not any(isinstance(part, dict) for part in value)
-    if len(line) <= WIDTH or listed or not isinstance(value, dict | list):
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if len(line) <= WIDTH or not any(isinstance(part, dict | list) and part for part in parts) or _numbers(value):
         return line
     deeper = indent + " "
     if isinstance(value, dict):
-        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_laid_out(part, deeper)}" for key, part in value.items()]
+        lines = [f"{json.dumps(key, ensure_ascii=False)}: {_laid_out(part, deeper)}" for key, part in value.items()]
     else:
-        parts = [_laid_out(part, deeper) for part in value]
+        lines = [_laid_out(part, deeper) for part in value]
     start, end = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    return f"{start}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{end}"
+    return f"{start}\n{deeper}" + f",\n{deeper}".join(lines) + f"\n{indent}{end}"
+
+
+def _numbers(value: Any) -> bool:
+    """A list of numbers or points."""
+    return isinstance(value, list) and not any(isinstance(part, dict) for part in value)

@@ -12,7 +12,7 @@ from holdfast.run_files import finite
 from holdfast.studies.base import Study
 from holdfast.studies.jobs import Arm, Audit, Scale, Training
 from holdfast.studies.results import Outcome, Results
-from holdfast.studies.tables import duration, inert_table, markdown
+from holdfast.studies.tables import duration, inert_table, markdown, plural
 from holdfast.version import __version__
 
 SCHEMA = 1
@@ -67,7 +67,7 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
         scores = [_tenth(r["ers"]["fixed"]["ERS"]), _tenth(published and published["ERS"])]
         cost = [f"{r['cost']['passes']:g}", f"{duration(r['cost']['seconds'])}, {r['cost']['hardware']}"]
         subset = f" ({r['ers']['limit']} images attacked)" if r["ers"]["limit"] else ""
-        name = f"{r['name']}, {r['epochs']} epochs, {_plural(len(r['seeds']), 'seed')}{subset}"
+        name = f"{r['name']}, {r['epochs']} epochs, {plural(len(r['seeds']), 'seed')}{subset}"
         rows.append([name, r["data"], r["backbone"], *clean, *scores, *cost, r["recipe_digest"], r["submitted_by"]])
     return markdown(inert_table((headings, rows)))
 
@@ -124,10 +124,6 @@ def _mean(outcomes: Sequence[Outcome], figure: str) -> float | None:
 
 def _tenth(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _text(value: Any) -> str | None:

@@ -15,7 +15,7 @@ from holdfast.studies.claims import Status, Verdict
 from holdfast.studies.document import read, read_plain, title, verdicts
 from holdfast.studies.jobs import Scale
 from holdfast.studies.results import Outcome, Results
-from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown
+from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural
 
 PAPERS = {
     "A": "ADML: alignment and uniformity",
@@ -104,16 +104,22 @@ def page_text(
         reading: folder with a person's remarks.
     """
     parts = [f"# {TITLES[scale]}", _head(scale, found), "## Verdicts", _summary(found)]
-    absent = [name for name in order(base.names()) if name not in {f.study.id for f in found}]
-    if absent:
-        named = ", ".join(f"{name} ({inert(title(base.get(name)))})" for name in absent)
-        parts.append(f"Without results at this scale: {named}.")
     for letter, paper in PAPERS.items():
         own = [f for f in found if f.study.id[0] == letter]
         parts += [f"## {paper}"] if own else []
         for one in own:
             parts += _section(one, figures.get(one.study.id, ()), reading)
+    parts += _absent(scale, {f.study.id for f in found})
     return "\n\n".join(parts) + "\n"
+
+
+def _absent(scale: Scale, found: set[str]) -> list[str]:
+    """Studies without results, each with what it asks."""
+    studies = [study for name in order(base.names()) if name not in found and (study := base.get(name)).arms(scale)]
+    if not studies:
+        return []
+    listed = "\n".join(f"- {study.id}: {inert(title(study))}" for study in studies)
+    return ["## Not run", f"One command each, `holdfast study ID --scale {scale}`:", listed]
 
 
 def _head(scale: Scale, found: Sequence[Finished]) -> str:
@@ -125,7 +131,7 @@ def _head(scale: Scale, found: Sequence[Finished]) -> str:
         ["versions", _versions(outcomes)],
         ["seeds", ", ".join(map(str, seeds)) or "-"],
         ["computing time", duration(sum(_distinct(found).values()))],
-        ["studies", f"{len(found)}, with {len(_distinct(found))} trainings and computations"],
+        ["extent", f"{len(found)} of {_possible(scale)} studies, {plural(len(_distinct(found)), 'cell')} run"],
     ]
     return (
         "Made by `make results` from the raw files beside this page; no figure or verdict is written by hand. "
@@ -160,7 +166,7 @@ def _section(one: Finished, figures: Sequence[Picture], reading: Path | None) ->
     parts.append(_how(one))
     parts.append(markdown(inert_table(arm_table(study, one.scale, one.results, one.planned))))
     parts += [f"![{inert(text)}]({file})" for text, file in figures]
-    parts.append("\n".join(f"- **{MARKS[v.status]}**: {inert(v.claim)} ({inert(v.evidence)})" for v in one.verdicts))
+    parts.append("\n".join(f"- **{MARKS[v.status]}**: {inert(v.claim)}. {inert(v.evidence)}." for v in one.verdicts))
     remark = reading / f"{one.scale}-{study.id}.md" if reading else None
     if remark and remark.is_file():
         parts.append(remark.read_text("utf-8").strip())
@@ -201,6 +207,10 @@ def _distinct(found: Sequence[Finished]) -> dict[str, float]:
                 key = f"{job} {outcome.seed}"
                 known[key] = max(known.get(key, 0.0), outcome.seconds)
     return known
+
+
+def _possible(scale: Scale) -> int:
+    return sum(bool(base.get(name).arms(scale)) for name in base.names())
 
 
 def _versions(outcomes: Sequence[Outcome]) -> str:

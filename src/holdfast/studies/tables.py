@@ -78,6 +78,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def plural(count: int, word: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
 def _decimals(mean: float, figure: str) -> int:
     """Places after the point."""
     if PERCENT.search(figure):
