@@ -15,6 +15,7 @@ from holdfast.studies.catalogue.hardness_arms import (
     standard,
     trained,
 )
+from holdfast.studies.catalogue.hardness_claims import more_ers
 from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.drawings import Drawing, Scatter
 from holdfast.studies.jobs import Arm, Measure, Probe, Scale, Training
@@ -51,12 +52,8 @@ class Free(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         """As robust for half the price; more robust for the same."""
         return [
-            Ordered(
-                text="with half the passes, free HM comes within 1.5 of the ERS of HM",
-                arms=(FREE_HALF, WHOLE),
-                figure=ERS,
-                noise=ERS_NOISE,
-                least=-ERS_NOISE,
+            more_ers(
+                "with half the passes, free HM comes within 1.5 of the ERS of HM", FREE_HALF, WHOLE, least=-ERS_NOISE
             ),
             Ordered(
                 text="with half the passes, free HM keeps R@1 within a point of HM",
@@ -66,16 +63,10 @@ class Free(Study):
             All(
                 text="for the same passes, free HM reaches more ERS than HM, at the whole length and at half of it",
                 parts=tuple(
-                    Ordered(text=f"{free} > {plain}", arms=(free, plain), figure=ERS, noise=ERS_NOISE)
-                    for free, plain in ((FREE, WHOLE), (FREE_HALF, HALF))
+                    more_ers(f"{free} > {plain}", free, plain) for free, plain in ((FREE, WHOLE), (FREE_HALF, HALF))
                 ),
             ),
-            Ordered(
-                text="for the same epochs, with fewer passes, free HM reaches more ERS than HM",
-                arms=(FREE_EPOCHS, WHOLE),
-                figure=ERS,
-                noise=ERS_NOISE,
-            ),
+            more_ers("for the same epochs, with fewer passes, free HM reaches more ERS than HM", FREE_EPOCHS, WHOLE),
         ]
 
     def columns(self, scale: Scale) -> dict[str, str]:

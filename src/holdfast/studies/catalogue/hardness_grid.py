@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, MINERS, hm, named, standard
+from holdfast.studies.catalogue.hardness_arms import ERS, MINERS, hm, named, standard
+from holdfast.studies.catalogue.hardness_claims import more_ers
 from holdfast.studies.claims import All, Beyond, Claim, Ordered
 from holdfast.studies.drawings import Drawing, Scatter
 from holdfast.studies.jobs import Arm, Scale, Training
@@ -52,7 +53,7 @@ class SourceAndDestination(Study):
             All(
                 text="D towards M or H, which moves little, gains less ERS than S or R towards M",
                 parts=tuple(
-                    Ordered(text=f"{more} > {less}", arms=(more, less), figure=ERS, noise=ERS_NOISE)
+                    more_ers(f"{more} > {less}", more, less)
                     for more in ("HM[S, M]", "HM[R, M]")
                     for less in ("HM[D, M]", "HM[D, H]")
                 ),

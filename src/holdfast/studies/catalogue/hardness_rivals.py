@@ -5,7 +5,6 @@ from __future__ import annotations
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue.hardness_arms import (
     ERS,
-    ERS_NOISE,
     PUBLISHED_ERS,
     STEPS,
     act,
@@ -15,6 +14,7 @@ from holdfast.studies.catalogue.hardness_arms import (
     named,
     standard,
 )
+from holdfast.studies.catalogue.hardness_claims import more_ers
 from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.drawings import Bars, Drawing, Scatter
 from holdfast.studies.jobs import Arm, Scale, Training
@@ -59,12 +59,7 @@ class Rivals(Study):
         eta = STEPS[scale]
         return [
             *claims,
-            Ordered(
-                text=f"from the same source S, HM[S, M] reaches more ERS than ACT[S] at η {eta}",
-                arms=("HM[S, M]", "ACT[S]"),
-                figure=ERS,
-                noise=ERS_NOISE,
-            ),
+            more_ers(f"from the same source S, HM[S, M] reaches more ERS than ACT[S] at η {eta}", "HM[S, M]", "ACT[S]"),
         ]
 
     def columns(self, scale: Scale) -> dict[str, str]:
@@ -129,22 +124,16 @@ def _on(suffix: str, where: str, *, retrieval: bool) -> list[Claim]:
         where: in words.
         retrieval: whether R@1 is claimed too.
     """
-
-    def beats(figure: str, noise: float) -> tuple[Claim, ...]:
-        return tuple(
-            Ordered(text=f"{ours} > {rival}", arms=(ours + suffix, rival + suffix), figure=figure, noise=noise)
-            for ours in OURS
-            for rival in RIVALS
-        )
+    pairs = [(ours + suffix, rival + suffix) for ours in OURS for rival in RIVALS]
 
     claims: list[Claim] = [
         All(
             text=f"HM[S, LGA], with and without ICS, reaches more ERS ({name} protocol) than EST and ACT {where}",
-            parts=beats(figure, ERS_NOISE),
+            parts=tuple(more_ers(" > ".join(pair), *pair, figure=figure) for pair in pairs),
         )
         for name, figure in PROTOCOLS.items()
     ]
     if retrieval:
         text = f"HM[S, LGA], with and without ICS, keeps more R@1 than EST and ACT {where}"
-        claims.append(All(text=text, parts=beats("R@1", 1.0)))
+        claims.append(All(text=text, parts=tuple(Ordered(text=" > ".join(pair), arms=pair) for pair in pairs)))
     return claims

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, hm, miner, named
-from holdfast.studies.claims import All, Claim, Near, Ordered
+from holdfast.studies.catalogue.hardness_arms import ERS, hm, miner, named
+from holdfast.studies.catalogue.hardness_claims import more_ers, same_ers
+from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.drawings import Drawing, Lines, Scatter
 from holdfast.studies.jobs import Arm, Scale
 
@@ -49,14 +50,14 @@ class Settings(Study):
         """A stronger adversary buys ERS with R@1, by whichever setting."""
         gradual = ("HM[S, g_2]", LGA, "HM[S, g_1/2]")
         claims: list[Claim] = [
-            _ers("a larger u (2.2) gains ERS", "u 2.2", LGA),
+            more_ers("a larger u (2.2) gains ERS", "u 2.2", LGA),
             Ordered(text="a larger u (2.2) costs R@1", arms=(LGA, "u 2.2")),
-            Ordered(text="ERS: g_2 > LGA > g_1/2", arms=gradual, figure=ERS, noise=ERS_NOISE),
+            more_ers("ERS: g_2 > LGA > g_1/2", *gradual),
             Ordered(text="R@1: g_1/2 > LGA > g_2", arms=gradual[::-1]),
             All(
                 text="boosting M (g_B) gains ERS and costs R@1",
                 parts=(
-                    _ers("ERS", "HM[S, g_B(M)]", "HM[S, M]"),
+                    more_ers("ERS", "HM[S, g_B(M)]", "HM[S, M]"),
                     Ordered(text="R@1", arms=("HM[S, M]", "HM[S, g_B(M)]")),
                 ),
             ),
@@ -65,13 +66,13 @@ class Settings(Study):
                 text="a margin in ICS costs R@1 and changes ERS by less than 1.5",
                 parts=(
                     Ordered(text="R@1", arms=(ICS, MARGIN)),
-                    Near(text="ERS", arms=(MARGIN, ICS), within=ERS_NOISE, figure=ERS, noise=1.0),
+                    same_ers("ERS", MARGIN, ICS),
                 ),
             ),
         ]
         if scale == "paper":
             small, large = (f"{ICS}, sop, weight {weight}" for weight in (0.05, 0.5))
-            parts = (Ordered(text="R@1", arms=(small, large)), _ers("ERS", small, large))
+            parts = (Ordered(text="R@1", arms=(small, large)), more_ers("ERS", small, large))
             claims.append(All(text="on SOP the weight 0.5 is worse than 0.05 in both", parts=parts))
         return claims
 
@@ -93,7 +94,3 @@ class Settings(Study):
         if scale == "pocket":
             return "Glyphs, conv-small, 24 epochs, η 4 at step 2/255, ERS of 300 images; u 0.1 is not in the paper."
         return "MobileNetV2 in place of ResNet-18, fewer epochs than the paper's 150; u 0.1 is not in the paper."
-
-
-def _ers(text: str, more: str, less: str) -> Ordered:
-    return Ordered(text=text, arms=(more, less), figure=ERS, noise=ERS_NOISE)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, GAMMA, STEPS, act, hm, named
+from holdfast.studies.catalogue.hardness_claims import more_ers, standing
 from holdfast.studies.claims import All, Claim, Judged, Ordered, Status, interval
 from holdfast.studies.drawings import Drawing, Lines, Scatter
 from holdfast.studies.jobs import Arm, Scale, Training
@@ -47,18 +48,18 @@ class StepsAndParts(Study):
         lga, ics, semihard, half = (_at(name, usual) for name in ("HM[S, LGA]", "HM[S, LGA]&ICS", "HM[S, M]", HALF))
         rising = tuple(_at("HM[S, LGA]", eta) for eta in reversed(ETAS[scale]) if eta <= usual)
         return [
-            Ordered(text="ERS grows with η up to the radius", arms=rising, figure=ERS, noise=ERS_NOISE),
-            Judged(text="ERS levels off: twice the usual η gains less than the doubling before", rule=_levels(scale)),
+            more_ers("ERS grows with η up to the radius", *rising),
+            _levels_off(scale),
             Ordered(text="the source S keeps more R@1 than R", arms=(semihard, _at("HM[R, M]", usual))),
             Ordered(text="LGA keeps more R@1 than the constant -γ/2", arms=(lga, half)),
             All(
                 text="LGA reaches more ERS than M and keeps its R@1 within a point",
                 parts=(
-                    Ordered(text="ERS", arms=(lga, semihard), figure=ERS, noise=ERS_NOISE),
+                    more_ers("ERS", lga, semihard),
                     Ordered(text="R@1", arms=(lga, semihard), least=-1.0),
                 ),
             ),
-            Ordered(text="ICS adds ERS", arms=(ics, lga), figure=ERS, noise=ERS_NOISE),
+            more_ers("ICS adds ERS", ics, lga),
         ]
 
     def columns(self, scale: Scale) -> dict[str, str]:
@@ -105,16 +106,18 @@ def _at(name: str, eta: int) -> str:
     return f"{name}, η {eta}"
 
 
-def _levels(scale: Scale) -> Callable[[Results], tuple[Status, str]]:
-    """Whether the gain of the doubling up to the usual η is larger than that of the next."""
+def _levels_off(scale: Scale) -> Claim:
+    """The gain of the doubling up to the usual η against that of the next."""
     usual = STEPS[scale]
+    arms = [_at("HM[S, LGA]", eta) for eta in (usual // 2, usual, 2 * usual)]
 
     def rule(results: Results) -> tuple[Status, str]:
-        below, at, above = (results.by_seed(_at("HM[S, LGA]", eta), ERS) for eta in (usual // 2, usual, 2 * usual))
+        below, at, above = (results.by_seed(arm, ERS) for arm in arms)
         seeds = sorted(below.keys() & at.keys() & above.keys())
         found = interval([2 * at[seed] - below[seed] - above[seed] for seed in seeds], 2 * ERS_NOISE)
         if found is None:
             return "undecided", "not run"
         return found.status(), f"{ERS}: gain to η {usual} less gain to η {2 * usual}: {found}"
 
-    return rule
+    text = f"ERS levels off: from η {usual} to {2 * usual} it gains less than from {usual // 2} to {usual}"
+    return standing(Judged(text=text, rule=rule), arms)

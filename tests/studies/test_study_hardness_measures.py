@@ -1,0 +1,83 @@
+"""Measures of the studies of hardness, against plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from holdfast import mining
+from holdfast.data import ClassBatches, ImageTable, load
+from holdfast.data.store import ImageStore
+from holdfast.errors import DataError
+from holdfast.evaluation import embed
+from holdfast.models import Embedder
+from holdfast.seeds import generator
+from holdfast.studies.measures.mined_hardness import MinedHardness
+from holdfast.studies.measures.spent import Spent
+from holdfast.studies.probes import Scene
+from holdfast.training.recipe import load_recipe
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    whole = load({"name": "glyphs"})
+    labels = np.unique(whole.split("test").labels)[:30]
+    table: ImageTable = whole.subset(np.isin(whole.labels, labels) & (whole.splits == "test"))
+    torch.manual_seed(0)
+    return Scene(seed=3, device=CPU, model=Embedder("conv-tiny", dim=16).eval(), table=table)
+
+
+@pytest.mark.parametrize("miner", ["random", "softhard", "hardest"])
+def test_mined_hardness_is_the_mean_over_batches(scene: Scene, miner: str) -> None:
+    found = MinedHardness(miner=miner, pairs=8, batches=40)(scene).figures
+    assert scene.model is not None
+    assert scene.table is not None
+    z = embed(scene.model, ImageStore(scene.table, scene.model.canvas, CPU)).double().numpy()
+    labels = torch.tensor(scene.table.labels)
+    batches = ClassBatches(labels, 8, 2, scene.seed)
+    drawn = generator(scene.seed, "mining")
+    build = mining.build(miner, anchors="first", variant="published")
+    means, variances = [], []
+    for epoch in range(3):
+        batches.set_epoch(epoch)
+        for rows in batches:
+            if len(means) == 40:
+                break
+            triplets = build(torch.from_numpy(z[rows]).float(), labels[rows], drawn)
+            assert isinstance(triplets, mining.Triplets)
+            x = z[rows]
+            hardness = [
+                np.linalg.norm(x[a] - x[p]) - np.linalg.norm(x[a] - x[n])
+                for a, p, n in zip(*(part.tolist() for part in triplets), strict=True)
+            ]
+            assert len(hardness) == 8
+            means.append(np.mean(hardness))
+            variances.append(np.var(hardness))
+    assert len(means) == 40
+    assert found["hardness"] == pytest.approx(np.mean(means), abs=1e-5)
+    assert found["variance"] == pytest.approx(np.mean(variances), abs=1e-5)
+
+
+def test_mined_hardness_depends_on_the_seed_alone(scene: Scene) -> None:
+    probe = MinedHardness(miner="random", pairs=8, batches=5)
+    assert probe(scene) == probe(scene)
+    other = Scene(seed=4, device=CPU, model=scene.model, table=scene.table)
+    assert probe(scene) != probe(other)
+
+
+def test_measures_refuse_what_they_cannot_look_at(scene: Scene) -> None:
+    with pytest.raises(DataError, match="give it a model"):
+        MinedHardness(miner="random")(Scene(seed=0, device=CPU))
+    with pytest.raises(DataError, match="trained run"):
+        Spent()(scene)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "passes"), [("triplet-pocket", 48), ("hm-lga-pocket", 48 * 5), ("free-hm-pocket", 24 * 4)]
+)
+def test_spent_counts_passes_over_an_image(recipe: str, passes: int) -> None:
+    run = load_recipe(recipe).plain()
+    assert Spent()(Scene(seed=0, device=CPU, run=run)).figures == {"passes": passes}
