@@ -27,8 +27,8 @@ TUPLE_LOSSES = [
 ]
 TRIPLET_LOSSES = [name for name in TUPLE_LOSSES if isinstance(losses.build(name), TripletLoss)]
 PAIR_LOSSES = [name for name in TUPLE_LOSSES if isinstance(losses.build(name), PairLoss)]
-ONE_KIND = ["contrastive", "multi-similarity", "binomial-deviance"]
-"""Pair losses that learn from one kind of pair alone; the others compare the two kinds."""
+ONE_KIND = ["contrastive", "multi-similarity", "binomial-deviance", "energy"]
+"""Losses that learn from one kind of pair alone; the others compare the two kinds."""
 
 EMPTY = torch.zeros(0, dtype=torch.long)
 

@@ -11,6 +11,7 @@ from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss, register
 from holdfast.losses.layout import masks_of
 from holdfast.losses.terms import require_positive
+from holdfast.mining.batch import require_labels
 from holdfast.mining.tuples import Tuples
 from holdfast.sphere import Mask, masked_mean, squared_distances
 
@@ -47,6 +48,7 @@ class Energy(Loss):
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The energy of all pairs, or of those given."""
+        require_labels(embeddings, labels)
         squared = squared_distances(embeddings)
         if tuples is None:
             chosen = ~torch.eye(len(squared), dtype=torch.bool, device=squared.device)
@@ -56,7 +58,7 @@ class Energy(Loss):
         return self._gaussian(squared, chosen) if self.kind == "gaussian" else self._riesz(squared, chosen)
 
     def _gaussian(self, squared: Tensor, chosen: Mask) -> Tensor:
-        count = chosen.sum()
+        count = chosen.sum(dtype=squared.dtype)
         total = torch.where(chosen, -self.s * squared, NONE).flatten().logsumexp(0)
         return torch.where(count > 0, total - count.clamp_min(1).log(), 0.0)
 

@@ -10,6 +10,7 @@ from holdfast.losses.base import register
 from holdfast.losses.labels import require_class_labels
 from holdfast.losses.tuples import Part, TripletLoss
 from holdfast.mining.base import Miner
+from holdfast.mining.batch import relations
 from holdfast.sphere import Mask, distances
 
 
@@ -19,8 +20,8 @@ class Margin(TripletLoss):
 
     L = mean over active triplets of relu(d_ap - β + m) + relu(β - d_an + m), β of the anchor's class
 
-    A triplet is active when either part is above zero. `part` detaches β together with the distances of the other
-    kind.
+    A triplet is active when either part is above zero. `part` detaches distances only: β learns from both kinds, or it
+    would drift to where the kept kind costs nothing.
 
     Args:
         beta: first value of the boundary β.
@@ -61,7 +62,15 @@ class Margin(TripletLoss):
                 raise DataError("the margin loss learns one β per class; a relevance matrix needs classes left out")
             require_class_labels(labels, self.classes)
             beta = beta[labels]
-        return distances(embeddings) - beta[:, None]
+        apart = distances(embeddings)
+        if self.part != "both":
+            positive, negative = relations(embeddings, labels)
+            apart = torch.where(negative if self.part == "positive" else positive, apart.detach(), apart)
+        return apart - beta[:, None]
+
+    def constant(self, entries: Tensor) -> Tensor:
+        """Their distances are constant in the matrix already; what is left to learn from them is β."""
+        return entries
 
     def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
         """Both hinges."""

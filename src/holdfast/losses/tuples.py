@@ -11,9 +11,11 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.losses.blocks import row_cost
+from holdfast.losses.halves import halvable
+from holdfast.losses.hinged import close_pairs, hinged_cost
 from holdfast.losses.layout import masks_of, sides_by_labels, sides_by_tuples
 from holdfast.losses.pooled import poolable, pooled_cost
-from holdfast.losses.sides import Side, Sides
+from holdfast.losses.sides import Listed, Side, Sides
 from holdfast.losses.terms import TermLoss, Terms
 from holdfast.mining.base import Miner
 from holdfast.mining.batch import relations
@@ -62,7 +64,11 @@ class TupleLoss(TermLoss):
         if self.part == "both":
             return matrix
         left_out = negative if self.part == "positive" else positive
-        return torch.where(left_out.bool(), matrix.detach(), matrix)
+        return torch.where(left_out.bool(), self.constant(matrix), matrix)
+
+    def constant(self, entries: Tensor) -> Tensor:
+        """Entries of the matrix that `part` leaves out."""
+        return entries.detach()
 
 
 class PairLoss(TupleLoss):
@@ -80,6 +86,11 @@ class PairLoss(TupleLoss):
         """The scale at which negatives enter a cost only through the log-sum-exp of those of its anchor, if so."""
         return None
 
+    @property
+    def reach(self) -> float | None:
+        """The squared distance from which a negative costs nothing, where every pair has its own cost, if so."""
+        return None
+
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
@@ -87,8 +98,12 @@ class PairLoss(TupleLoss):
         if not self.by_rows or any(parameter.requires_grad for parameter in self.parameters()):
             return super().forward(embeddings, labels, tuples, generator)
         sides = self._sides(embeddings, labels, tuples, generator)
-        if self.sharpness is not None and poolable(embeddings, labels, sides, self.sharpness):
-            return pooled_cost(embeddings, sides, self._costs, self.sharpness)
+        if isinstance(sides.near, Listed) and halvable(embeddings, labels, sides):
+            if self.sharpness is not None and poolable(embeddings, self.sharpness):
+                return pooled_cost(embeddings, sides.near, self._costs, self.sharpness)
+            close = None if self.reach is None else close_pairs(embeddings, sides.near, self.reach)
+            if close is not None:
+                return hinged_cost(embeddings, sides.near, close, self._costs)
         return row_cost(embeddings, sides, self._costs, self.measure == "squared distance")
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -153,7 +168,7 @@ class TripletLoss(TupleLoss):
         matrix = self.matrix(embeddings, labels)
         near, far = matrix[tuples.anchor, tuples.positive], matrix[tuples.anchor, tuples.negative]
         if self.part != "both":
-            near, far = (near, far.detach()) if self.part == "positive" else (near.detach(), far)
+            near, far = (near, self.constant(far)) if self.part == "positive" else (self.constant(near), far)
         cost = self.cost(near, far)
         return [Terms(cost, torch.ones_like(cost, dtype=torch.bool), self.active)]
 

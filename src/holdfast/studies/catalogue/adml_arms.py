@@ -31,6 +31,10 @@ LOSSES: dict[str, dict[str, Any]] = {
 }
 """As the paper has them, in the framework of Roth et al."""
 
+BETA: dict[Scale, dict[str, Any]] = {"pocket": {"optimizer.loss_lr": 1e-2}, "paper": {"optimizer.loss_lr": 5e-4}}
+"""Learning rate of the margin loss's β: as in the framework of Roth et al., and for the short trainings at pocket scale
+so that β can travel as far (about its own length) as there."""
+
 UNITS = {"regime.budget.units": "normalized"}
 """ε 0.0314 of the normalised image: half of it in pixels at pocket scale, under a quarter with ImageNet's deviation."""
 
@@ -103,17 +107,14 @@ def by_loss(scale: Scale, loss: str) -> tuple[Arm, Arm]:
     """Standard training and +A with one of `LOSSES`; multi-similarity is the recipes' own."""
     if loss == "multi-similarity":
         return arm(scale, "standard"), arm(scale, "+A")
-    own = {"loss": LOSSES[loss], **learns(scale, loss)}
+    own: dict[str, Any] = {"loss": LOSSES[loss]}
+    if loss == "margin" and scale == "paper":
+        own |= BETA["paper"]
     return arm(scale, loss, own, kind="standard"), arm(scale, f"{loss} +A", own, kind="+A")
 
 
 def one_part(scale: Scale, loss: str, part: str, measures: tuple[Measure, ...] = ()) -> Arm:
     """A model that learns from one kind of pair only; a collapse is what may come out, and is no reason to stop."""
     block = {**LOSSES[loss], "part": part}
-    settings = {**PARTS[scale], **learns(scale, loss), "loss": block, "on_collapse": "warn"}
+    settings = {**PARTS[scale], "loss": block, "on_collapse": "warn", **(BETA[scale] if loss == "margin" else {})}
     return arm(scale, f"{loss}, {part} only", settings, kind="standard", measures=measures)
-
-
-def learns(scale: Scale, loss: str) -> dict[str, Any]:
-    """β of the margin loss learns fifty times as fast as ResNet-50, as in the framework of Roth et al."""
-    return {"optimizer.loss_lr": 5e-4} if loss == "margin" and scale == "paper" else {}
