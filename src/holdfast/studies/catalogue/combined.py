@@ -93,8 +93,8 @@ class Combined(Study):
         lines = (
             "HM is HM[S, LGA]&ICS, and the start of every combination. EPS in it: the source takes the nearest "
             "positive, and softhard's negatives. Direct gradient: the rule `best` in the place of the triplet loss, "
-            "on HM's triplets. Separate BatchNorm: the clean batch is learnt too, and moved triplets have a set of their "
-            "own. EPS alone is triplets with semihard negatives, the direct gradient alone `best` on its own "
+            "on HM's triplets. Separate BatchNorm: the clean batch is learnt too, and moved triplets have their own "
+            "set. EPS alone is triplets with semihard negatives, the direct gradient alone `best` on its own "
             "triplets, separate BatchNorm alone MDProp with two extra sets. "
         )
         if scale == "pocket":

@@ -12,7 +12,7 @@ from holdfast.studies.drawings import Bars, Curves, Drawing
 from holdfast.studies.jobs import Arm, Probe, Scale
 
 SHARED = "MDProp-1, one set for all"
-SETS = ("clean", "stax", "mtax")
+SETS = ("clean", "mtax", "stax")
 KINDS = {"weight": "weights", "bias": "biases"}
 TWINS = "two sets of single targets"
 APART = 0.05
@@ -103,7 +103,7 @@ class Drift(Study):
             All(
                 text="the sets of single- and multi-target images differ more than two sets of single-target images",
                 parts=tuple(
-                    Ordered(text=kind, arms=("MDProp", TWINS), figure=f"drift/{kind}/stax-mtax", noise=0.01)
+                    Ordered(text=kind, arms=("MDProp", TWINS), figure=f"drift/{kind}/mtax-stax", noise=0.01)
                     for kind in KINDS
                 ),
             ),
@@ -130,7 +130,7 @@ class Drift(Study):
             Curves(
                 title=f"Relative gap of the {words} of single- and multi-target sets",
                 arms=("MDProp", TWINS),
-                series=f"drift/{kind}/stax-mtax",
+                series=f"drift/{kind}/mtax-stax",
                 x="BatchNorm layer",
                 y="relative gap",
             )

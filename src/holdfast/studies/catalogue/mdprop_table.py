@@ -72,7 +72,7 @@ class MDPropTable(Study):
         return {
             "R@1": "R@1",
             "NMI": "NMI",
-            "π_ratio": "stax-fixed/pi_ratio",
+            "π_ratio": "pi_ratio",
             "attacked R@1": STAX_FIXED,
             "attacked, large ε": "stax-fixed/stax-large/R@1",
             "attacked R@1, all images": STAX_REPLACED,

@@ -48,7 +48,7 @@ class Targets(Study):
 
     def columns(self, scale: Scale) -> dict[str, str]:
         """Clean, and under single-target attacks."""
-        return {"R@1": "R@1", "NMI": "NMI", "π_ratio": "stax-fixed/pi_ratio", "attacked R@1": STAX_FIXED}
+        return {"R@1": "R@1", "NMI": "NMI", "π_ratio": "pi_ratio", "attacked R@1": STAX_FIXED}
 
     def drawings(self, scale: Scale) -> list[Drawing]:
         """R@1 by T."""

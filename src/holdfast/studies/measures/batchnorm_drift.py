@@ -23,11 +23,12 @@ class BatchNormDrift(ProbeFunction):
 
     |u - v| / √((|u|² + |v|²) / 2) of each layer: 0 for equal sets, √2 for unrelated ones
 
-    Figures are `weight/A-B` and `bias/A-B`, means over the layers; series of the same names have every layer.
+    Figures are `weight/A-B` and `bias/A-B`, means over the layers; series of the same names have every layer. The clean
+    set comes first, the others by name.
     """
 
     def __call__(self, scene: Scene) -> Found:
-        """Compare all pairs, the clean set first."""
+        """Compare all pairs."""
         if scene.model is None or not len(scene.model.bank):
             raise DataError("batchnorm-drift compares BatchNorm sets; give it a model of mdprop or advprop-d")
         sets = _sets(scene.model)
@@ -44,7 +45,7 @@ class BatchNormDrift(ProbeFunction):
 
 def _sets(model: Embedder) -> dict[str, dict[str, Tensor]]:
     """Set → name in the backbone → tensor, of weights and biases."""
-    auxiliary = {name: model.bank.tensors(name) for name in model.bank.names()}
+    auxiliary = {name: model.bank.tensors(name) for name in sorted(model.bank.names())}
     own = dict(model.backbone.named_parameters())
     learnt = [name for name in next(iter(auxiliary.values())) if name.rpartition(".")[2] in KINDS]
     return {
