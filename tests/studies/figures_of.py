@@ -1,0 +1,53 @@
+"""What the outcome of an arm holds by its measures, and made-up results, for tests of studies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from holdfast.contributions import CONTRIBUTIONS
+from holdfast.studies.drawings import Bars, Curves, Drawing, Lines
+from holdfast.studies.jobs import Arm, Audit, Training
+from holdfast.studies.results import Outcome, Results
+
+TRAINED = {"R@1", "NMI", "pi_ratio", "log/passes", "log/seconds", "log/validation R@1"}
+STAX = {"R@1", "R@4", "NMI", "pi_ratio"}
+INPUTS = ("stax", "mtax", "stax-large", "mtax-large")
+
+
+def sets_of(arm: Arm) -> list[str]:
+    """The auxiliary BatchNorm sets of its model."""
+    assert isinstance(arm.job, Training)
+    return sorted(start.name for start in arm.job.resolved(0).regime.build().sets())
+
+
+def figures_of(arm: Arm, probed: Mapping[str, Iterable[str]] | None = None) -> set[str]:
+    """Names of figures; `probed` has those of probes by their functions."""
+    found = set(TRAINED)
+    for measure in arm.job.measures:
+        if not isinstance(measure, Audit):
+            keys = set((probed or {})[measure.function])
+        elif measure.protocol == "ers":
+            keys = {"ERS", *CONTRIBUTIONS}
+        else:
+            keys = STAX | {f"{kind}/{key}" for kind in INPUTS for key in STAX}
+            keys |= {f"set/{name}/{key}" for name in sets_of(arm) for key in ("R@1", "stax/R@1")}
+        found |= {f"{measure.prefix}/{key}" for key in keys}
+    return found
+
+
+def asked(drawing: Drawing) -> tuple[set[str], set[str]]:
+    """Arms and figures (or the series) that a drawing names."""
+    if isinstance(drawing, Lines):
+        return {arm for line in drawing.lines.values() for arm in line.values()}, {drawing.figure}
+    if isinstance(drawing, Bars):
+        return set(drawing.arms), set(drawing.figures.values())
+    return set(drawing.arms), {drawing.series} if isinstance(drawing, Curves) else {drawing.x, drawing.y}
+
+
+def made_up(values: Mapping[str, Mapping[str, float]], seeds: int = 3) -> Results:
+    """Results in which every seed of an arm has the same figures."""
+    return Results(
+        outcomes={
+            arm: [Outcome(seed=seed, figures=dict(figures)) for seed in range(seeds)] for arm, figures in values.items()
+        }
+    )
