@@ -11,6 +11,7 @@ from holdfast.data import ClassBatches, ImageTable, load
 from holdfast.data.store import ImageStore
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
+from holdfast.mining.triplet import Variant
 from holdfast.models import Embedder
 from holdfast.seeds import generator
 from holdfast.studies.measures.mined_hardness import MinedHardness
@@ -30,16 +31,19 @@ def scene() -> Scene:
     return Scene(seed=3, device=CPU, model=Embedder("conv-tiny", dim=16).eval(), table=table)
 
 
-@pytest.mark.parametrize("miner", ["random", "softhard", "hardest"])
-def test_mined_hardness_is_the_mean_over_batches(scene: Scene, miner: str) -> None:
-    found = MinedHardness(miner=miner, pairs=8, batches=40)(scene).figures
+@pytest.mark.parametrize(
+    ("miner", "variant"),
+    [("random", "published"), ("softhard", "published"), ("softhard", "default"), ("hardest", "published")],
+)
+def test_mined_hardness_is_the_mean_over_batches(scene: Scene, miner: str, variant: Variant) -> None:
+    found = MinedHardness(miner=miner, variant=variant, pairs=8, batches=40)(scene).figures
     assert scene.model is not None
     assert scene.table is not None
     z = embed(scene.model, ImageStore(scene.table, scene.model.canvas, CPU)).double().numpy()
     labels = torch.tensor(scene.table.labels)
     batches = ClassBatches(labels, 8, 2, scene.seed)
     drawn = generator(scene.seed, "mining")
-    build = mining.build(miner, anchors="first", variant="published")
+    build = mining.build(miner, anchors="first", variant=variant)
     means, variances = [], []
     for epoch in range(3):
         batches.set_epoch(epoch)

@@ -14,6 +14,7 @@ from holdfast import mining, seeds
 from holdfast.data import ClassBatches, ImageStore
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
+from holdfast.mining.triplet import Variant
 from holdfast.sphere import distance
 from holdfast.studies.probes import Found, ProbeFunction, Scene, register
 
@@ -23,17 +24,18 @@ from holdfast.studies.probes import Found, ProbeFunction, Scene, register
 class MinedHardness(ProbeFunction):
     """Mean and variance of `d(a, p) - d(a, n)` in a batch, averaged over batches; the seed draws batches and triplets.
 
-    The HM paper's miners: the published variants, the first image of each pair as anchor. All miners see the same
-    batches.
+    The first image of each pair is an anchor, as in the HM paper. All miners see the same batches.
 
     Args:
         miner: its name.
+        variant: `published` is that of the HM paper.
         split: whose images are mined.
         pairs: pairs of one class in a batch.
         batches: how many.
     """
 
     miner: str
+    variant: Variant = "published"
     split: str = "test"
     pairs: int = 56
     batches: int = 200
@@ -45,7 +47,7 @@ class MinedHardness(ProbeFunction):
             raise DataError("mined-hardness mines embeddings; give it a model and a dataset")
         store = ImageStore(scene.table.split(self.split), scene.model.canvas, scene.device)
         z, labels = embed(scene.model, store), torch.tensor(store.table.labels)
-        miner = mining.build(self.miner, anchors="first", variant="published")
+        miner = mining.build(self.miner, anchors="first", variant=self.variant)
         generator = seeds.generator(scene.seed, "mining")
         means, variances = [], []
         for rows in islice(self._drawn(labels, scene.seed), self.batches):
