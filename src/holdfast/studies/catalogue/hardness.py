@@ -84,7 +84,7 @@ class HardnessOfMiners(Study):
         """Whose embeddings."""
         how = (
             "Published variants of the miners, 56 pairs per batch, the first of each pair as anchor. The published "
-            "softhard miner may take the anchor as its own positive, which makes a very easy triplet; the repaired one, "
+            "softhard miner may take the anchor as its own positive, which makes an easy triplet; the repaired one, "
             "added after the published one came out below semihard at pocket scale, does not. "
         )
         if scale == "pocket":
