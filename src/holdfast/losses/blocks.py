@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import torch
@@ -44,20 +44,20 @@ def row_cost(z: Tensor, sides: Sides, costs: Costs, squared: bool) -> Tensor:
         if torch.is_grad_enabled() and z.requires_grad:
             cost: Tensor = _RowCost.apply(z, sides, costs, squared)  # type: ignore[no-untyped-call]
             return cost
-        matrix = _squared_distances(z) if squared else gram(z)
-        found = [costs(*sides.take(matrix[rows], rows)) for rows in _blocks(matrix)]
+        matrix = gram(z)
+        found = [costs(*sides.take(block, rows)) for block, rows in _blocks(matrix, z, squared)]
         return _averages([[terms.sums() for terms in block] for block in found])[0]
 
 
 class _RowCost(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, sides: Sides, costs: Costs, squared: bool) -> Tensor:
-        matrix = _squared_distances(z) if squared else gram(z)
+        matrix = gram(z)
         slopes = _Slopes(matrix, sides)
         sums: list[Sums] = []
-        for rows in _blocks(matrix):
+        for block, rows in _blocks(matrix, z, squared):
             with torch.enable_grad():
-                near, far = (side.leaf() for side in sides.take(matrix[rows], rows))
+                near, far = (side.leaf() for side in sides.take(block, rows))
                 found = [terms.sums() for terms in costs(near, far)]
             slopes.record([_gradients(*pair, near, far, pair is not found[-1]) for pair in found], rows)
             sums.append([(total.detach(), number) for total, number in found])  # lets go of the block's graph
@@ -139,13 +139,6 @@ def _gradients(
     return found[0], found[1]
 
 
-def _squared_distances(z: Tensor) -> Tensor:
-    matrix, squares = gram(z), z.square().sum(1)
-    for rows in _blocks(matrix):
-        torch.sub(squares[rows, None] + squares, matrix[rows], alpha=2, out=matrix[rows]).relu_()
-    return matrix
-
-
 def _averages(blocks: list[Sums]) -> tuple[Tensor, Tensor]:
     """The sum of the averages, and the number of costs behind each."""
     flat = torch.stack([part for sums in blocks for pair in sums for part in pair])
@@ -154,6 +147,13 @@ def _averages(blocks: list[Sums]) -> tuple[Tensor, Tensor]:
     return (totals / numbers).sum(), numbers
 
 
-def _blocks(matrix: Tensor) -> list[slice]:
+def _blocks(matrix: Tensor, z: Tensor, squared: bool) -> Iterator[tuple[Tensor, slice]]:
+    """Blocks of rows of z zᵀ, turned into squared distances in place where wanted."""
     size = max(1, BLOCK // len(matrix)) if matrix.device.type == "cpu" else len(matrix)
-    return [slice(start, min(start + size, len(matrix))) for start in range(0, len(matrix), size)]
+    squares = z.square().sum(1) if squared else None
+    for start in range(0, len(matrix), size):
+        rows = slice(start, min(start + size, len(matrix)))
+        block = matrix[rows]
+        if squares is not None:
+            torch.sub(squares[rows, None] + squares, block, alpha=2, out=block).relu_()
+        yield block, rows

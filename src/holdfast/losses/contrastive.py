@@ -33,6 +33,11 @@ class Contrastive(PairLoss):
         super().__init__(miner, part)
         self.margin = margin
 
+    @property
+    def reach(self) -> float:
+        """The margin."""
+        return self.margin
+
     def pairs(self, near: Side, far: Side) -> list[Terms]:
         """Both kinds, averaged apart."""
         return [Terms(near.values, near, active=True), Terms(self.margin - far.values, far, active=True)]

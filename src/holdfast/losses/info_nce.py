@@ -83,8 +83,7 @@ class NPair(InfoNCE):
             return super().terms(embeddings, labels, tuples, generator)
         first, second, other = _first_pairs(embeddings, labels)
         # One choice for both, as the gradient of each is a tensor of the size of the batch.
-        pairs = embeddings.index_select(0, torch.cat([first, second]))
-        matrix = similarity(pairs[: len(first)], pairs[len(first) :])
+        matrix = similarity(*embeddings.index_select(0, torch.cat([first, second])).tensor_split(2))
         own = torch.arange(len(first), device=matrix.device)[:, None]
         far = Unlisted(own, -ABSENT) if other is None else Masked(other.to(matrix.dtype), -ABSENT)
         return self._costs(Side(matrix.diagonal()[:, None], ABSENT, own), far.take(matrix, slice(0, len(first))))

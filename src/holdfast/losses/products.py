@@ -62,11 +62,13 @@ def sparse_both_ways(rows: Tensor, columns: Tensor, values: Tensor, z: Tensor, s
     """
     place = torch.stack([torch.cat([rows, columns]), torch.cat([columns, rows])])
     values = torch.cat([values, values])
-    matrix = torch.sparse_coo_tensor(place, values, (len(z), len(z)), check_invariants=False)
-    product: Tensor = torch.sparse.mm(matrix, z)
-    product += 0 * z.sum(0)  # what is not a number spreads as in the full product
     if squared:
-        product -= z.new_zeros(len(z), 1).index_add_(0, place[0], values[:, None]) * z
+        sums = z.new_zeros(len(z)).index_add_(0, place[0], values)
+        diagonal = torch.arange(len(z)).expand(2, -1)
+        place, values = torch.cat([place, diagonal], 1), torch.cat([values, -sums])
+    matrix = torch.sparse_coo_tensor(place, values, (len(z), len(z)), check_invariants=False)
+    nothing = 0 * z.sum(0)  # what is not a number spreads as in the full product
+    product: Tensor = torch.sparse.addmm(nothing.expand_as(z), matrix, z)
     return product
 
 

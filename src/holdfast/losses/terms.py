@@ -42,9 +42,12 @@ class Terms(NamedTuple):
         """The sum of the costs, and how many they are (of the same type)."""
         if not self.active:
             return (self.values * self.mask).sum(), self.mask.sum(dtype=self.values.dtype)
-        above = torch.empty_like(self.values, requires_grad=False)
+        values = self.values.detach()
+        if values.device.type == "cpu" and values.numel() and values.amax() <= 0:  # one look instead of six
+            return self.values[:0].sum(), values.new_zeros(())
+        above = torch.empty_like(values)
         # Written as zeros and ones at once: turning booleans into numbers takes longer than all the rest.
-        return torch.relu(self.values).sum(), torch.gt(self.values.detach(), 0, out=above).sum()
+        return torch.relu(self.values).sum(), torch.gt(values, 0, out=above).sum()
 
     def lowest(self, keep: float) -> Terms:
         """The same costs, of which only the lowest fraction exists; at least one does if any did."""
@@ -55,6 +58,11 @@ class Terms(NamedTuple):
         kept = torch.zeros_like(chosen).scatter_(0, flat.argsort(stable=True), chosen)
         mask = mask & kept.view_as(mask)
         return self._replace(values=torch.where(mask, self.values, 0), which=mask)
+
+
+def total_mean(terms: list[Terms]) -> Tensor:
+    """The sum of the averages."""
+    return torch.stack([single.mean() for single in terms]).sum()
 
 
 class TermLoss(Loss):
@@ -70,7 +78,7 @@ class TermLoss(Loss):
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The sum of the average costs."""
-        return torch.stack([terms.mean() for terms in self.terms(embeddings, labels, tuples, generator)]).sum()
+        return total_mean(self.terms(embeddings, labels, tuples, generator))
 
 
 def require_positive(**values: float) -> None:

@@ -11,9 +11,11 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.losses.blocks import row_cost
+from holdfast.losses.halves import halvable
+from holdfast.losses.hinged import close_pairs, hinged_cost
 from holdfast.losses.layout import masks_of, sides_by_labels, sides_by_tuples
 from holdfast.losses.pooled import poolable, pooled_cost
-from holdfast.losses.sides import Side, Sides
+from holdfast.losses.sides import Listed, Side, Sides
 from holdfast.losses.terms import TermLoss, Terms
 from holdfast.mining.base import Miner
 from holdfast.mining.batch import relations
@@ -84,6 +86,11 @@ class PairLoss(TupleLoss):
         """The scale at which negatives enter a cost only through the log-sum-exp of those of its anchor, if so."""
         return None
 
+    @property
+    def reach(self) -> float | None:
+        """The squared distance from which a negative costs nothing, where every pair has its own cost, if so."""
+        return None
+
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
@@ -91,8 +98,12 @@ class PairLoss(TupleLoss):
         if not self.by_rows or any(parameter.requires_grad for parameter in self.parameters()):
             return super().forward(embeddings, labels, tuples, generator)
         sides = self._sides(embeddings, labels, tuples, generator)
-        if self.sharpness is not None and poolable(embeddings, labels, sides, self.sharpness):
-            return pooled_cost(embeddings, sides, self._costs, self.sharpness)
+        if isinstance(sides.near, Listed) and halvable(embeddings, labels, sides):
+            if self.sharpness is not None and poolable(embeddings, self.sharpness):
+                return pooled_cost(embeddings, sides.near, self._costs, self.sharpness)
+            close = None if self.reach is None else close_pairs(embeddings, sides.near, self.reach)
+            if close is not None:
+                return hinged_cost(embeddings, sides.near, close, self._costs)
         return row_cost(embeddings, sides, self._costs, self.measure == "squared distance")
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
