@@ -1,0 +1,128 @@
+"""Studies E1-E5 and E7: their arms can be trained, their claims read what is measured and can come out either way."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from figures_of import TRAINED, asked, figures_of, made_up
+from torch import nn
+
+from holdfast.data import load
+from holdfast.errors import HoldfastError
+from holdfast.models import as_embedder
+from holdfast.studies import base
+from holdfast.studies.claims import All, Claim, Ordered
+from holdfast.studies.jobs import SCALES, Scale, Training
+from holdfast.studies.measures.retrieval import KEPT, Retrieval
+from holdfast.studies.probes import Scene
+
+IDS = ("E1", "E2", "E3", "E4", "E5", "E7")
+METRICS = {f"{level}{key}" for level in ("", "coarse/") for key in KEPT}
+STUDIES = [(name, scale) for name in IDS for scale in SCALES]
+
+
+def orders(claim: Claim) -> list[Ordered]:
+    """The comparisons that a claim is made of."""
+    if isinstance(claim, All):
+        return [order for part in claim.parts for order in orders(part)]
+    assert isinstance(claim, Ordered)
+    return [claim]
+
+
+@pytest.mark.parametrize(("name", "scale"), STUDIES)
+def test_every_arm_can_be_trained(name: str, scale: Scale) -> None:
+    arms = base.get(name).arms(scale)
+    assert arms
+    assert len({arm.name for arm in arms}) == len(arms)
+    for arm in arms:
+        assert isinstance(arm.job, Training)
+        arm.job.resolved(0)
+
+
+@pytest.mark.parametrize(("name", "scale"), STUDIES)
+def test_what_is_named_is_measured(name: str, scale: Scale) -> None:
+    study = base.get(name)
+    known = {arm.name: figures_of(arm, {"retrieval": METRICS}) | TRAINED | METRICS for arm in study.arms(scale)}
+    anywhere = set().union(*known.values())
+    assert set(study.columns(scale).values()) <= anywhere
+    for order in [order for claim in study.claims(scale) for order in orders(claim)]:
+        assert all(order.figure in known[arm] for arm in order.arms)
+    for drawing in study.drawings(scale):
+        arms, figures = asked(drawing)
+        assert arms <= set(known)
+        assert figures <= anywhere
+    assert study.notes(scale)
+
+
+@pytest.mark.parametrize(("name", "scale"), STUDIES)
+def test_claims_come_out_either_way(name: str, scale: Scale) -> None:
+    for claim in base.get(name).claims(scale):
+        for up, status in ((True, "holds"), (False, "does not hold")):
+            values: dict[str, dict[str, float]] = {}
+            for order in orders(claim):
+                rising = up != order.smaller
+                ranked = reversed(order.arms) if rising else order.arms
+                for rank, arm in enumerate(ranked):
+                    values.setdefault(arm, {})[order.figure] = 10.0 + 10 * rank
+            assert claim.verdict(made_up(values)).status == status
+
+
+def test_pocket_trainings_are_few_and_shared() -> None:
+    trainings = {name: {arm.job.identity(0) for arm in base.get(name).arms("pocket")} for name in IDS}
+    assert len(set().union(*trainings.values())) <= 30
+    assert trainings["E7"] <= trainings["E3"]
+    assert len(trainings["E4"] & trainings["E3"]) == 2
+    assert len(trainings["E5"] & trainings["E3"]) == 2
+
+
+@pytest.mark.parametrize(("name", "scale"), [(n, s) for n, s in STUDIES if n in ("E1", "E2", "E3")])
+def test_easy_positives_are_the_only_difference(name: str, scale: Scale) -> None:
+    arms = {arm.name: arm.job for arm in base.get(name).arms(scale)}
+    usual = [arm for arm in arms if not arm.endswith(" + EPS")]
+    assert len(usual) == len(arms) / 2
+    for arm in usual:
+        without, easy = arms[arm].resolved(0).plain(), arms[f"{arm} + EPS"].resolved(0).plain()
+        assert easy["loss"]["miner"]["name"] == "easy-positive"
+        assert easy["loss"]["miner"]["negative"]["name"] == without["loss"]["miner"]["name"]
+        del without["loss"]["miner"], easy["loss"]["miner"]
+        assert without == easy
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_updates_of_one_size_in_e4(scale: Scale) -> None:
+    sizes = set()
+    for arm in base.get("E4").arms(scale):
+        recipe = arm.job.resolved(0)
+        assert recipe.batch.classes <= 30
+        sizes.add(recipe.batch.classes * recipe.batch.per_class * recipe.accumulate)
+    assert sizes == {112 if scale == "pocket" else 160}
+
+
+class Pooled(nn.Module):
+    """The brightness of sixteen fields."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return nn.functional.normalize(nn.functional.adaptive_avg_pool2d(images, 4).mean(1).flatten(1), dim=1)
+
+
+def test_retrieval_of_a_split_by_both_label_sets() -> None:
+    table = load({"name": "digits", "size": 16})
+    scene = Scene(seed=0, device=torch.device("cpu"), model=as_embedder(Pooled(), 16), table=table)
+    found = Retrieval(split="train", limit=200)(scene).figures
+    assert found == Retrieval(split="train", limit=200)(scene).figures
+    assert set(found) == METRICS
+
+    whole = Retrieval(split="train")(scene).figures
+    seen = table.split("train")
+    vectors = Pooled()(seen.read(range(len(seen)), 16).double() / 255)
+    distance = torch.cdist(vectors, vectors).fill_diagonal_(torch.inf)
+    nearest = distance.argmin(1)
+    for level, key in (("fine", "R@1"), ("coarse", "coarse/R@1")):
+        labels = torch.tensor(seen.labels_for(level))  # type: ignore[arg-type]
+        assert whole[key] == pytest.approx(100 * (labels[nearest] == labels).double().mean().item(), abs=0.2)
+    assert found["R@1"] != whole["R@1"]
+
+
+def test_retrieval_needs_a_model() -> None:
+    with pytest.raises(HoldfastError, match="needs a model"):
+        Retrieval()(Scene(seed=0, device=torch.device("cpu")))
