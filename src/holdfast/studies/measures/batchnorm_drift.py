@@ -45,13 +45,10 @@ class BatchNormDrift(ProbeFunction):
 
 def _sets(model: Embedder) -> dict[str, dict[str, Tensor]]:
     """Set → name in the backbone → tensor, of weights and biases."""
-    auxiliary = {name: model.bank.tensors(name) for name in sorted(model.bank.names())}
-    own = dict(model.backbone.named_parameters())
-    learnt = [name for name in next(iter(auxiliary.values())) if name.rpartition(".")[2] in KINDS]
-    return {
-        name: {place: tensors[place].detach().double() for place in learnt}
-        for name, tensors in {CLEAN: own, **auxiliary}.items()
-    }
+    sets: dict[str, dict[str, Tensor]] = {CLEAN: dict(model.backbone.named_parameters())}
+    sets |= {name: model.bank.tensors(name) for name in sorted(model.bank.names())}
+    learnt = [name for name in sets[CLEAN] if all(name in tensors for tensors in sets.values())]
+    return {name: {place: tensors[place].detach().double() for place in learnt} for name, tensors in sets.items()}
 
 
 def _gap(u: Tensor, v: Tensor) -> float:
