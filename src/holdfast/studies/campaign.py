@@ -62,7 +62,10 @@ def run_cells(
         deadline: no cell is begun after this time (`time.time()`).
     """
     console = console or Console(quiet=True)
-    failed: dict[str, str] = {}
+    starts = [cell.job.first(cell.seed) for cell in cells if isinstance(cell.job, Training) and not store.done(cell)]
+    before = [cell for cell in starts if cell is not None]
+    # Before all others, so that no two processes train the start they share.
+    failed: dict[str, str] = run_cells(before, store, places, jobs, console, deadline) if before else {}
     left: list[Cell] = []
     for cell in distinct(cells):
         lacks = places.lacks(cell)

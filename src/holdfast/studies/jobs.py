@@ -75,20 +75,30 @@ class Training:
             (`{"name": "omniglot", "labels": "coarse"}`) sets further fields.
         settings: dotted overrides of the recipe.
         measures: what else to find out about the trained model.
+        start: a training of the same network, with the same seed, whose model this one starts from.
     """
 
     recipe: str
     data: str | dict[str, Any] = "glyphs"
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
+    start: Training | None = None
+
+    def first(self, seed: int) -> Cell | None:
+        """The cell that must be trained before."""
+        return None if self.start is None else Cell(arm="start", job=self.start, seed=seed)
 
     def resolved(self, seed: int) -> Recipe:
-        """The whole recipe, its dataset not yet placed."""
-        return _resolved(self.recipe, json.dumps(self.data), json.dumps(self.settings), seed)
+        """The whole recipe, its dataset not yet placed; `init` is the name of the cell it starts from."""
+        return _resolved(self.recipe, json.dumps(self.data), self._settings(seed), seed)
 
     def identity(self, seed: int) -> str:
         """A short name for this very training: equal in every study that asks for it."""
-        return _digest(self.recipe, json.dumps(self.data), json.dumps(self.settings), seed)
+        return _digest(self.recipe, json.dumps(self.data), self._settings(seed), seed)
+
+    def _settings(self, seed: int) -> str:
+        first = self.first(seed)
+        return json.dumps(self.settings if first is None else {**self.settings, "init": first.key})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

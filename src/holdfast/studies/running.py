@@ -95,8 +95,10 @@ def run_cell(cell: Cell, store: Store, places: Places, console: Console | None =
 
 def _train(job: Training, cell: Cell, store: Store, places: Places, console: Console) -> dict[str, Any]:
     """Train (or find trained) and read the run's files."""
-    plain = job.resolved(cell.seed).plain()
-    plain |= {"data": places.block(plain["data"]), "model": places.model(plain["model"])}
+    plain = _located(job, cell.seed, store, places)
+    first = job.first(cell.seed)
+    if first is not None and job.start is not None:
+        train(_located(job.start, cell.seed, store, places), out=store.runs / first.key, device=places.device)
     run = train(plain, out=store.runs / cell.key, device=places.device, console=console)
     lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8"))
     checked = [(line["epoch"], line["validation"]["R@1"]) for line in lines if "validation" in line and line["step"]]
@@ -112,6 +114,14 @@ def _train(job: Training, cell: Cell, store: Store, places: Places, console: Con
         "recipe": job.resolved(cell.seed).digest(),
         "seconds": figures["log/seconds"] or 0.0,
     }
+
+
+def _located(job: Training, seed: int, store: Store, places: Places) -> dict[str, Any]:
+    """The recipe with its data, weights and start as they lie here."""
+    plain = job.resolved(seed).plain()
+    plain |= {"data": places.block(plain["data"]), "model": places.model(plain["model"])}
+    first = job.first(seed)
+    return plain if first is None else {**plain, "init": str(store.runs / first.key)}
 
 
 def _measure(

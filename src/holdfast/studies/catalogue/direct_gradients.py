@@ -31,9 +31,10 @@ TRIPLETS = {
 NOTES: dict[Scale, str] = {
     "pocket": (
         "Every rule is trained at two learning rates and judged at the one that the validation classes prefer, by code;"
-        " the paper prints the best of four by test classes. 12 epochs of a small convolutional network from random"
-        " weights with Adam, which undoes most of what a weight does to the size of all gradients alike; the paper uses"
-        " ImageNet weights and plain SGD."
+        " the paper prints the best of four by test classes. 12 epochs of a small convolutional network, begun by"
+        " 6 epochs of multi-similarity on the same classes where the paper starts from ImageNet weights: from random"
+        " weights, euc and cos with pair weight con gather everything in one point within an epoch. Adam undoes most of"
+        " what a weight does to the size of all gradients alike; the paper uses plain SGD."
     ),
     "paper": (
         "Every rule is judged at the learning rate that the validation classes prefer among those run; the paper prints"

@@ -20,6 +20,7 @@ class Ground:
         data: the dataset.
         recipe: a shipped recipe with the loss `gradient`.
         settings: laid over it.
+        start: what every arm starts from, where the recipe has no weights of its own to start from.
         rates: the learning rates among which every rule is given its own, by the validation classes.
         high: a rate above them, to see who still stands.
         classes: in a batch, where sizes of batches are compared; from small to large.
@@ -36,6 +37,7 @@ class Ground:
     classes: tuple[int, int, int]
     per_class: int
     usual: int
+    start: Training | None = None
 
     def name(self, rule: str) -> str:
         """Of a rule here, whatever its learning rate."""
@@ -53,7 +55,7 @@ class Ground:
         loss = {f"loss.{kind}": part for kind, part in parts._asdict().items() if part is not None}
         batch = {"batch.classes": classes or self.usual, "batch.per_class": self.per_class}
         settings = {**self.settings, **loss, **batch, "optimizer.lr": rate}
-        job = Training(recipe=self.recipe, data=self.data, settings=settings, measures=measures)
+        job = Training(recipe=self.recipe, data=self.data, settings=settings, measures=measures, start=self.start)
         return Arm(name=self.arm_name(rule, rate), job=job)
 
     def arms(self, rules: Mapping[str, Components], measures: tuple[Measure, ...] = ()) -> list[Arm]:
@@ -78,7 +80,11 @@ GLYPHS = Ground(
     classes=(16, 28, 56),
     per_class=4,
     usual=28,
+    start=Training(recipe="pocket", settings={"epochs": 6, "evaluate_every": 6}),
 )
+"""The start stands for ImageNet weights: a few epochs of multi-similarity on the same training classes. In an untrained
+network nearest negatives are closer than nearest positives, and rules that pull and push alike gather everything in one
+point."""
 
 CUB = Ground(
     label="CUB",
