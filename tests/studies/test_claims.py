@@ -1,0 +1,150 @@
+"""Verdicts follow from results, and only from results."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from holdfast.studies.claims import T95, All, Beyond, Claim, Interval, Judged, Near, Ordered, interval, joint
+from holdfast.studies.results import Outcome, Results
+
+NUMBER = st.floats(-100, 100)
+SAMPLES = st.lists(NUMBER, min_size=1, max_size=12)
+OPPOSITE = {"holds": "does not hold", "does not hold": "holds", "undecided": "undecided"}
+
+
+def results(**arms: list[float]) -> Results:
+    return Results(
+        outcomes={
+            arm: [Outcome(seed=seed, figures={"R@1": value}) for seed, value in enumerate(values)]
+            for arm, values in arms.items()
+        }
+    )
+
+
+ORDERED = Ordered(text="a above b", arms=("a", "b"))
+NEAR = Near(text="a near b", arms=("a", "b"), within=2.0, noise=0.5)
+ABOVE = Beyond(text="a is high", arm="a", figure="R@1", above=50.0)
+BELOW = Beyond(text="a is low", arm="a", figure="R@1", below=50.0)
+CASES: list[tuple[Claim, Results, Results]] = [
+    (ORDERED, results(a=[60, 61, 62], b=[50, 51, 52]), results(a=[40, 41, 42], b=[50, 51, 52])),
+    (ORDERED, results(a=[60], b=[50]), results(a=[60], b=[70])),
+    (
+        Ordered(text="a below b", arms=("a", "b"), smaller=True),
+        results(a=[1, 2, 3], b=[5, 6, 7.1]),
+        results(a=[9, 9, 9], b=[5, 6, 7.1]),
+    ),
+    (
+        Ordered(text="by 5", arms=("a", "b"), least=5.0),
+        results(a=[60, 60], b=[50, 50]),
+        results(a=[53, 53], b=[50, 50]),
+    ),
+    (
+        Ordered(text="chain", arms=("a", "b", "c")),
+        results(a=[9, 9], b=[5, 5], c=[1, 1]),
+        results(a=[9, 9], b=[5, 5], c=[7, 7]),
+    ),
+    (NEAR, results(a=[50.1, 50.2], b=[50, 50]), results(a=[59.1, 59.2], b=[50, 50])),
+    (NEAR, results(a=[50.1, 50.2], b=[50, 50]), results(a=[41.1, 41.2], b=[50, 50])),
+    (ABOVE, results(a=[60, 61]), results(a=[40, 41])),
+    (BELOW, results(a=[40, 41]), results(a=[60, 61])),
+    (All(text="both", parts=(ABOVE, ORDERED)), results(a=[60, 61], b=[1, 2]), results(a=[60, 61], b=[80, 81.5])),
+    (
+        Judged(text="own rule", rule=lambda r: ("holds" if (r.mean("a", "R@1") or 0) > 1 else "does not hold", "")),
+        results(a=[2]),
+        results(a=[0]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("claim", "good", "bad"), CASES, ids=[f"{n}-{c[0].text}" for n, c in enumerate(CASES)])
+def test_changing_a_result_flips_the_verdict(claim: Claim, good: Results, bad: Results) -> None:
+    assert claim.verdict(good).status == "holds"
+    assert claim.verdict(bad).status == "does not hold"
+    assert claim.verdict(good).evidence != claim.verdict(bad).evidence or isinstance(claim, Judged)
+
+
+@pytest.mark.parametrize("claim", [ORDERED, NEAR, ABOVE, BELOW, All(text="both", parts=(ABOVE, NEAR))])
+def test_what_was_not_run_decides_nothing(claim: Claim) -> None:
+    verdict = claim.verdict(results(a=[], b=[]))
+    assert verdict.status == "undecided"
+    assert "not run" in verdict.evidence
+
+
+def test_one_seed_must_clear_the_noise_and_says_so() -> None:
+    assert ORDERED.verdict(results(a=[50.9], b=[50])).status == "undecided"
+    verdict = ORDERED.verdict(results(a=[51.1], b=[50]))
+    assert verdict.status == "holds"
+    assert "1 seed)" in verdict.evidence
+
+
+def test_only_seeds_that_both_arms_have_are_compared() -> None:
+    wide = results(a=[60, 61, 0], b=[50, 51])
+    assert "2 seeds" in ORDERED.verdict(wide).evidence
+    assert ORDERED.verdict(wide).status == "holds"
+
+
+def test_undefined_figures_are_left_out() -> None:
+    broken = Results(outcomes={"a": [Outcome(seed=0, figures={"R@1": math.nan}), Outcome(seed=1, figures={})], "b": []})
+    assert broken.values("a", "R@1") == []
+    assert ABOVE.verdict(broken).status == "undecided"
+
+
+def test_a_bound_on_both_sides_or_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="above or below"):
+        Beyond(text="?", arm="a", figure="R@1")
+    with pytest.raises(ValueError, match="above or below"):
+        Beyond(text="?", arm="a", figure="R@1", above=1.0, below=2.0)
+
+
+@given(SAMPLES.filter(lambda v: len(v) > 1))
+def test_intervals_equal_those_of_student(values: list[float]) -> None:
+    found = interval(values, noise=0.0)
+    assert found is not None
+    freedom = min(len(values) - 1, len(T95))
+    half = stats.t.ppf(0.95, freedom) * statistics.stdev(values) / math.sqrt(len(values))
+    assert found.half == pytest.approx(half, rel=3e-3, abs=1e-12)
+    assert found.mean == pytest.approx(sum(values) / len(values), abs=1e-9)
+
+
+@given(SAMPLES, SAMPLES)
+def test_an_order_and_its_reverse_contradict_each_other(a: list[float], b: list[float]) -> None:
+    found = results(a=a, b=b)
+    forth = ORDERED.verdict(found).status
+    back = Ordered(text="b above a", arms=("b", "a")).verdict(found).status
+    falling = Ordered(text="b below a", arms=("b", "a"), smaller=True).verdict(found).status
+    assert back == OPPOSITE[forth]
+    assert falling == forth
+
+
+@given(SAMPLES, NUMBER)
+def test_above_and_below_contradict_each_other(values: list[float], bound: float) -> None:
+    found = results(a=values)
+    above = Beyond(text="", arm="a", figure="R@1", above=bound).verdict(found).status
+    below = Beyond(text="", arm="a", figure="R@1", below=bound).verdict(found).status
+    assert below == OPPOSITE[above]
+
+
+@given(NUMBER, st.floats(0, 50), st.floats(0, 50), NUMBER)
+def test_a_wider_interval_never_decides_more(mean: float, half: float, more: float, least: float) -> None:
+    narrow = Interval(mean=mean, half=half, seeds=2).status(least)
+    wide = Interval(mean=mean, half=half + more, seeds=2).status(least)
+    assert wide in ("undecided", narrow)
+
+
+@given(SAMPLES, SAMPLES)
+def test_nearness_has_no_direction(a: list[float], b: list[float]) -> None:
+    found = results(a=a, b=b)
+    assert NEAR.verdict(found).status == Near(text="", arms=("b", "a"), within=2.0, noise=0.5).verdict(found).status
+
+
+@given(st.lists(st.sampled_from(["holds", "does not hold", "undecided"])))
+def test_a_joint_verdict_is_that_of_its_worst_part(statuses: list) -> None:
+    ranks = ["does not hold", "undecided", "holds"]
+    worst = ranks[min((ranks.index(status) for status in statuses), default=1)]
+    assert joint(statuses) == worst

@@ -1,0 +1,76 @@
+"""Figures show the numbers they are given, and nothing that was not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from holdfast.studies.drawing import PALETTE, draw, write
+from holdfast.studies.drawings import Bars, Curves, Drawing, Lines, Scatter
+from holdfast.studies.results import Outcome, Results
+
+SERIES = {"p/path": [[0, 1.0], [1, 2.0]]}
+
+
+def outcomes(value: float) -> list[Outcome]:
+    return [Outcome(seed=n, figures={"R@1": value + n, "ERS": 2 * value - n}, series=SERIES) for n in range(3)]
+
+
+FOUND = Results(outcomes={"a": outcomes(10.0), "b": outcomes(30.0), "none": []})
+ARMS = ("a", "none", "b")
+DRAWINGS: list[Drawing] = [
+    Bars(title="bars", arms=ARMS, figures={"R@1": "R@1", "ERS": "ERS"}),
+    Bars(title="one bar", arms=ARMS, figures={"R@1": "R@1"}, unit=""),
+    Lines(title="lines", lines={"l": {0: "a", 0.1: "none", 1: "b"}, "none": {0: "none"}}, x="λ", logarithmic=True),
+    Scatter(title="scatter", arms=ARMS, x="R@1", y="ERS"),
+    Curves(title="curves", arms=ARMS, series="p/path", x="x", y="y"),
+    Curves(title="points", arms=ARMS, series="p/path", x="x", y="y", points=True),
+]
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda d: d.title)
+def test_the_same_file_every_time(drawing: Drawing, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.png", "deep/b.png")]
+    for file in files:
+        figure = draw(drawing, FOUND, {"R@1": "recall"})
+        assert figure is not None
+        write(figure, file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert Image.open(files[0]).width > 600
+    assert len(Image.open(files[0]).getcolors()) > 10
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda d: d.title)
+def test_nothing_run_is_nothing_drawn(drawing: Drawing) -> None:
+    assert draw(drawing, Results(outcomes={"a": [], "b": []}), {}) is None
+
+
+def test_bars_are_means_and_arms_not_run_are_left_out() -> None:
+    figure = draw(DRAWINGS[1], FOUND, {})
+    assert figure is not None
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert [bar.get_width() for bar in axes.patches if bar.get_width()] == [11.0, 31.0]
+
+
+def test_lines_go_through_means_in_order_of_x() -> None:
+    figure = draw(DRAWINGS[2], FOUND, {"R@1": "recall"})
+    assert figure is not None
+    axes = figure.axes[0]
+    drawn = [line.get_xydata().tolist() for line in axes.lines]
+    assert [[0, 11], [1, 31]] in drawn
+    assert axes.get_ylabel() == "recall, %"
+    assert "none" not in axes.get_legend_handles_labels()[1]
+
+
+def test_points_of_a_scatter_are_means() -> None:
+    figure = draw(DRAWINGS[3], FOUND, {})
+    assert figure is not None
+    large = [line.get_xydata().tolist() for line in figure.axes[0].lines if not line.get_label().startswith("_")]
+    assert large == [[[11.0, 19.0]], [[31.0, 59.0]]]
+
+
+def test_colours_are_all_different() -> None:
+    assert len(set(PALETTE)) == len(PALETTE)

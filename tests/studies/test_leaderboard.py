@@ -1,0 +1,172 @@
+"""Records of the leaderboard."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.audit import ers_score
+from holdfast.studies import leaderboard
+from holdfast.studies.base import Study
+from holdfast.studies.claims import Claim
+from holdfast.studies.jobs import Arm, Audit, Computation, Probe, Scale, Training
+from holdfast.studies.leaderboard import from_results, joined, page_text, validate
+from holdfast.studies.results import Outcome, Results
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+TERMS = {
+    "CA+": 40.0,
+    "CA-": 5.0,
+    "QA+": 42.0,
+    "QA-": 3.0,
+    "TMA": 0.3,
+    "ES:D": 0.5,
+    "ES:R": 20.0,
+    "LTM": 22.0,
+    "GTM": 25.0,
+    "GTT": 30.0,
+}
+SCORED = {**TERMS, "ERS": ers_score(TERMS)}
+BOTH = (Audit(limit=300), Audit(mode="published", limit=300))
+
+
+class Pair(Study):
+    """Two trainings and a computation."""
+
+    id = "X9"
+    source = published = "-"
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        return [
+            Arm(name="both", job=Training(recipe="pocket", measures=BOTH)),
+            Arm(name="one", job=Training(recipe="pocket", settings={"epochs": 3}, measures=BOTH[:1])),
+            Arm(name="val", job=Training(recipe="pocket", measures=(Audit(split="val"),))),
+            Arm(name="none", job=Training(recipe="pocket", settings={"epochs": 4}, measures=BOTH)),
+            Arm(name="fell", job=Training(recipe="pocket", settings={"epochs": 5}, measures=BOTH)),
+            Arm(name="computed", job=Computation(measure=Probe(function="p"))),
+        ]
+
+    def claims(self, scale: Scale) -> list[Claim]:
+        return []
+
+    def columns(self, scale: Scale) -> dict[str, str]:
+        return {}
+
+
+def outcome(seed: int, shift: float, stopped: str | None = None) -> Outcome:
+    terms = {key: value + (shift if key in ("LTM", "GTM") else 0) for key, value in TERMS.items()}
+    scored = {**terms, "ERS": ers_score(terms)}
+    figures: dict[str, float | None] = {"R@1": 50 + shift, "NMI": 60.0, "log/passes": 3.0, "log/seconds": 20.0}
+    figures |= {f"ers-{mode}/{key}": value for mode in ("fixed", "published") for key, value in scored.items()}
+    place = {"device": "CPU", "versions": {"holdfast": "0.1.0"}}
+    return Outcome(seed=seed, figures=figures, place=place, stopped=stopped)
+
+
+def records() -> list[dict[str, Any]]:
+    seeds = [outcome(0, 0.0), outcome(1, 2.0)]
+    found = {
+        "both": seeds,
+        "one": seeds[:1],
+        "val": seeds,
+        "none": [],
+        "fell": [outcome(0, 0.0, "fell")],
+        "computed": seeds,
+    }
+    return from_results(Pair(), "pocket", Results(outcomes=found))
+
+
+def test_records_of_a_study_are_sound_and_averaged_over_seeds() -> None:
+    both, one = records()
+    assert [validate(record) for record in (both, one)] == [[], []]
+    assert both["clean"] == {"R@1": 51.0, "NMI": 60.0}
+    assert both["ers"]["fixed"]["LTM"] == 23.0
+    assert both["ers"]["limit"] == 300
+    assert (both["seeds"], both["method"], both["data"], both["epochs"]) == ([0, 1], "standard", "glyphs", 24)
+    assert one["epochs"] == 3
+    assert one["recipe_digest"] == Training(recipe="pocket", settings={"epochs": 3}).resolved(0).digest()
+    assert json.loads(json.dumps(both)) == both
+
+
+def test_what_others_submitted_is_kept_and_ours_replaced() -> None:
+    ours = records()
+    theirs = {**copy.deepcopy(ours[0]), "submitted_by": "somebody", "name": "theirs"}
+    stale = {**copy.deepcopy(ours[0]), "name": "stale", "recipe_digest": "0" * 12}
+    kept = joined([stale, theirs], [*ours, {**ours[0], "name": "again"}])
+    assert {record["name"] for record in kept} == {"theirs", "both (X9)", "one (X9)"}
+    assert joined(kept, ours) == kept
+    scores = [record["ers"]["fixed"]["ERS"] for record in kept]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_the_page_lists_every_record() -> None:
+    text = page_text(records())
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 + 2
+    assert "both (X9), 24 epochs, 2 seeds (300 images attacked)" in text
+    assert f"| {SCORED['ERS']:.1f} |" in text
+
+
+def at(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(record: dict[str, Any]) -> None:
+        *outer, last = path.split("/")
+        for key in outer:
+            record = record[key]
+        record[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (at("schema", 2), "schema: expected 1"),
+        (at("name", ""), "name: expected one line of text"),
+        (at("method", None), "method: expected one line"),
+        (at("colour", "red"), "colour: unknown key"),
+        (lambda r: r.pop("cost"), "cost: missing"),
+        (at("dim", 0), "dim: expected a whole number"),
+        (at("epochs", True), "epochs: expected a whole number"),
+        (at("seeds", [0, 0]), "seeds: expected a list of different"),
+        (at("seeds", []), "seeds: expected a list"),
+        (at("clean", {}), "clean: expected an object with R@1"),
+        (at("clean/R@1", 101), "clean: R@1 must be a number from 0 to 100, got 101"),
+        (at("clean/R@1", "50"), "got '50'"),
+        (at("ers/fixed", None), "ers: fixed: expected exactly CA+"),
+        (at("ers/fixed/ERS", SCORED["ERS"] + 1), "its ten figures make"),
+        (at("ers/published/TMA", 2.0), "ers: published: TMA must be a number from -1 to 1"),
+        (at("ers/fixed/GTT", float("nan")), "GTT must be a number"),
+        (at("ers/limit", 0), "ers: limit: expected a whole number"),
+        (at("ers/other", 1), "ers: expected fixed, published and limit"),
+        (at("cost/passes", 0), "cost: passes must be a number"),
+        (at("cost/hardware", 5), "cost: expected one line of text"),
+    ],
+)
+def test_what_is_wrong_is_named(change: Callable[[dict[str, Any]], None], problem: str) -> None:
+    record = copy.deepcopy(records()[0])
+    change(record)
+    assert [found for found in validate(record) if problem in found], validate(record)
+
+
+def test_optional_parts_may_be_absent() -> None:
+    record = copy.deepcopy(records()[0])
+    record["ers"]["published"] = record["ers"]["limit"] = record["dim"] = record["weights"] = None
+    assert validate(record) == []
+    assert "| - |" in page_text([record])
+    assert validate([record]) == ["a record is a JSON object"]
+
+
+def test_committed_records_are_sound_and_the_page_is_made_of_them() -> None:
+    committed = json.loads((RESULTS / "leaderboard.json").read_text("utf-8"))
+    assert [problem for record in committed for problem in validate(record)] == []
+    assert page_text(committed) == (RESULTS / "leaderboard.md").read_text("utf-8"), "run `make results`"
+
+
+def test_listed_studies_exist() -> None:
+    from holdfast.studies import base
+
+    assert set(leaderboard.STUDIES) <= set(base.names())

@@ -1,0 +1,161 @@
+"""Raw files and the pages made of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_study import FIGURE, Small, registered, results
+
+from holdfast.errors import HoldfastError
+from holdfast.studies import base
+from holdfast.studies.document import document, outdated, read, read_plain, write
+from holdfast.studies.jobs import SCALES
+from holdfast.studies.page import order, write_page
+from holdfast.studies.trimming import POINTS
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+PLANNED = {"high": [0, 1, 2], "low": [0, 1, 2]}
+
+
+@pytest.fixture
+def study() -> Iterator[Small]:
+    with registered() as found:
+        yield found
+
+
+@pytest.fixture
+def raw(study: Small, tmp_path: Path) -> Path:
+    folder = tmp_path / "raw" / "pocket"
+    folder.mkdir(parents=True)
+    write(folder / "X9.json", document(study, "pocket", results(), PLANNED))
+    return folder
+
+
+def page_of(raw: Path, reading: Path | None = None) -> str:
+    page = raw.parents[1] / "pocket.md"
+    write_page("pocket", raw, page, raw.parents[1] / "figures" / "pocket", reading)
+    return page.read_text("utf-8")
+
+
+def test_a_raw_file_comes_back(study: Small, raw: Path) -> None:
+    name, scale, found = read(raw / "X9.json")
+    assert (name, scale) == ("X9", "pocket")
+    assert found.values("high", FIGURE) == results().values("high", FIGURE)
+    assert found.values("high", "R@1") == [50.0] * 3, "kept though the study does not show it"
+    assert found.series("high", "constant/path") == [[0, 2.0], [1, 2.0]]
+    assert outdated(study, "pocket", read_plain(raw / "X9.json")) == []
+    assert json.loads((raw / "X9.json").read_text())["verdicts"][0]["status"] == "holds"
+
+
+def test_numbers_are_rounded_curves_thinned_and_reasons_cut(study: Small) -> None:
+    long = results()
+    first = long.outcomes["high"][0]
+    first.series.update({"constant/path": [[n, n / 3] for n in range(5 * POINTS)], "unused": [1.0]})
+    first.figures.update({FIGURE: 1 / 3, "constant/unused": 1.0})
+    long.outcomes["low"][0] = type(first)(seed=0, figures={}, stopped="it collapsed. The model is in a folder")
+    arms = document(study, "pocket", long, PLANNED)["arms"]
+    cell = arms["high"]["cells"][0]
+    assert cell["figures"] == {FIGURE: 0.333333, "R@1": 50.0}
+    assert set(cell["series"]) == {"constant/path"}
+    kept = cell["series"]["constant/path"]
+    assert len(kept) == POINTS
+    assert (kept[0][0], kept[-1][0]) == (0, 5 * POINTS - 1)
+    assert arms["low"]["cells"][0]["stopped"] == "it collapsed"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "study": "X9", "scale": "pocket"}'])
+def test_a_broken_raw_file_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "X9.json").write_text(text)
+    with pytest.raises(HoldfastError, match=r"X9\.json is no raw result"):
+        read(tmp_path / "X9.json")
+
+
+def test_a_page_tells_verdict_table_and_figures(raw: Path) -> None:
+    text = page_of(raw)
+    assert "1 claims: 1 hold, 0 do not hold, 0 undecided." in text
+    assert "| [X9](#x9) | high is above low | ✔ holds |" in text
+    assert "| high | 2.01 ± 0.01 | 3 | 1.5 s |" in text
+    assert "HM[S,LGA]\\(&ICS)" in text
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert pictures == ["figures/pocket/X9-1.png", "figures/pocket/X9-2.png"]
+    assert all((raw.parents[1] / picture).is_file() for picture in pictures)
+    assert page_of(raw) == text
+
+
+def test_a_tampered_verdict_does_not_survive(raw: Path) -> None:
+    before = page_of(raw)
+    content = json.loads((raw / "X9.json").read_text())
+    content["verdicts"] = [{"claim": "high is above low", "status": "does not hold", "evidence": "trust me"}]
+    content["title"] = content["notes"] = content["published"] = "trust me"
+    (raw / "X9.json").write_text(json.dumps(content))
+    assert page_of(raw) == before
+
+
+def test_a_changed_result_changes_the_verdict(raw: Path) -> None:
+    content = json.loads((raw / "X9.json").read_text())
+    for cell in content["arms"]["high"]["cells"]:
+        cell["figures"][FIGURE] = 0.5
+    (raw / "X9.json").write_text(json.dumps(content))
+    assert "| high is above low | ✘ does not hold |" in page_of(raw)
+
+
+def test_a_remark_stands_beside_the_verdicts(raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "pocket-X9.md").write_text("We looked twice.\n")
+    text = page_of(raw, tmp_path)
+    assert text.count("We looked twice.") == 1
+    assert text.replace("\n\nWe looked twice.", "") == page_of(raw)
+
+
+def test_a_changed_arm_makes_a_raw_file_outdated(study: Small, raw: Path) -> None:
+    content = read_plain(raw / "X9.json")
+    content["arms"]["high"]["job"]["measure"]["arguments"]["value"] = 3.0
+    content["arms"]["gone"] = content["arms"]["low"]
+    assert outdated(study, "pocket", content) == ["high", "gone"]
+
+
+def test_studies_stand_in_the_order_of_the_papers() -> None:
+    assert order(["X1", "E10", "A2", "E2", "M1", "G1", "H1", "A1"]) == ["A1", "A2", "G1", "E2", "E10", "H1", "M1", "X1"]
+
+
+COMMITTED = sorted((RESULTS / "raw").glob("*/*.json"))
+
+
+@pytest.mark.skipif(not COMMITTED, reason="no results are in yet")
+def test_committed_pages_are_what_the_code_writes(tmp_path: Path) -> None:
+    for scale in SCALES:
+        (tmp_path / "figures" / scale).mkdir(parents=True)
+        write_page(
+            scale, RESULTS / "raw" / scale, tmp_path / f"{scale}.md", tmp_path / "figures" / scale, RESULTS / "reading"
+        )
+        text = (tmp_path / f"{scale}.md").read_text("utf-8")
+        assert text == (RESULTS / f"{scale}.md").read_text("utf-8"), "run `make results`"
+        drawn = {file.name for file in (tmp_path / "figures" / scale).iterdir()}
+        assert drawn == {file.name for file in (RESULTS / "figures" / scale).glob("*")}
+
+
+@pytest.mark.parametrize("file", COMMITTED, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_committed_results_are_of_the_arms_as_they_are_now(file: Path) -> None:
+    content = read_plain(file)
+    assert (content["scale"], content["study"]) == (file.parent.name, file.stem)
+    assert outdated(base.get(file.stem), content["scale"], content) == []
+    assert not re.search(r"/(?:work|tmp|home|root)/", file.read_text("utf-8"))
+
+
+def test_the_tool_takes_raw_files_and_writes_all_pages(raw: Path, tmp_path: Path) -> None:
+    sys.path.insert(0, str(RESULTS.parents[1] / "tools"))
+    try:
+        import results as tool
+    finally:
+        sys.path.pop(0)
+    docs = tmp_path / "docs"
+    tool.take(raw.parent, docs)
+    tool.write(docs)
+    assert "✔ holds" in (docs / "pocket.md").read_text("utf-8")
+    assert "0 claims" in (docs / "paper.md").read_text("utf-8")
+    assert json.loads((docs / "leaderboard.json").read_text()) == []
+    assert "No models yet" in (docs / "leaderboard.md").read_text("utf-8")

@@ -1,0 +1,138 @@
+"""Records of cells: whole or absent, joined in any order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import HoldfastError
+from holdfast.studies.jobs import Arm, Audit, Cell, Computation, Probe, Training
+from holdfast.studies.store import Store, measure_key
+
+AUDITS = (Audit(limit=10), Audit(mode="published"), Audit(protocol="adml"), Probe(function="p", arguments={"a": 1}))
+JOB = Training(recipe="pocket", measures=AUDITS)
+CELLS = [Cell(arm="arm", job=JOB, seed=seed) for seed in range(2)]
+
+
+def record(*measures: int, value: float = 1.0) -> dict:
+    taken = {measure_key(AUDITS[n]): {"figures": {"ERS": value + n}, "seconds": 2.0} for n in measures}
+    return {"figures": {"R@1": 50.0}, "measures": taken, "seconds": 3.0, "place": {"device": "CPU"}}
+
+
+def files(store: Store) -> dict[str, dict]:
+    return {file.name: json.loads(file.read_text()) for file in sorted(store.records.glob("*.json"))}
+
+
+def test_a_record_comes_back_as_an_outcome(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.missing(CELLS[0]) is None
+    store.write(CELLS[0], record(0))
+    assert store.missing(CELLS[0]) == list(AUDITS[1:])
+    partly = store.outcome(CELLS[0])
+    assert partly is not None
+    assert partly.figures == {"R@1": 50.0, "ers-fixed/ERS": 1.0}
+    assert not store.done(CELLS[0])
+    store.write(CELLS[0], record(0, 1, 2, 3))
+    outcome = store.outcome(CELLS[0])
+    assert outcome is not None
+    expected = {"R@1": 50.0, "ers-fixed/ERS": 1.0, "ers-published/ERS": 2.0, "adml-fixed/ERS": 3.0, "p/ERS": 4.0}
+    assert outcome.figures == expected
+    assert outcome.seconds == 3 + 4 * 2
+    found = store.results([Arm(name="arm", job=JOB), Arm(name="other", job=JOB)], CELLS)
+    assert [o.seed for o in found.outcomes["arm"]] == [0]
+    assert found.outcomes["other"] == []
+
+
+def test_a_collapse_is_a_result(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(CELLS[0], {"stopped": "collapsed", "figures": {"collapsed": 1.0}})
+    assert store.done(CELLS[0])
+    outcome = store.outcome(CELLS[0])
+    assert outcome is not None
+    assert outcome.stopped == "collapsed"
+
+
+def test_the_same_training_is_one_record_whatever_is_measured() -> None:
+    other = Cell(arm="elsewhere", job=Training(recipe="pocket"), seed=0)
+    assert other.key == CELLS[0].key
+    assert CELLS[1].key != CELLS[0].key
+    longer = Cell(arm="arm", job=Training(recipe="pocket", settings={"epochs": 99}), seed=0)
+    assert longer.key != CELLS[0].key
+
+
+def test_a_measure_is_known_by_what_it_does_not_by_its_name() -> None:
+    assert measure_key(Audit(name="a")) == measure_key(Audit(name="b"))
+    assert measure_key(Audit(limit=10)) != measure_key(Audit(limit=20))
+    assert measure_key(Audit()) != measure_key(Probe(function="ers"))
+
+
+def test_a_killed_write_leaves_the_old_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    store.write(CELLS[0], record(0))
+    before = files(store)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.write(CELLS[0], record(0, 1))
+    assert files(store) == before
+    assert [file.name for file in store.records.iterdir()] == list(before)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}'])
+def test_a_broken_record_is_named(text: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(CELLS[0], record(0))
+    (store.records / f"{CELLS[0].key}.json").write_text(text)
+    with pytest.raises(HoldfastError, match="no record"):
+        store.read(CELLS[0])
+
+
+MACHINE = st.dictionaries(st.integers(0, 1), st.sets(st.integers(0, 3)), max_size=2)
+
+
+@given(mine=MACHINE, theirs=MACHINE)
+def test_merging_is_idempotent_and_has_no_order(
+    mine: dict, theirs: dict, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("machines")
+
+    def machine(name: str, content: dict) -> Store:
+        store = Store(root / name)
+        store.records.mkdir(parents=True)
+        for cell, measures in content.items():
+            store.write(CELLS[cell], record(*measures))
+        return store
+
+    a, b, empty = machine("a", mine), machine("b", theirs), machine("empty", {})
+    again = machine("again", mine)
+    for other in (b.folder, b.folder, a.folder):
+        again.merge(other)
+    first = files(again)
+    b.merge(a.folder)
+    assert files(b) == first
+    assert again.merge(b.folder) == 0
+    assert empty.merge(b.folder) == len(first)
+    wanted = {cell: mine.get(cell, set()) | theirs.get(cell, set()) for cell in mine.keys() | theirs.keys()}
+    assert {CELLS[cell].key: len(m) for cell, m in wanted.items()} == {
+        name.removesuffix(".json"): len(found["measures"]) for name, found in first.items()
+    }
+
+
+def test_a_folder_without_cells_cannot_be_merged(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match="--out folder"):
+        Store(tmp_path / "a").merge(tmp_path)
+
+
+def test_computations_with_other_arguments_are_not_mixed_up(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one, two = (Cell(arm="x", job=Computation(measure=Probe(function="p", arguments={"a": n})), seed=0) for n in (1, 2))
+    store.write(one, {"measures": {measure_key(one.job.measures[0]): {"figures": {"v": 1.0}}}})
+    assert store.done(one)
+    assert not store.done(two)

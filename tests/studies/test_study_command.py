@@ -1,0 +1,132 @@
+"""`holdfast study`, from cells to a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_study import Small, registered
+
+from holdfast.cli import main
+
+
+@pytest.fixture(autouse=True)
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
+    monkeypatch.chdir(tmp_path)
+    with registered() as found:
+        yield found
+
+
+def run(*words: str) -> int:
+    try:
+        return main(["study", *words])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+def states(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    capsys.readouterr()
+    assert run("X9", "--list", "--json", *words) == 0
+    return [cell["state"] for cell in json.loads(capsys.readouterr().out)["cells"]]
+
+
+def test_from_cells_to_verdicts_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert states(capsys) == ["missing"] * 6
+    assert run("x9", "--device", "cpu") == 0
+    out = capsys.readouterr().out
+    assert "HOLDS: high is above low" in out
+    assert "2.12 ± 0.12" in out
+    folder = tmp_path / "runs" / "studies" / "pocket"
+    assert json.loads((folder / "X9.json").read_text())["verdicts"][0]["status"] == "holds"
+    assert "✔ holds" in (folder / "results.md").read_text("utf-8")
+    assert sorted(file.name for file in (folder / "figures").iterdir()) == ["X9-1.png", "X9-2.png"]
+    assert states(capsys) == ["done"] * 6
+
+
+def test_finished_cells_are_not_done_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("X9", "--seeds", "0", "--arm", "high", "--device", "cpu") == 0
+    assert "not run" in capsys.readouterr().out
+    record = next((tmp_path / "runs" / "studies" / "pocket" / "cells").iterdir())
+    content = json.loads(record.read_text())
+    next(iter(content["measures"].values()))["figures"]["value"] = 7.0
+    record.write_text(json.dumps(content))
+    assert run("X9", "--device", "cpu", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [cell["figures"]["constant/value"] for cell in found["studies"][0]["arms"]["high"]["cells"]] == [
+        7.0,
+        2.125,
+        2.25,
+    ]
+
+
+def test_parts_of_several_machines_merge_to_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for part in ("1/2", "2/2"):
+        assert run("X9", "--part", part, "--out", part[0], "--device", "cpu") == 0
+    assert states(capsys, "--out", "1").count("done") == 3
+    capsys.readouterr()
+    assert run("X9", "--summary", "--merge", "1", "2/pocket", "--out", "both", "--json") == 0
+    merged = json.loads(capsys.readouterr().out)["studies"][0]
+    assert run("X9", "--out", "alone", "--json", "--device", "cpu") == 0
+    alone = json.loads(capsys.readouterr().out)["studies"][0]
+    assert merged["verdicts"] == alone["verdicts"]
+    assert [len(arm["cells"]) for arm in merged["arms"].values()] == [3, 3]
+
+
+def test_a_summary_runs_nothing_and_remembers_other_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("X9", "--seeds", "5", "--device", "cpu") == 0
+    capsys.readouterr()
+    assert run("X9", "--summary", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["studies"][0]
+    assert [cell["seed"] for cell in found["arms"]["high"]["cells"]] == [5]
+    assert found["arms"]["high"]["planned"] == [0, 1, 2]
+
+
+def test_a_dataset_without_a_place_is_said_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("X9", "--scale", "paper") == 0
+    out = capsys.readouterr().out
+    assert "high, seed 0: needs --place cub=DIR" in out
+    assert "UNDECIDED: high is above low" in out
+    assert states(capsys, "--scale", "paper") == ["not run; needs --place cub=DIR"] * 2
+    assert states(capsys, "--scale", "paper", "--place", "cub=.") == ["missing"] * 2
+
+
+def test_no_cell_is_begun_after_the_time_limit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.studies import campaign
+
+    began = campaign.time.time()
+    monkeypatch.setattr(campaign.time, "time", iter([began, *[began + 100] * 99]).__next__)
+    assert run("X9", "--limit-seconds", "50", "--device", "cpu") == 0
+    monkeypatch.undo()
+    assert "not run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["Q7"], "unknown study 'Q7'"),
+        (["X9", "--arm", "hihg"], "unknown arm 'hihg'; did you mean 'high'?"),
+        (["X9", "--part", "3/2"], "--part takes N/M"),
+        (["X9", "--place", "cub"], "--place takes NAME=PATH, such as cub=DIR, got 'cub'"),
+        (["X9", "--place", "cbu=."], "unknown dataset 'cbu'; did you mean 'cub'?"),
+        (["X9", "--place", "cub=nowhere"], "nowhere does not exist"),
+        (["X9", "--weights", "resnet50=nowhere"], "nowhere is no file"),
+        (["X9", "--scale", "huge"], "unknown scale 'huge'"),
+        (["X9", "--summary", "--part", "1/2"], "--part has no effect here"),
+        (["X9", "--merge", "nowhere"], "holds no cells"),
+        (["X9", "--jobs", "0"], "expected a whole number of 1 or more"),
+    ],
+)
+def test_errors_are_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*words) == 2
+    captured = capsys.readouterr()
+    assert line in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "studies"]) == 0
+    assert "X9  High lies above low." in capsys.readouterr().out.splitlines()

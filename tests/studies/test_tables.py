@@ -1,0 +1,64 @@
+"""Tables of arms, as text."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from small_study import Small, results
+
+from holdfast.studies.results import Outcome, Results
+from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural, spread
+
+
+@pytest.mark.parametrize(
+    ("values", "figure", "text"),
+    [
+        ([57.25, 57.75], "R@1", "57.5 ± 0.4"),
+        ([3.0], "coarse/R@1", "3.0"),
+        ([29.96], "ers-fixed/ERS", "30.0"),
+        ([71.0], "log/validation R@1", "71.0"),
+        ([0.1464, 0.1466], "parts/gaussian", "0.147 ± 0.000"),
+        ([0.00312], "x/distance", "0.00312"),
+        ([3.12e-5, 3.14e-5], "x/distance", "3.1e-05 ± 1.4e-07"),
+        ([1234.5], "log/seconds", "1,234"),
+        ([0.0, 0.0], "x/y", "0.00 ± 0.00"),
+        ([-0.164], "h/hardness", "-0.164"),
+        ([], "R@1", "-"),
+    ],
+)
+def test_digits_follow_the_figure(values: list[float], figure: str, text: str) -> None:
+    assert spread(values, figure) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(3.21, "3.2 s"), (45.4, "45 s"), (720, "12 min"), (12_600, "3.5 h"), (0.0, "0 s")]
+)
+def test_durations_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_row_per_arm_with_seeds_and_time() -> None:
+    planned = {"high": [0, 1, 2], "low": [0, 1, 2, 3]}
+    headings, rows = arm_table(Small(), "pocket", results(), planned)
+    assert headings == ["arm", "value", "seeds", "time per seed"]
+    assert rows == [["high", "2.01 ± 0.01", "3", "1.5 s"], ["low", "1.01 ± 0.01", "3 of 4", "1.5 s"]]
+
+
+def test_arms_not_run_and_runs_that_stopped_say_so() -> None:
+    stopped = Outcome(seed=0, figures={"collapsed": 1.0}, stopped="the model has collapsed")
+    fine = dataclasses.replace(results().outcomes["high"][1])
+    found = Results(outcomes={"high": [], "low": [stopped, fine]})
+    _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1], "low": [0, 1]})
+    assert rows[0][:3] == ["high", "not run", "0 of 2"]
+    assert rows[1][:3] == ["low", "2.01", "2, 1 stopped: the model has collapsed"]
+
+
+def test_markdown_is_left_as_it_is_written() -> None:
+    assert inert("HM[S,LGA](&ICS)\n a<b, a < b") == "HM[S,LGA]\\(&ICS) a&lt;b, a < b"
+    text = markdown(inert_table((["arm", "a|b"], [["x", "1"]])))
+    assert text.splitlines() == ["| arm | a\\|b |", "| --- | ---: |", "| x | 1 |"]
+
+
+def test_counting_words() -> None:
+    assert (plural(1, "seed"), plural(0, "seed")) == ("1 seed", "0 seeds")
