@@ -133,16 +133,18 @@ def _head(scale: Scale, found: Sequence[Finished]) -> str:
         ["computing time", duration(sum(_distinct(found).values()))],
         ["extent", f"{len(found)} of {_possible(scale)} studies, {plural(len(_distinct(found)), 'cell')} run"],
     ]
+    table = "\n\n" + markdown((["", ""], rows), right=False) if found else ""
     return (
         "Made by `make results` from the raw files beside this page; no figure or verdict is written by hand. "
         f"To run a study yourself: `holdfast study ID --scale {scale}`. Tables show mean ± standard deviation over "
         "seeds, R@k, NMI, mAP and ERS in percent. With two seeds or more, a difference counts when it clears its "
-        "one-sided 95 % t interval; with one, when it clears the noise between two runs of one recipe.\n\n"
-        + markdown((["", ""], rows), right=False)
+        "one-sided 95 % t interval; with one, when it clears the noise between two runs of one recipe." + table
     )
 
 
 def _summary(found: Sequence[Finished]) -> str:
+    if not found:
+        return "No results are in yet."
     counts = Counter(verdict.status for f in found for verdict in f.verdicts)
     told = ", ".join(f"{counts[status]} {word}" for status, word in _COUNTED.items())
     rows = [
@@ -151,7 +153,7 @@ def _summary(found: Sequence[Finished]) -> str:
         for verdict in f.verdicts
     ]
     table = markdown((["study", "claim", "verdict", "numbers"], rows), right=False)
-    return f"{sum(counts.values())} claims: {told}.\n\n{table}"
+    return f"{plural(sum(counts.values()), 'claim')}: {told}.\n\n{table}"
 
 
 _COUNTED: dict[Status, str] = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided"}
