@@ -13,11 +13,13 @@ from holdfast.models import as_embedder
 from holdfast.studies import base
 from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.jobs import SCALES, Scale, Training
+from holdfast.studies.measures.plane import Plane
 from holdfast.studies.measures.retrieval import KEPT, Retrieval
 from holdfast.studies.probes import Scene
 
 IDS = ("E1", "E2", "E3", "E4", "E5", "E7")
 METRICS = {f"{level}{key}" for level in ("", "coarse/") for key in KEPT}
+PROBED = {"retrieval": METRICS, "plane": {"spread", "points"}}
 STUDIES = [(name, scale) for name in IDS for scale in SCALES]
 
 
@@ -42,7 +44,7 @@ def test_every_arm_can_be_trained(name: str, scale: Scale) -> None:
 @pytest.mark.parametrize(("name", "scale"), STUDIES)
 def test_what_is_named_is_measured(name: str, scale: Scale) -> None:
     study = base.get(name)
-    known = {arm.name: figures_of(arm, {"retrieval": METRICS}) | TRAINED | METRICS for arm in study.arms(scale)}
+    known = {arm.name: figures_of(arm, PROBED) | TRAINED | METRICS for arm in study.arms(scale)}
     anywhere = set().union(*known.values())
     assert set(study.columns(scale).values()) <= anywhere
     for order in [order for claim in study.claims(scale) for order in orders(claim)]:
@@ -126,3 +128,23 @@ def test_retrieval_of_a_split_by_both_label_sets() -> None:
 def test_retrieval_needs_a_model() -> None:
     with pytest.raises(HoldfastError, match="needs a model"):
         Retrieval()(Scene(seed=0, device=torch.device("cpu")))
+
+
+class Corners(nn.Module):
+    """Brightness of the upper left and the lower right quarter, not of unit length."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return nn.functional.adaptive_avg_pool2d(images, 2).mean(1).flatten(1)[:, [0, 3]]
+
+
+def test_points_in_the_plane() -> None:
+    table = load({"name": "digits", "size": 16})
+    scene = Scene(seed=0, device=torch.device("cpu"), model=as_embedder(Corners(), 16), table=table)
+    found = Plane(limit=50)(scene)
+    points = torch.tensor(found.series["points"], dtype=torch.float64)
+    assert points.shape == (50, 3)
+    assert points[:, :2].mean(0).abs().max() < 1e-3
+    assert (points[:, :2] ** 2).sum(1).mean() == pytest.approx(1, abs=1e-3)
+    assert set(points[:, 2].int().tolist()) <= set(table.split("train").labels.tolist())
+    with pytest.raises(HoldfastError, match="two dimensions"):
+        Plane()(Scene(seed=0, device=torch.device("cpu"), model=as_embedder(Pooled(), 16), table=table))

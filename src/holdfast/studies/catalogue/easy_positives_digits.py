@@ -5,8 +5,8 @@ from __future__ import annotations
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue.easy_positives_arms import KEEP_GOING, ONE_POSITIVE, SEEN_SAMPLE, Ground
 from holdfast.studies.claims import Claim, Ordered
-from holdfast.studies.drawings import Bars, Drawing
-from holdfast.studies.jobs import Arm, Scale
+from holdfast.studies.drawings import Bars, Curves, Drawing
+from holdfast.studies.jobs import Arm, Probe, Scale
 
 MNIST = Ground(label="MNIST", data={"name": "mnist", "labels": "coarse"}, recipe="eps-mnist", settings={**KEEP_GOING})
 LONGER = Ground(
@@ -22,6 +22,9 @@ DIGITS = Ground(
     recipe="eps-mnist",
     settings={**KEEP_GOING, "epochs": 40, "evaluate_every": 40},
 )
+WHERE = Probe(function="plane", arguments={"split": "train"})
+"""Figure 2: the digits trained on, in the plane."""
+
 GROUNDS: dict[Scale, tuple[Ground, ...]] = {"pocket": (MNIST, DIGITS), "paper": (LONGER,)}
 
 
@@ -35,7 +38,8 @@ class OddAndEven(Study):
 
     def arms(self, scale: Scale) -> list[Arm]:
         """Positives at random and nearest ones, on each set of digits."""
-        return [arm for ground in GROUNDS[scale] for arm in ground.pair("triplet", ONE_POSITIVE, (SEEN_SAMPLE,))]
+        measures = (SEEN_SAMPLE, WHERE)
+        return [arm for ground in GROUNDS[scale] for arm in ground.pair("triplet", ONE_POSITIVE, measures)]
 
     def claims(self, scale: Scale) -> list[Claim]:
         """Unseen digits and seen ones."""
@@ -60,10 +64,15 @@ class OddAndEven(Study):
         }
 
     def drawings(self, scale: Scale) -> list[Drawing]:
-        """Table 1 as bars."""
+        """Table 1 as bars, figure 2 as clouds."""
         arms = tuple(arm.name for arm in self.arms(scale))
         figures = {"unseen digits": "R@1", "seen digits": "seen/R@1"}
-        return [Bars(title="Digits retrieved after learning odd from even", arms=arms, figures=figures)]
+        return [
+            Bars(title="Digits retrieved after learning odd from even", arms=arms, figures=figures),
+            Curves(
+                title="Digits 0-5 in the plane", arms=arms, series="plane/points", x="first", y="second", points=True
+            ),
+        ]
 
     def notes(self, scale: Scale) -> str:
         """Training length, and what the paper leaves open."""
