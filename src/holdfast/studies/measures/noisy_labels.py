@@ -22,7 +22,9 @@ ENOUGH = 12
 """Points from which the easy-positive claims are asked."""
 
 PLACES = 3
-"""Of the search, all equally far apart: enough for two classes, one of them in two modes."""
+"""Of the search: enough for two classes, one of them in two modes."""
+
+SEARCHED = ("triplet", "margin", "EPS triplet", "EPS margin")
 
 Loss: TypeAlias = Callable[[Floats, Floats], float]
 
@@ -44,13 +46,14 @@ class NoisyLabels(ProbeFunction):
     Figures are how much more the two modes cost, in per cent of the collapsed embedding: above 0 the loss prefers
     collapsed classes, below 0 two modes. `LOSS at N` for every number of points; `LOSS, least` and `LOSS, most` over
     those with 12 points or more. `LOSS, collapsed is best` is 1 where the cheapest of all embeddings of 12 points in
-    the corners of a triangle with equal sides has every class in one corner, 0 where it has not.
+    the corners of a triangle with equal sides has every class in one corner, 0 where it has not; `... on a line` is
+    the same for places 0, α and 2α, where two modes and a class cannot all be two margins apart.
 
     Args:
         classes: how many.
         p: probability that a label is true.
         points: numbers of points, each a multiple of `classes`.
-        search: also look through all embeddings in a triangle.
+        search: also look through all embeddings in a triangle and on a line.
     """
 
     classes: int = 2
@@ -75,7 +78,7 @@ class NoisyLabels(ProbeFunction):
             figures |= {f"{name}, least": min(enough), f"{name}, most": max(enough)} if enough else {}
             series[name] = [[n, gap] for n, gap in gaps.items()]
         if self.search:
-            figures |= {f"{name}, collapsed is best": v for name, v in self.searched().items()}
+            figures |= self.searched()
         return Found(figures=figures, series=series)
 
     def gap(self, name: str, loss: Loss, n: int) -> float:
@@ -90,26 +93,36 @@ class NoisyLabels(ProbeFunction):
         """For each loss, whether the cheapest embedding of 12 points has collapsed classes."""
         size = ENOUGH // self.classes
         chances = label_chances(np.repeat(np.arange(self.classes), size), self.classes, self.p)
-        embeddings = _embeddings(self.classes, size)
         found = {}
-        for name, loss in LOSSES.items():
-            costs = [loss(_distances(name, embedding.ravel()), chances) for embedding in embeddings]
-            cheapest = embeddings[int(np.argmin(costs))]
-            found[name] = float((cheapest == cheapest[:, :1]).all())
+        for line in (False, True):
+            embeddings = _embeddings(self.classes, size, line)
+            for name in SEARCHED:
+                costs = [LOSSES[name](_distances(name, e.ravel(), line), chances) for e in embeddings]
+                cheapest = embeddings[int(np.argmin(costs))]
+                found[f"{name}, collapsed is best{' on a line' if line else ''}"] = float(
+                    (cheapest == cheapest[:, :1]).all()
+                )
         return found
 
 
-def _distances(name: str, place: NDArray[np.int64]) -> Floats:
-    """Points in places; each loss has them as far apart as its own theorem finds best for classes."""
+def _distances(name: str, place: NDArray[np.int64], line: bool = False) -> Floats:
+    """Of points in places: a margin from one to the next on a line; else all equally far apart.
+
+    How far is what a loss's own theorem finds best for classes.
+    """
+    if line:
+        steps: Floats = np.abs(np.subtract.outer(place, place)).astype(np.float64)
+        return MARGIN * steps
     apart = 2 * MARGIN if "margin" in name else MARGIN
     return np.where(place[:, None] != place[None], apart, 0.0)
 
 
-def _embeddings(classes: int, size: int) -> list[NDArray[np.int64]]:
-    """All ways to put the points of classes (rows) into places, but for names of points and places."""
+def _embeddings(classes: int, size: int, line: bool) -> list[NDArray[np.int64]]:
+    """All ways to put the points of classes (rows) into places that differ in more than the names of either."""
     of_one_class = list(itertools.combinations_with_replacement(range(PLACES), size))
     different = {}
     for places in itertools.product(of_one_class, repeat=classes):
-        contents = sorted(tuple(row.count(place) for row in places) for place in range(PLACES))
-        different[tuple(contents)] = np.array(places, dtype=np.int64)
+        contents = [tuple(row.count(place) for row in places) for place in range(PLACES)]
+        key = min(contents, contents[::-1]) if line else sorted(contents)
+        different[tuple(key)] = np.array(places, dtype=np.int64)
     return list(different.values())
