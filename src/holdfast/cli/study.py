@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from holdfast.studies.running import Places
     from holdfast.studies.store import Store
 
+FINISHED = ("done", "stopped early")
+"""States of cells that need nothing more."""
+
 
 def add(commands: Commands) -> None:
     """Offer the command."""
@@ -119,9 +122,13 @@ def _list(cells: Iterable[Cell], store: Store, places: Places, plain: bool) -> N
     if plain:
         print(json.dumps({"cells": rows}, ensure_ascii=False))
         return
-    done = sum(row["state"] in ("done", "stopped early") for row in rows)
+    done = sum(row["state"] in FINISHED for row in rows)
     print(table(["arm", "seed", "state", "cell"], [list(row.values()) for row in rows], left=(2, 3)))
-    print(f"{done} of {len(rows)} cells are done")
+    print(f"{done} of {len(rows)} cells are done; equal ones are run once, which leaves {len(_left(rows))} to run")
+
+
+def _left(rows: Iterable[dict[str, Any]]) -> set[str]:
+    return {row["cell"] for row in rows if row["state"] not in FINISHED}
 
 
 def _places(options: argparse.Namespace) -> Places:
