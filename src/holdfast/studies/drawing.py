@@ -101,7 +101,7 @@ def _bars(drawing: Bars, results: Results, names: Mapping[str, str]) -> Figure |
     axes.set_yticks(range(len(arms)), arms)
     axes.set_ylim(len(arms) - 0.45, -0.55)
     axes.grid(visible=False, axis="y")
-    axes.set_xlim(right=farthest * 1.2 or None)
+    axes.set_xlim(right=farthest + 0.17 * (farthest - min(0.0, axes.get_xlim()[0])) or None)
     only = next(iter(drawing.figures))
     axes.set_xlabel(drawing.unit if count > 1 else f"{only}, {drawing.unit}" if drawing.unit else only)
     if count > 1:
