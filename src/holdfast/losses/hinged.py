@@ -40,19 +40,21 @@ def close_pairs(z: Tensor, near: Listed, reach: float) -> Close | None:
         near: where the positive pairs are; all others are negative.
         reach: a squared distance.
     """
+    if near.columns.shape[1] > products.SPARSE * len(z):
+        return None
     z = precise(z.detach())
     squares = z.square().sum(1)
     with torch.autocast(z.device.type, enabled=False):
-        if _crowded(z, squares, near, reach) or not bool(squares.sum().isfinite()):
+        if _crowded(z, squares, reach) or not bool(squares.sum().isfinite()):
             return None
         return _search(z, squares, near, reach)
 
 
-def _crowded(z: Tensor, squares: Tensor, near: Listed, reach: float) -> bool:
+def _crowded(z: Tensor, squares: Tensor, reach: float) -> bool:
     """Whether pairs within reach are too many to be listed, as a guess from some rows."""
     some = slice(None, None, max(1, len(z) // 16))
     within = torch.sub(squares[some, None] + squares, z[some] @ z.T, alpha=2) < reach
-    return max(float(within.float().mean()), near.columns.shape[1] / len(z)) > products.SPARSE
+    return float(within.float().mean()) > products.SPARSE
 
 
 def _search(z: Tensor, squares: Tensor, near: Listed, reach: float) -> Close | None:
