@@ -381,3 +381,18 @@ def test_resolving_again_changes_nothing_and_builds_the_same(raw: dict[str, Any]
         == instantiate(Part, raw["part"], provided={"dim": 7})
     )
     assert raw == before
+
+
+def test_the_brief_form_does_not_change_when_a_class_gains_an_argument() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Before:
+        width: int = 3
+        depth: int = 2
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class After(Before):
+        height: int = 5
+
+    given = {"depth": 4}
+    assert resolve(Before, given, brief=True) == resolve(After, given, brief=True) == {"depth": 4}
+    assert resolve(Before, given) != resolve(After, given)

@@ -62,22 +62,29 @@ def builder(registry: Registry[T]) -> Callable[..., T]:
     return build
 
 
-def resolve(kind: Any, value: Any, where: str = "") -> Any:
-    """Plain data checked against a type, with every default written out."""
+def resolve(kind: Any, value: Any, where: str = "", brief: bool = False) -> Any:
+    """Plain data checked against a type, with every default written out.
+
+    Args:
+        kind: the type.
+        value: plain data, or an object of the type.
+        where: path of the value, for messages.
+        brief: leave out what equals its default instead; that form stays the same when a class gains an argument.
+    """
     if typing.get_origin(kind) is Block:
-        return resolve(typing.get_args(kind)[0], value.plain if isinstance(value, Block) else value, where)
+        return resolve(typing.get_args(kind)[0], value.plain if isinstance(value, Block) else value, where, brief)
     registry = Registry.of(kind)
     if registry is not None:
         if isinstance(value, registry.base):
             raise RecipeError(f"{where}: a built {registry.kind} cannot be written into a recipe; give its block")
         member, given, where = _open_block(registry, value, where)
-        return {"name": _name(value), **_resolve_arguments(member, given, where)}
+        return {"name": _name(value), **_resolve_arguments(member, given, where, brief)}
     if dataclasses.is_dataclass(kind):
         assert isinstance(kind, type)
         if isinstance(value, kind):
             value = _fields(value)
-        return _resolve_arguments(kind, _mapping(value, where), where)
-    return _walk(kind, value, where, resolve)
+        return _resolve_arguments(kind, _mapping(value, where), where, brief)
+    return _walk(kind, value, where, lambda k, v, w: resolve(k, v, w, brief))
 
 
 def instantiate(kind: Any, value: Any, where: str = "", provided: Mapping[str, Any] | None = None) -> Any:
@@ -192,7 +199,7 @@ def _check_keys(
             raise RecipeError(f"{prefix}'{name}' is required")
 
 
-def _resolve_arguments(member: Callable[..., Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _resolve_arguments(member: Callable[..., Any], given: Mapping[str, Any], where: str, brief: bool) -> dict[str, Any]:
     parameters = _parameters(member)
     _check_keys(parameters, given, where, {})
     resolved: dict[str, Any] = {}
@@ -200,7 +207,10 @@ def _resolve_arguments(member: Callable[..., Any], given: Mapping[str, Any], whe
         if name in PROVIDED and given.get(name) is None and default is None:
             continue
         value = _over_default(kind, given[name], default) if name in given else default
-        resolved[name] = resolve(kind, value, _join(where, name))
+        resolved[name] = resolve(kind, value, _join(where, name), brief)
+        optional = default is not inspect.Parameter.empty
+        if brief and optional and resolved[name] == resolve(kind, default, _join(where, name), brief):
+            del resolved[name]
     return resolved
 
 

@@ -52,6 +52,7 @@ def test_the_start_is_trained_first_and_once(tmp_path: Path, monkeypatch: pytest
     ]
     assert campaign.run_cells(cells, store, Places(device="cpu")) == {}
     first = Cell(arm="start", job=START, seed=0)
-    init = str(store.runs / first.key)
-    assert trained == [(first.key, None), (cells[0].key, init), (cells[1].key, init)]
+    init = str(store.run(first))
+    runs = [store.run(cell).name for cell in (first, *cells)]
+    assert trained == list(zip(runs, (None, init, init), strict=True))
     assert store.done(first)

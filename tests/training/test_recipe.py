@@ -214,3 +214,13 @@ def test_mistaken_bases(tmp_path: Path, files: dict[str, str], message: str) -> 
     with pytest.raises(RecipeError, match=message) as error:
         load_recipe(write(tmp_path, **files))
     assert "\n" not in str(error.value)
+
+
+def test_the_brief_form_leaves_out_defaults_and_means_the_same() -> None:
+    plain = {"data": "glyphs", "regime": {"name": "hm", "ics": 0.5}, "epochs": 100, "batch": {"classes": 7}}
+    recipe = load_recipe(plain)
+    brief = recipe.brief()
+    assert brief["regime"] == {"name": "hm", "ics": 0.5}
+    assert brief["batch"] == {"classes": 7}
+    assert "epochs" not in brief  # 100 is the default
+    assert load_recipe(brief) == recipe

@@ -93,7 +93,7 @@ class Training:
         return _resolved(self.recipe, json.dumps(self.data), self._settings(seed), seed)
 
     def identity(self, seed: int) -> str:
-        """A short name for this very training: equal in every study that asks for it."""
+        """A short name for this very training: equal in every study that asks for it, and in later versions too."""
         return _digest(self.recipe, json.dumps(self.data), self._settings(seed), seed)
 
     def _settings(self, seed: int) -> str:
@@ -186,4 +186,5 @@ def _resolved(recipe: str, data: str, settings: str, seed: int) -> Recipe:
 
 @functools.cache
 def _digest(recipe: str, data: str, settings: str, seed: int) -> str:
-    return _resolved(recipe, data, settings, seed).digest()
+    brief = json.dumps(_resolved(recipe, data, settings, seed).brief(), sort_keys=True)
+    return hashlib.sha256(brief.encode()).hexdigest()[:12]

@@ -98,8 +98,8 @@ def _train(job: Training, cell: Cell, store: Store, places: Places, console: Con
     plain = _located(job, cell.seed, store, places)
     first = job.first(cell.seed)
     if first is not None and job.start is not None:
-        train(_located(job.start, cell.seed, store, places), out=store.runs / first.key, device=places.device)
-    run = train(plain, out=store.runs / cell.key, device=places.device, console=console)
+        train(_located(job.start, cell.seed, store, places), out=store.run(first), device=places.device)
+    run = train(plain, out=store.run(cell), device=places.device, console=console)
     lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8"))
     checked = [(line["epoch"], line["validation"]["R@1"]) for line in lines if "validation" in line and line["step"]]
     figures = {
@@ -111,7 +111,7 @@ def _train(job: Training, cell: Cell, store: Store, places: Places, console: Con
     return {
         "figures": {key: None if value is None else float(value) for key, value in figures.items()},
         "series": {"validation R@1": [list(pair) for pair in checked]},
-        "recipe": job.resolved(cell.seed).digest(),
+        "recipe": job.resolved(cell.seed).plain(),
         "seconds": figures["log/seconds"] or 0.0,
     }
 
@@ -121,14 +121,14 @@ def _located(job: Training, seed: int, store: Store, places: Places) -> dict[str
     plain = job.resolved(seed).plain()
     plain |= {"data": places.block(plain["data"]), "model": places.model(plain["model"])}
     first = job.first(seed)
-    return plain if first is None else {**plain, "init": str(store.runs / first.key)}
+    return plain if first is None else {**plain, "init": str(store.run(first))}
 
 
 def _measure(
     measure: Measure, job: Training, cell: Cell, store: Store, places: Places, scene: probes.Scene, console: Console
 ) -> dict[str, Any]:
     """One measure of a trained model."""
-    folder = store.runs / cell.key
+    folder = store.run(cell)
     if isinstance(measure, Probe):
         recipe = job.resolved(cell.seed).plain()
         model = load_model(str(folder), trust_code=True, sets=True).to(scene.device)

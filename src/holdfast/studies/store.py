@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.files import write_json
 from holdfast.run_files import finite
-from holdfast.studies.jobs import Arm, Cell, Measure
+from holdfast.studies.jobs import Arm, Cell, Measure, Training
 from holdfast.studies.results import Outcome, Results
 
 SCHEMA = 1
@@ -33,8 +33,15 @@ class Store:
         self.records = self.folder / "cells"
         self.runs = self.folder / "runs"
 
+    def run(self, cell: Cell) -> Path:
+        """The run folder of a training; a changed default of the package makes it another one."""
+        digest = (
+            cell.job.resolved(cell.seed).digest() if isinstance(cell.job, Training) else cell.job.identity(cell.seed)
+        )
+        return self.runs / f"{cell.key}-{digest[:4]}"
+
     def read(self, cell: Cell) -> dict[str, Any]:
-        """The record of a cell, empty where there is none."""
+        """The record of a cell, empty where there is none or where it is of a recipe that reads otherwise today."""
         file = self.records / f"{cell.key}.json"
         try:
             record = json.loads(file.read_text("utf-8")) if file.is_file() else {}
@@ -42,6 +49,9 @@ class Store:
             record = None
         if not isinstance(record, dict) or record.get("schema", SCHEMA) != SCHEMA:
             raise HoldfastError(f"{file} is no record of this version of holdfast; move it away, its cell is run again")
+        known = record.get("recipe")
+        if isinstance(cell.job, Training) and known is not None:
+            return record if agrees(known, cell.job.resolved(cell.seed).plain()) else {}
         return record
 
     def write(self, cell: Cell, record: dict[str, Any]) -> None:
@@ -113,6 +123,15 @@ class Store:
                 write_json(mine, {**record, "measures": joined})
                 new += 1
         return new
+
+
+def agrees(recorded: Any, current: Any) -> bool:
+    """Whether all that a recorded recipe says still holds; keys that came later are no reason to run it again."""
+    if isinstance(recorded, dict) and isinstance(current, dict):
+        return all(key in current and agrees(value, current[key]) for key, value in recorded.items())
+    if isinstance(recorded, list) and isinstance(current, list):
+        return len(recorded) == len(current) and all(map(agrees, recorded, current))
+    return bool(recorded == current)
 
 
 def measure_key(measure: Measure) -> str:

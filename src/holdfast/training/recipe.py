@@ -131,6 +131,10 @@ class Recipe:
         resolved: dict[str, Any] = resolve(Recipe, self)
         return json.loads(json.dumps(resolved))  # type: ignore[no-any-return]  # tuples become lists, as in YAML
 
+    def brief(self) -> dict[str, Any]:
+        """Plain data without what equals its default: the same when a later version adds an argument somewhere."""
+        return json.loads(json.dumps(resolve(Recipe, self, brief=True)))  # type: ignore[no-any-return]
+
     def yaml(self) -> str:
         """The resolved recipe as YAML."""
         return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True)
