@@ -58,11 +58,18 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def recover_folder(folder: Path) -> None:
+    """Put the older folder back where a crash struck between the two moves of `new_folder`."""
+    old = _old(folder)
+    if old.is_dir() and not old.is_symlink() and not folder.exists():
+        old.replace(folder)
+
+
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder filled aside and moved into place when the block ends well; an older one is replaced."""
-    aside = folder.with_name(f".{folder.name}.tmp")
-    old = folder.with_name(f".{folder.name}.old")
+    aside, old = folder.with_name(f".{folder.name}.tmp"), _old(folder)
+    recover_folder(folder)
     for leftover in (aside, old):
         if leftover.is_symlink():
             leftover.unlink()
@@ -70,13 +77,26 @@ def new_folder(folder: Path) -> Iterator[Path]:
     aside.mkdir(parents=True)
     try:
         yield aside
+        _sync_tree(aside)  # the new names must not reach the disk before what they name
         if folder.exists():
             folder.replace(old)
         aside.replace(folder)
         sync_folder(folder.parent)
     except BaseException:
-        if old.exists() and not folder.exists():
-            old.replace(folder)
+        recover_folder(folder)
         shutil.rmtree(aside, ignore_errors=True)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _old(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in (*folder.rglob("*"), folder):
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            with path.open("rb+") as handle:
+                os.fsync(handle.fileno())

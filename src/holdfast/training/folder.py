@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,22 @@ from safetensors import SafetensorError
 
 from holdfast.data import ImageTable
 from holdfast.errors import RecipeError, TrainingError
-from holdfast.files import inside, new_folder, write_atomic, write_json
+from holdfast.files import inside, new_folder, recover_folder, write_atomic, write_json
+from holdfast.locks import locked
 from holdfast.models import Embedder
 from holdfast.models.card import card_text
 from holdfast.models.run_card import CARD
 from holdfast.training.recipe import Recipe
 from holdfast.yaml_files import read_yaml
 
+LOCK = ".lock"
+
 
 class RunFolder:
     """Paths and files of one run.
 
     `recipe.yaml` (resolved), `metrics.jsonl`, `checkpoint/`, `model/` (the best by validation), `last/`,
-    `evaluation.json` (written last: a run that has it is finished).
+    `evaluation.json` (written last: a run that has it is finished); `.lock` while a process trains.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,26 +40,42 @@ class RunFolder:
         self.last = folder / "last"
         self.evaluation = folder / "evaluation.json"
 
-    def open(self, recipe: Recipe) -> None:
-        """Start a new run here, or make sure that the one that is here has the same recipe.
+    def open(self, recipe: Recipe) -> dict[str, Any] | None:
+        """Make sure that a run that is here has the same recipe; its evaluation if it is finished. Writes nothing."""
+        for place in (self.checkpoints, self.good):
+            inside(self.folder, place)
+        if not self._begun():
+            return None
+        different = differences(self._stored_recipe(), recipe.plain())
+        if different:
+            raise RecipeError(
+                f"{self.folder} holds a run of another recipe (differs in {', '.join(different[:3])}); "
+                "give another --out, or delete that folder"
+            )
+        return self.finished()
+
+    @contextmanager
+    def held(self, recipe: Recipe) -> Iterator[None]:
+        """Keep other processes out while the block trains, and write the recipe of a new run.
 
         A run that stopped before its first checkpoint has nothing to lose and is replaced.
         """
-        for place in (self.checkpoints, self.good):
-            inside(self.folder, place)
-        if self.recipe_file.is_file() and (self.checkpoints.exists() or self.evaluation.exists()):
-            different = differences(self._stored_recipe(), recipe.plain())
-            if different:
-                raise RecipeError(
-                    f"{self.folder} holds a run of another recipe (differs in {', '.join(different[:3])}); "
-                    "give another --out, or delete that folder"
-                )
-            return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.recipe_file, recipe.yaml())
-        except OSError as error:
-            raise TrainingError(f"cannot write into {self.folder}: {error.strerror}; give another --out") from error
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self.folder / LOCK, str(self.folder)))
+                self.open(recipe)  # again: a process that left just now may have begun a run
+                if not self._begun():
+                    write_atomic(self.recipe_file, recipe.yaml())
+                for place in (self.model, self.last):
+                    recover_folder(place)
+            except OSError as error:
+                reason = error.strerror or error
+                raise TrainingError(f"cannot write into {self.folder}: {reason}; give another --out") from error
+            yield
+
+    def _begun(self) -> bool:
+        return self.recipe_file.is_file() and (self.checkpoints.exists() or self.evaluation.exists())
 
     def _stored_recipe(self) -> dict[str, Any]:
         """The content of recipe.yaml."""

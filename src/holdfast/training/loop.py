@@ -84,12 +84,12 @@ def train(
     checked = load_recipe(recipe, data, settings, seed)
     place = choose_device(device)
     run = RunFolder(Path(out) if out else default_folder(name, checked))
-    run.open(checked)
-    done = run.finished()
+    done = run.open(checked)
     if done is not None:
         console.say(f"{run.folder} is already finished")
         return Run(run.folder, checked, done)
-    with torch.random.fork_rng(seeded_devices(place)):  # the caller's random state is its own
+    # the caller's random state is its own
+    with run.held(checked), torch.random.fork_rng(seeded_devices(place)):
         session = build_session(checked, place, skip_bad, console, run.folder)
         with seeds.deterministic(session.device):
             Loop(session, run, console).learn()
