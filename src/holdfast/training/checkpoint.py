@@ -10,13 +10,16 @@ import dataclasses
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from holdfast.errors import TrainingError
 from holdfast.files import new_folder, write_synced
 
 SCHEMA = 1
@@ -49,21 +52,35 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     with new_folder(folder / f"{checkpoint.step:09d}") as aside:
         write_synced(aside / "tensors.safetensors", tensors)
         write_synced(aside / "state.json", json.dumps({**body, "sha256": digest}, sort_keys=True).encode())
-    for older in _steps(folder)[:-KEPT]:
-        shutil.rmtree(older, ignore_errors=True)
+    steps = _steps(folder)
+    now = steps.index(folder / f"{checkpoint.step:09d}")
+    # Later ones are damaged, or training would have gone on from them.
+    for useless in (*steps[: max(0, now + 1 - KEPT)], *steps[now + 1 :]):
+        shutil.rmtree(useless, ignore_errors=True)
 
 
-def load_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None."""
-    for candidate in reversed(_steps(folder)):
+def load_checkpoint(folder: Path, say: Callable[[str], None] = lambda text: None) -> Checkpoint | None:
+    """The newest checkpoint that is whole, or None where there is none at all.
+
+    Args:
+        folder: of the run's checkpoints.
+        say: told which were passed over.
+    """
+    steps = _steps(folder)
+    for candidate in reversed(steps):
         found = _read(candidate)
         if found is not None:
             return found
+        say(f"warning: the checkpoint {candidate} is damaged, the one before it is taken")
+    if any(any(step.iterdir()) for step in steps):
+        raise TrainingError(
+            f"no checkpoint in {folder} is whole; put back a copy, or delete it to train from the start"
+        )
     return None
 
 
 def _steps(folder: Path) -> list[Path]:
-    return sorted(f for f in folder.iterdir() if f.name.isdigit()) if folder.is_dir() else []
+    return sorted(f for f in folder.iterdir() if f.name.isdigit() and f.is_dir()) if folder.is_dir() else []
 
 
 def _read(folder: Path) -> Checkpoint | None:
@@ -75,8 +92,10 @@ def _read(folder: Path) -> Checkpoint | None:
         if hashlib.sha256(tensors + text.encode()).hexdigest() != digest or written["schema"] != SCHEMA:
             return None
         return Checkpoint(int(written["step"]), load(tensors), written["state"])
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (FileNotFoundError, ValueError, KeyError, AttributeError, TypeError, RecursionError, SafetensorError):
         return None
+    except OSError as error:  # the disk, not the checkpoint: it may be whole
+        raise TrainingError(f"{folder} cannot be read: {error.strerror}; mend that and run again") from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,24 @@ class MetricsLog:
 
     Args:
         file: the log.
-        step: lines of later steps are dropped; a resumed run writes them again.
+        step: of the checkpoint that training goes on from, None for none; later lines are dropped, as they will be
+            written again.
     """
 
-    def __init__(self, file: Path, step: int) -> None:
+    def __init__(self, file: Path, step: int | None) -> None:
         self._file = file
-        kept = [line for line in read_log(file) if line["step"] <= step]
+        kept = [] if step is None else [line for line in read_log(file) if line["step"] <= step]
         write_atomic(file, "".join(_line(entry) for entry in kept))
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line; `step` must be among its keys."""
         with self._file.open("a", encoding="utf-8") as handle:
             handle.write(_line(entry))
+
+    def sync(self) -> None:
+        """Force it to disk, so that no checkpoint is there whose lines are not."""
+        with self._file.open("a", encoding="utf-8") as handle:
+            os.fsync(handle.fileno())
 
 
 class Interval:
@@ -71,15 +78,17 @@ class Interval:
 
 
 def read_log(file: Path) -> list[dict[str, Any]]:
-    """All whole lines of a log; a line cut off by a crash is left out."""
+    """All whole lines of a log; a line cut off by a crash, or damaged, is left out."""
     if not file.is_file():
         return []
     entries = []
-    for line in file.read_text("utf-8").splitlines():
+    for line in file.read_text("utf-8", errors="replace").split("\n"):
         try:
-            entries.append(json.loads(line))
-        except json.JSONDecodeError:
+            entry = json.loads(line)
+        except ValueError:
             continue
+        if isinstance(entry, dict) and isinstance(entry.get("step"), int):
+            entries.append(entry)
     return entries
 
 

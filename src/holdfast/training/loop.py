@@ -110,15 +110,22 @@ class Loop:
         self.session, self.run, self.console = session, run, console
         self.recipe, self.epoch_steps = session.recipe, len(session.batches)
         self.total = self.recipe.epochs * self.epoch_steps
-        self.step = self.saved = 0
+        self.step = 0
+        self.saved: int | None = None
         self.good = LastGood(run)
         self.seen = self.score = ""
 
     def learn(self) -> None:
         """Train until the last epoch is done."""
-        found = load_checkpoint(self.run.checkpoints)
+        found = load_checkpoint(self.run.checkpoints, self.console.say)
         if found:
-            self.session.restore(found)
+            try:
+                self.session.restore(found)
+            except (RuntimeError, ValueError, KeyError) as error:
+                raise TrainingError(
+                    f"the checkpoint of step {found.step} in {self.run.folder} does not fit the data as it is now "
+                    f"({' '.join(str(error).split())[:120]}); put back the images it began with, or give another --out"
+                ) from error
             self.step = self.saved = found.step
             self.console.say(f"resuming {self.run.folder} at step {found.step} of {self.total}")
         try:
@@ -131,7 +138,7 @@ class Loop:
 
     def _learn(self) -> None:
         session, recipe = self.session, self.recipe
-        self.log = MetricsLog(self.run.metrics, self.step)
+        self.log = MetricsLog(self.run.metrics, self.saved)
         self.finite = Finite(session.device)
         self.watch = CollapseWatch(_triplet_margin(recipe), session.regime.advice)
         self.validation = _validation_store(session)
@@ -232,6 +239,7 @@ class Loop:
     def _save(self) -> None:
         self.finite.check_losses(self.step, self._kept())
         self.finite.check_weights(self.session.model, self.step, self._kept())
+        self.log.sync()
         save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step))
         self.saved = self.step
 
