@@ -58,6 +58,7 @@ class Ground:
         data: the dataset, as in `Training`.
         recipe: a shipped recipe.
         settings: laid over it.
+        start: a training whose model all of them start from.
         seeds: of its arms, where they are not those of the scale.
     """
 
@@ -65,6 +66,7 @@ class Ground:
     data: str | dict[str, Any]
     recipe: str
     settings: dict[str, Any]
+    start: Training | None = None
     seeds: tuple[int, ...] | None = None
 
     def arm(
@@ -76,6 +78,7 @@ class Ground:
             data=self.data,
             settings={**self.settings, **(settings or {}), "loss": loss},
             measures=measures,
+            start=self.start,
         )
         return Arm(name=f"{self.label} {name}", job=job, seeds=self.seeds)
 
@@ -99,12 +102,16 @@ KEEP_GOING = {"on_collapse": "warn"}
 
 _POCKET = {**KEEP_GOING, "batch.classes": 7, "batch.per_class": 16}
 
+PRINTED = Training(recipe="pocket", settings={"epochs": 24, "evaluate_every": 24})
+"""Printed characters told apart: what Omniglot's pocket arms start from, as the paper's start from ImageNet."""
+
 OMNIGLOT: dict[Scale, Ground] = {
     "pocket": Ground(
         label="Omniglot",
         data={"name": "omniglot", "labels": "coarse"},
         recipe="pocket",
-        settings={**_POCKET, "epochs": 8, "evaluate_every": 8},
+        settings={**_POCKET, "epochs": 8, "evaluate_every": 8, "optimizer.lr": 1e-3},
+        start=PRINTED,
     ),
     "paper": Ground(
         label="Omniglot",
