@@ -27,7 +27,7 @@ def setting(scale: Scale) -> str:
     return (
         "A small network at 32 px that has learnt to tell printed characters apart, in the place of an ImageNet "
         "ResNet-50 at 80 px; 8 epochs (1,240 steps) of 7 languages × 16 drawings in the place of batches of 160. From "
-        "random weights no loss learnt the languages (R@1 8 on letters with triplets), so there was nothing to compare; "
+        "random weights no loss learnt the languages (R@1 8 on letters with triplets), so nothing could be compared; "
         "that was seen on test classes with one seed before the start was added. The learning rate, 1e-3, is between "
         "what validation languages preferred with triplets (3e-4) and with margin (3e-3)."
     )
