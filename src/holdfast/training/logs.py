@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,20 @@ class MetricsLog:
 
 
 class Interval:
-    """Means of what steps returned between two log lines, summed on the device so that adding never waits for it."""
+    """Means of what steps returned between two log lines, summed on the device so that adding never waits for it.
 
-    def __init__(self, device: torch.device) -> None:
+    Args:
+        device: where steps run.
+        state: what `state()` was when training stopped between two lines.
+    """
+
+    def __init__(self, device: torch.device, state: Mapping[str, Any] | None = None) -> None:
+        before = state or {"sums": {}, "steps": 0, "passes": 0}
         self._device = device
-        self._sums: dict[str, Tensor] = {}
-        self._steps = 0
-        self._passes = 0
+        self._sums: dict[str, Tensor] = {name: torch.tensor(v, device=device) for name, v in before["sums"].items()}
+        self._steps: int = before["steps"]
+        self._passes: int = before["passes"]
+        self._timed = 0  # since this process began
         self._start = time.perf_counter()
 
     def add(self, result: StepResult, passes: int) -> None:
@@ -62,6 +70,15 @@ class Interval:
         for name, value in values.items():
             self._sums[name] = self._sums.get(name, torch.zeros((), device=self._device)) + value.detach()
         self._steps += 1
+        self._timed += 1
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint between two lines must hold for the next line to be the same."""
+        return {
+            "sums": {name: float(total) for name, total in self._sums.items()},
+            "steps": self._steps,
+            "passes": self._passes,
+        }
 
     def close(self, batch: int) -> dict[str, float]:
         """The means since the last call, passes per step and images per second.
@@ -72,8 +89,9 @@ class Interval:
         line = {name: float(total) / self._steps for name, total in self._sums.items()}
         line["passes"] = self._passes / self._steps
         now = time.perf_counter()
-        line["images_per_second"] = round(self._steps * batch / max(1e-9, now - self._start), 1)
-        self._sums, self._steps, self._passes, self._start = {}, 0, 0, now
+        if now > self._start:  # a clock that went back says nothing
+            line["images_per_second"] = round(self._timed * batch / (now - self._start), 1)
+        self._sums, self._steps, self._timed, self._passes, self._start = {}, 0, 0, 0, now
         return line
 
 

@@ -129,14 +129,14 @@ class Loop:
             self.step = self.saved = found.step
             self.console.say(f"resuming {self.run.folder} at step {found.step} of {self.total}")
         try:
-            self._learn()
+            self._learn(found.state.get("interval") if found else None)
         except OSError as error:
             raise TrainingError(
                 f"{error.filename or self.run.folder}: {error.strerror or error}; {self._kept()}. "
                 "Mend that (free some space?) and run the same command again"
             ) from error
 
-    def _learn(self) -> None:
+    def _learn(self, interval: dict[str, Any] | None) -> None:
         session, recipe = self.session, self.recipe
         self.log = MetricsLog(self.run.metrics, self.saved)
         self.finite = Finite(session.device)
@@ -152,7 +152,7 @@ class Loop:
             compiled=worth_compiling(recipe.compile, session.device, images),
         )
         schedule = recipe.schedule.build()
-        interval = Interval(session.device)
+        self.interval = Interval(session.device, interval)
         if recipe.trackers:
             session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
         with StopRequest() as stop, self.console.bar(self.total, self.step, what="training") as self.bar:
@@ -171,10 +171,10 @@ class Loop:
                 update = last or self.step % recipe.accumulate == 0
                 result = one_step(session, context, batch, update)
                 self.finite.watch(result.loss)
-                interval.add(result, context.passes)
+                self.interval.add(result, context.passes)
                 self.bar.update()
                 if last or self.step % recipe.log_every == 0:
-                    self._report(interval.close(len(rows)), result)
+                    self._report(self.interval.close(len(rows)), result)
                 epoch, within = divmod(self.step, self.epoch_steps)
                 if within == 0 and (last or epoch % recipe.evaluate_every == 0):
                     self._validate()
@@ -240,7 +240,9 @@ class Loop:
         self.finite.check_losses(self.step, self._kept())
         self.finite.check_weights(self.session.model, self.step, self._kept())
         self.log.sync()
-        save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step))
+        found = self.session.checkpoint(self.step)
+        state = {**found.state, "interval": self.interval.state()}
+        save_checkpoint(self.run.checkpoints, dataclasses.replace(found, state=state))
         self.saved = self.step
 
     def _kept(self) -> str:
