@@ -141,12 +141,17 @@ def test_half(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sides = sides_by_labels(z, labels, distances=False)
     assert halvable(z, labels, sides)
     assert isinstance(sides.near, Listed)
-    half = Half(z, z, sides.near.columns)
-    torch.testing.assert_close(half.near(), (z @ z.T).gather(1, sides.near.columns))
-    expected = (z @ z.T).masked_fill(labels[:, None] == labels, 7)
+    half = Half(z, sides.near.columns, 2.0)
+    same = labels[:, None] == labels
+    torch.testing.assert_close(half.near(), (2 * z @ z.T).gather(1, sides.near.columns))
+    half.strike(7)
+    expected = (2 * z @ z.T).masked_fill(same, 7)
     for rows, part in half.tiles():
-        half.strike(rows, part, 7)
         torch.testing.assert_close(part, expected[rows, : rows.stop])
+    gradient = torch.rand(sides.near.columns.shape, generator=torch.Generator().manual_seed(0)) * sides.near.real
+    half.add(gradient)
+    added = torch.zeros_like(expected).scatter_add_(1, sides.near.columns, gradient)
+    torch.testing.assert_close(half.product(z), (expected + added + added.T) @ z)
 
 
 def test_close_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

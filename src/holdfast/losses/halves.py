@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,39 +26,69 @@ def halvable(z: Tensor, labels: Tensor, sides: Sides) -> bool:
 
 
 class Half:
-    """left rightᵀ on and below the diagonal, and in the rest of the squares around it.
+    """factor · z zᵀ on and below the diagonal, and in the rest of the squares around it.
+
+    Tiles lie one after the other in memory, so that no pass over one of them skips from row to row, and nothing is
+    written for the half that is left out.
 
     Args:
-        left: vectors of shape (n, dim).
-        right: the same vectors, up to a factor.
+        z: vectors of shape (n, dim).
         columns: of those pairs that are no negatives, of shape (n, most), with the image itself.
+        factor: of the products.
     """
 
-    def __init__(self, left: Tensor, right: Tensor, columns: Tensor) -> None:
-        size = len(left)
-        self.matrix = left.new_empty(size, size)
-        self._columns = columns
-        self._own = torch.arange(size)[:, None]
-        for rows, end in self._tiles():
-            torch.mm(left[rows], right[:end].T, out=self.matrix[rows, :end])
+    def __init__(self, z: Tensor, columns: Tensor, factor: float = 1.0) -> None:
+        size = len(z)
+        starts = range(0, size, products.TILE)
+        self._rows = [slice(start, min(start + products.TILE, size)) for start in starts]
+        areas = [(rows.stop - rows.start) * rows.stop for rows in self._rows]
+        self._flat = z.new_empty(sum(areas))
+        parts = torch.split(self._flat, areas)
+        self._tiles = [part.view(-1, rows.stop) for part, rows in zip(parts, self._rows, strict=True)]
+        own = torch.arange(size)
+        widths = torch.clamp((own // products.TILE + 1) * products.TILE, max=size)
+        begins = widths.cumsum(0) - widths
+        own = own[:, None]
+        self._below = columns <= own
+        self._here = _places(own, columns, widths[:, None], begins[:, None])
+        self._there = _places(columns, own, widths[columns], begins[columns])
+        nothing = z.new_zeros(())
+        for rows, tile in self.tiles():
+            torch.addmm(nothing, z[rows], z[: rows.stop].T, beta=0, alpha=factor, out=tile)
 
     def near(self) -> Tensor:
         """What the columns hold, before anything is struck out."""
-        lower = torch.maximum(self._columns, self._own) * len(self.matrix) + torch.minimum(self._columns, self._own)
-        return self.matrix.take(lower)
+        return self._flat.take(torch.where(self._below, self._here.place, self._there.place))
 
     def tiles(self) -> Iterator[tuple[slice, Tensor]]:
         """Rows and what there is of them; the squares end the rows."""
-        for rows, end in self._tiles():
-            yield rows, self.matrix[rows, :end]
+        return zip(self._rows, self._tiles, strict=True)
 
-    def strike(self, rows: slice, tile: Tensor, value: float) -> None:
+    def strike(self, value: float) -> None:
         """Put the value in place of all that is no negative."""
-        columns = self._columns[rows]
-        tile.scatter_(1, torch.where(columns < tile.shape[1], columns, self._own[rows]), value)
+        self._flat.index_fill_(0, self._here.place.flatten(), value)
 
-    def _tiles(self) -> Iterator[tuple[slice, int]]:
-        size = len(self.matrix)
-        for start in range(0, size, products.TILE):
-            end = min(start + products.TILE, size)
-            yield slice(start, end), end
+    def add(self, gradient: Tensor) -> None:
+        """Add a gradient with respect to what the columns hold, and its transpose; zero for the image itself."""
+        for place, present in (self._here, self._there):
+            self._flat.scatter_add_(0, place.flatten(), (gradient * present).flatten())
+
+    def product(self, z: Tensor) -> Tensor:
+        """What is held here, as a symmetric matrix, with z."""
+        result = torch.empty_like(z)
+        for rows, tile in self.tiles():
+            torch.mm(tile, z[: rows.stop], out=result[rows])
+            result[: rows.start].addmm_(tile[:, : rows.start].T, z[rows])
+        return result
+
+
+class _Places(NamedTuple):
+    """Where entries of the matrix lie in memory: those of the half that is left out on the diagonal of their row."""
+
+    place: Tensor
+    present: Tensor
+
+
+def _places(row: Tensor, column: Tensor, widths: Tensor, begins: Tensor) -> _Places:
+    present = column < widths
+    return _Places(begins + torch.where(present, column, row), present)

@@ -43,7 +43,7 @@ def close_pairs(z: Tensor, near: Listed, reach: float) -> Close | None:
     if near.columns.shape[1] > products.SPARSE * len(z):
         return None
     z = precise(z.detach())
-    squares = z.square().sum(1)
+    squares = torch.linalg.vector_norm(z, dim=1).square()
     with torch.autocast(z.device.type, enabled=False):
         if _crowded(z, squares, reach) or not bool(squares.sum().isfinite()):
             return None
@@ -51,18 +51,18 @@ def close_pairs(z: Tensor, near: Listed, reach: float) -> Close | None:
 
 
 def _crowded(z: Tensor, squares: Tensor, reach: float) -> bool:
-    """Whether pairs within reach are too many to be listed, as a guess from some rows."""
-    some = slice(None, None, max(1, len(z) // 16))
-    within = torch.sub(squares[some, None] + squares, z[some] @ z.T, alpha=2) < reach
+    """Whether pairs within reach are too many to be listed, as a guess from some rows and columns."""
+    some, others = (slice(None, None, max(1, len(z) // number)) for number in (16, 256))
+    within = torch.sub(squares[some, None] + squares[others], z[some] @ z[others].T, alpha=2) < reach
     return float(within.float().mean()) > products.SPARSE
 
 
 def _search(z: Tensor, squares: Tensor, near: Listed, reach: float) -> Close | None:
-    half = Half(z, z, near.columns)
+    half = Half(z, near.columns)
     positives = torch.sub(squares[:, None] + squares[near.columns], half.near(), alpha=2).relu_()
     shortest, found, number = squares.amin(), [], 0
+    half.strike(-ABSENT)
     for rows, tile in half.tiles():
-        half.strike(rows, tile, -ABSENT)
         # Row by row: would even the nearest negative be within reach if it were the shortest vector?
         some = (shortest + squares[rows] - 2 * tile.amax(1) < reach).nonzero().squeeze(1)
         if not len(some):
@@ -105,10 +105,10 @@ class _HingedCost(torch.autograd.Function):
             cost = total_mean(costs(positives, negatives))
         leaves = positives.values, negatives.values
         pull, push = torch.autograd.grad(cost, leaves, allow_unused=True, materialize_grads=True)
-        rows = torch.arange(len(z))[:, None].expand_as(near.columns)
-        rows, columns = torch.cat([rows.flatten(), close.rows]), torch.cat([near.columns.flatten(), close.columns])
-        values = torch.cat([(pull * near.real).flatten(), push.flatten()])
-        ctx.save_for_backward(products.sparse_both_ways(rows, columns, values, z, squared=True))
+        gradient = near.apart(2 * pull, z)  # positives are listed both ways already, with the same cost
+        if len(close.rows):
+            gradient += products.sparse_both_ways(close.rows, close.columns, push.squeeze(1), z, squared=True)
+        ctx.save_for_backward(gradient)
         return cost.detach()
 
     @staticmethod

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import cross_entropy, softplus
 
 from holdfast.losses.base import register
 from holdfast.losses.logsumexp import masked_logsumexp
-from holdfast.losses.sides import ABSENT, Masked, Side, Unlisted
+from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
@@ -83,10 +83,15 @@ class NPair(InfoNCE):
             return super().terms(embeddings, labels, tuples, generator)
         first, second, other = _first_pairs(embeddings, labels)
         # One choice for both, as the gradient of each is a tensor of the size of the batch.
-        matrix = similarity(*embeddings.index_select(0, torch.cat([first, second])).tensor_split(2))
-        own = torch.arange(len(first), device=matrix.device)[:, None]
-        far = Unlisted(own, -ABSENT) if other is None else Masked(other.to(matrix.dtype), -ABSENT)
-        return self._costs(Side(matrix.diagonal()[:, None], ABSENT, own), far.take(matrix, slice(0, len(first))))
+        chosen = embeddings.index_select(0, torch.cat([first, second]))
+        matrix = similarity(*chosen.view(2, len(first), embeddings.shape[1]).unbind())
+        if other is not None or self.part != "both":
+            own = torch.eye(len(first), dtype=torch.bool, device=matrix.device)
+            matrix = self.one_sided(matrix, own, ~own)
+            matrix = matrix if other is None else matrix.masked_fill(~(other | own), -torch.inf)
+        # A cross-entropy in which each partner is a class of its own.
+        cost = cross_entropy(matrix, torch.arange(len(first), device=matrix.device), reduction="none")
+        return [Terms(cost, torch.ones_like(cost))]
 
 
 def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Mask | None]:

@@ -106,7 +106,7 @@ def _same(embeddings: Tensor, labels: Tensor) -> Columns | None:
     within = torch.arange(most)
     real = within < counts[places, None]
     columns = torch.where(real, order[(first + within).clamp_max(len(order) - 1)], order[:, None])
-    back = order.argsort()
+    back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
     return columns[back], real[back]
 
 

@@ -57,9 +57,8 @@ class _PooledCost(torch.autograd.Function):
         leaves = positives.values, negatives.values
         pull, push = torch.autograd.grad(cost, leaves, allow_unused=True, materialize_grads=True)
         _weigh(half, push.squeeze(1) / sums)
-        near.add(pull, half.matrix)
-        near.add(pull, half.matrix.T)
-        ctx.save_for_backward(half.matrix @ z)
+        half.add(pull * near.real)
+        ctx.save_for_backward(half.product(z))
         return cost.detach()
 
     @staticmethod
@@ -71,19 +70,18 @@ class _PooledCost(torch.autograd.Function):
 
 def _pool(z: Tensor, near: Listed, sharpness: float) -> tuple[Half, Side, Side, Tensor]:
     """E, the positives, the pooled negatives, and the row sums of E, never zero."""
-    half = Half(z * sharpness, z, near.columns)
+    half = Half(z, near.columns, sharpness)
     positives = near.side(half.near() / sharpness, slice(0, len(z)))
     sums = z.new_zeros(len(z))
+    half.strike(-torch.inf)
     for rows, tile in half.tiles():
-        half.strike(rows, tile.exp_(), 0)
-        sums[rows] += tile.sum(1)
+        sums[rows] += tile.exp_().sum(1)
         sums[: rows.start] += tile[:, : rows.start].sum(0)
     pooled = torch.where(sums > 0, sums.log() / sharpness, -ABSENT)
     return half, positives, Side(pooled[:, None], -ABSENT), sums.clamp_min_(torch.finfo(z.dtype).tiny)
 
 
 def _weigh(half: Half, weights: Tensor) -> None:
-    """Times the sum of the weights of row and column, and copied to the other half; in place."""
+    """Times the sum of the weights of row and column, in place."""
     for rows, tile in half.tiles():
         tile.mul_(weights[rows, None] + weights[: rows.stop])
-        half.matrix[: rows.start, rows] = tile[:, : rows.start].T

@@ -121,6 +121,13 @@ class Listed(NamedTuple):
         rows = torch.arange(len(z))[:, None].expand_as(self.columns)
         return sparse_both_ways(rows.flatten(), self.columns.flatten(), (gradient * self.real).flatten(), z, squared)
 
+    def apart(self, gradient: Tensor, z: Tensor) -> Tensor:
+        """(M - diag(M 1)) z of the matrix M that holds the gradient of this side; on a CPU."""
+        weights = gradient * self.real
+        return torch.nn.functional.embedding_bag(self.columns, z, mode="sum", per_sample_weights=weights).addcmul_(
+            weights.sum(1, keepdim=True), z, value=-1
+        )
+
 
 class Unlisted(NamedTuple):
     """All columns but the listed ones.
