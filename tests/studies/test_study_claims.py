@@ -89,6 +89,47 @@ def test_only_seeds_that_both_arms_have_are_compared() -> None:
     assert ORDERED.verdict(wide).status == "holds"
 
 
+def stopping(arm: str, *seeds: int) -> Results:
+    """Three seeds in which a lies far above b; some trainings of one arm stopped early."""
+    found = results(a=[60, 61, 62], b=[50, 51, 52])
+    for seed in seeds:
+        found.outcomes[arm][seed] = Outcome(seed=seed, figures={"collapsed": 1.0}, stopped="the model has collapsed")
+    return found
+
+
+@pytest.mark.parametrize("claim", [ORDERED, ABOVE, Near(text="", arms=("b", "a"), within=20.0)])
+@pytest.mark.parametrize("seeds", [(2,), (1, 2), (0, 1, 2)])
+def test_a_favoured_arm_that_stopped_in_a_seed_cannot_win_on_the_others(claim: Claim, seeds: tuple[int, ...]) -> None:
+    assert claim.verdict(stopping("a")).status == "holds"
+    verdict = claim.verdict(stopping("a", *seeds))
+    assert verdict.status == "undecided"
+    assert all(f"a stopped in seed {seed}" in verdict.evidence for seed in seeds)
+    assert "not run" not in verdict.evidence
+
+
+def test_an_arm_that_stopped_can_still_lose_and_a_rival_that_stopped_is_named() -> None:
+    worse = Ordered(text="b above a", arms=("b", "a"))
+    assert worse.verdict(stopping("b", 2)).status == "does not hold"
+    rival = ORDERED.verdict(stopping("b", 2))
+    assert rival.status == "holds"
+    assert "2 seeds), b stopped in seed 2" in rival.evidence
+    below = Ordered(text="a's figure is the smaller one", arms=("b", "a"), smaller=True)
+    assert below.verdict(stopping("a", 2)).status == "holds"
+    assert below.verdict(stopping("b", 2)).status == "undecided"
+
+
+def test_what_a_stopped_training_has_is_compared() -> None:
+    fell = Beyond(text="a collapses", arm="a", figure="collapsed", above=0.5)
+    assert fell.verdict(stopping("a", 0, 1)).status == "holds"
+
+
+@pytest.mark.parametrize("claim", [ORDERED, NEAR, ABOVE, All(text="", parts=(ABOVE, ORDERED))])
+def test_verdicts_on_one_seed_are_known(claim: Claim) -> None:
+    assert claim.verdict(results(a=[50.5], b=[50.0])).one_seed
+    assert not claim.verdict(results(a=[50.5, 50.6], b=[50.0, 50.0])).one_seed
+    assert not claim.verdict(results(a=[], b=[])).one_seed
+
+
 def test_undefined_figures_are_left_out() -> None:
     broken = Results(outcomes={"a": [Outcome(seed=0, figures={"R@1": math.nan}), Outcome(seed=1, figures={})], "b": []})
     assert broken.values("a", "R@1") == []

@@ -1,7 +1,9 @@
 """Claims as rules over results: the verdict is computed, never written.
 
 Two arms are compared seed by seed. With two seeds or more, the difference must clear its one-sided 95 % t interval;
-with one seed, it must clear `noise`, what two runs of one recipe may differ by, and the verdict says so.
+with one seed, it must clear `noise`, what two runs of one recipe may differ by, and the verdict says so. A training
+that stopped early has no figure to compare: the evidence names it, and where the claim favours its arm, the claim
+cannot hold on the seeds that are left.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
 from holdfast.studies.results import Results
@@ -18,6 +20,8 @@ Status: TypeAlias = Literal["holds", "does not hold", "undecided"]
 
 T95 = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83)
 """One-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom; more than nine count as nine."""
+
+ONE_SEED = "(1 seed)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +37,11 @@ class Verdict:
     claim: str
     status: Status
     evidence: str
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether a number that it rests on comes from a single seed; the evidence is all that every claim gives."""
+        return ONE_SEED in self.evidence
 
 
 class Claim(ABC):
@@ -67,7 +76,8 @@ class Interval:
 
     def __str__(self) -> str:
         """`+1.2 ± 0.3 (3 seeds)`."""
-        return f"{self.mean:+.3g} ± {self.half:.2g} ({self.seeds} seed{'s' if self.seeds > 1 else ''})"
+        seeds = ONE_SEED if self.seeds == 1 else f"({self.seeds} seeds)"
+        return f"{self.mean:+.3g} ± {self.half:.2g} {seeds}"
 
 
 def interval(values: list[float], noise: float) -> Interval | None:
@@ -119,9 +129,9 @@ class Ordered(Claim):
         for first, second in zip(self.arms, self.arms[1:], strict=False):
             more, less = (second, first) if self.smaller else (first, second)
             found = difference(results, more, less, self.figure, self.noise)
-            statuses.append("undecided" if found is None else found.status(self.least))
-            gap = "not run" if found is None else str(found)
-            evidence.append(f"{more} - {less}: {gap}")
+            status: Status = "undecided" if found is None else found.status(self.least)
+            statuses.append(at_best_undecided(status) if results.stopped(first, self.figure) else status)
+            evidence.append(f"{more} - {less}: {told(found, results, (first, second), self.figure)}")
         return Verdict(claim=self.text, status=joint(statuses), evidence=f"{self.figure}: " + "; ".join(evidence))
 
 
@@ -146,12 +156,14 @@ class Near(Claim):
     def verdict(self, results: Results) -> Verdict:
         """Holds if the whole interval lies within; does not hold if none of it does."""
         found = difference(results, *self.arms, self.figure, self.noise)
-        evidence = f"{self.figure}: {' - '.join(self.arms)}: {'not run' if found is None else found}"
+        evidence = f"{self.figure}: {' - '.join(self.arms)}: {told(found, results, self.arms, self.figure)}"
         status: Status = "undecided"
         if found is not None and abs(found.mean) + found.half <= self.within:
             status = "holds"
         elif found is not None and abs(found.mean) - found.half > self.within:
             status = "does not hold"
+        if any(results.stopped(arm, self.figure) for arm in self.arms):
+            status = at_best_undecided(status)
         return Verdict(claim=self.text, status=status, evidence=f"{evidence}, tolerance {self.within:g}")
 
 
@@ -183,10 +195,15 @@ class Beyond(Claim):
         """On which side the interval lies."""
         found = interval(results.values(self.arm, self.figure), self.noise)
         bound = f"bound {self.above if self.above is not None else self.below:g}"
-        if found is None:
-            return Verdict(claim=self.text, status="undecided", evidence=f"{self.arm}, {self.figure}: not run, {bound}")
-        status = found.status(self.above) if self.above is not None else _flipped(found).status(-float(self.below or 0))
-        return Verdict(claim=self.text, status=status, evidence=f"{self.arm}, {self.figure}: {found}, {bound}")
+        status: Status = "undecided"
+        if found is not None and self.above is not None:
+            status = found.status(self.above)
+        elif found is not None:
+            status = _flipped(found).status(-float(self.below or 0))
+        if results.stopped(self.arm, self.figure):
+            status = at_best_undecided(status)
+        evidence = f"{self.arm}, {self.figure}: {told(found, results, (self.arm,), self.figure)}, {bound}"
+        return Verdict(claim=self.text, status=status, evidence=evidence)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,6 +241,17 @@ class Judged(Claim):
         """As the rule says."""
         status, evidence = self.rule(results)
         return Verdict(claim=self.text, status=status, evidence=evidence)
+
+
+def at_best_undecided(status: Status) -> Status:
+    """For claims that favour an arm of which a seed stopped early: what is left cannot make them hold."""
+    return "undecided" if status == "holds" else status
+
+
+def told(found: Interval | None, results: Results, arms: Iterable[str], figure: str) -> str:
+    """An interval in words, with the trainings that stopped before they had the figure."""
+    stops = [f"{arm} stopped in seed {seed}" for arm in arms for seed in results.stopped(arm, figure)]
+    return ", ".join([*([str(found)] if found else []), *stops]) or "not run"
 
 
 def joint(statuses: list[Status]) -> Status:

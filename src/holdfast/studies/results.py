@@ -20,7 +20,7 @@ class Outcome:
         series: lists of numbers or points for figures (curves, histograms), by name.
         seconds: how long it took.
         place: device and versions it ran with.
-        stopped: why it ended early (a collapse), None where it did not.
+        stopped: why it ended early (a collapse, a loss that is no number), None where it did not.
     """
 
     seed: int
@@ -41,6 +41,11 @@ class Results:
         """The known values of a figure."""
         found = {outcome.seed: finite(outcome.figures.get(figure)) for outcome in self.outcomes.get(arm, [])}
         return {seed: value for seed, value in found.items() if value is not None}
+
+    def stopped(self, arm: str, figure: str) -> list[int]:
+        """Seeds whose training ended early, so that they never got the figure."""
+        known = self.by_seed(arm, figure)
+        return sorted(o.seed for o in self.outcomes.get(arm, []) if o.stopped and o.seed not in known)
 
     def values(self, arm: str, figure: str) -> list[float]:
         """The known values of a figure, in order of seeds."""
