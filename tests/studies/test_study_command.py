@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,8 +98,9 @@ def test_no_cell_is_begun_after_the_time_limit(
 ) -> None:
     from holdfast.studies import campaign
 
-    began = campaign.time.time()
-    monkeypatch.setattr(campaign.time, "time", iter([began, *[began + 100] * 99]).__next__)
+    began = campaign.time.monotonic()
+    clock = itertools.chain([began], itertools.repeat(began + 100))
+    monkeypatch.setattr(campaign.time, "monotonic", clock.__next__)
     assert run("X9", "--limit-seconds", "50", "--device", "cpu") == 0
     monkeypatch.undo()
     assert "not run" in capsys.readouterr().out

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
         idle = {"--arm": options.arm, "--part": options.part, "--limit-seconds": options.limit_seconds}
         refuse_idle(idle, "--summary runs nothing and judges whole studies")
     else:
-        deadline = time.time() + options.limit_seconds if options.limit_seconds else None
+        deadline = time.monotonic() + options.limit_seconds if options.limit_seconds else None
         failed = run_cells(cells, store, places, options.jobs, Console(options.json), deadline)
     names = {cell.key: f"{cell.arm}, seed {cell.seed}" for cell in cells} if failed else {}
     _tell(studies, scale, store, seeds, {names.get(key, key): why for key, why in failed.items()}, options.json)

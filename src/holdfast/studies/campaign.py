@@ -6,15 +6,21 @@ import dataclasses
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from typing import Any
+
+from tqdm import tqdm
 
 from holdfast.console import Console
 from holdfast.errors import HoldfastError
 from holdfast.studies.jobs import Cell, Measure, Training
 from holdfast.studies.running import Places, run_cell
 from holdfast.studies.store import Store, measure_key
+
+DIED = "its process was killed (out of memory?); run the same command, it goes on"
 
 
 def distinct(cells: Sequence[Cell]) -> list[Cell]:
@@ -59,7 +65,7 @@ def run_cells(
         places: of datasets and weights.
         jobs: cells side by side, each in a process of its own if more than one.
         console: shows progress if given.
-        deadline: no cell is begun after this time (`time.time()`).
+        deadline: no cell is begun after this time (`time.monotonic()`, which no change of the clock moves).
     """
     console = console or Console(quiet=True)
     starts = [cell.job.first(cell.seed) for cell in cells if isinstance(cell.job, Training) and not store.done(cell)]
@@ -78,7 +84,7 @@ def run_cells(
     with console.bar(len(left), unit="cell", what="cells") as bar:
         if jobs == 1:
             for cell in left:
-                if deadline is not None and time.time() > deadline:
+                if deadline is not None and time.monotonic() > deadline:
                     break
                 try:
                     run_cell(cell, store, places)
@@ -87,21 +93,45 @@ def run_cells(
                 bar.update()
             return failed
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            waiting: dict[Future[None], Cell] = {}
-            queue = iter(left)
-            more = True
-            while more or waiting:
-                while more and len(waiting) < jobs:
-                    following = next(queue, None)
-                    more = following is not None and (deadline is None or time.time() <= deadline)
-                    if following is not None and more:
-                        waiting[pool.submit(run_cell, following, store, places)] = following
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
-                    cell = waiting.pop(future)
-                    try:
-                        future.result()
-                    except HoldfastError as error:
-                        failed[cell.key] = str(error)
-                    bar.update()
+        queue = iter(left)
+        more = True
+        while more:
+            with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+                more = _share(pool, queue, jobs, store, places, failed, bar, deadline)
     return failed
+
+
+def _share(
+    pool: ProcessPoolExecutor,
+    queue: Iterator[Cell],
+    jobs: int,
+    store: Store,
+    places: Places,
+    failed: dict[str, str],
+    bar: tqdm[Any],
+    deadline: float | None,
+) -> bool:
+    """Let a pool work through a queue of cells; whether a worker died and another pool must do the rest."""
+    waiting: dict[Future[None], Cell] = {}
+    more, broken = True, False
+    while (more and not broken) or waiting:
+        while more and not broken and len(waiting) < jobs:
+            following = next(queue, None)
+            more = following is not None and (deadline is None or time.monotonic() <= deadline)
+            if following is not None and more:
+                try:
+                    waiting[pool.submit(run_cell, following, store, places)] = following
+                except BrokenProcessPool:
+                    failed[following.key] = DIED
+                    broken = True
+        for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
+            cell = waiting.pop(future)
+            try:
+                future.result()
+            except HoldfastError as error:
+                failed[cell.key] = str(error)
+            except BrokenProcessPool:  # one was killed, and takes those beside it along
+                failed[cell.key] = DIED
+                broken = True
+            bar.update()
+    return more and broken
