@@ -102,12 +102,13 @@ def _same(embeddings: Tensor, labels: Tensor) -> Columns | None:
     most = int(counts.max())
     if most > FEW * len(labels):
         return None
-    first = (counts.cumsum(0) - counts)[places, None]
+    own = torch.arange(len(order))
+    back = torch.empty_like(order).scatter_(0, order, own)
+    number = places[back]  # of its class, image by image
     within = torch.arange(most)
-    real = within < counts[places, None]
-    columns = torch.where(real, order[(first + within).clamp_max(len(order) - 1)], order[:, None])
-    back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
-    return columns[back], real[back]
+    real = within < counts[number, None]
+    columns = order[((counts.cumsum(0) - counts)[number, None] + within).clamp_max_(len(order) - 1)]
+    return torch.where(real, columns, own[:, None]), real
 
 
 def _pairs(tuples: Tuples) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:

@@ -21,6 +21,8 @@ def masked_logsumexp(values: Tensor, mask: Tensor | None = None, scale: float = 
     """
     if values.numel() == 0:
         return values.sum(1)
+    if mask is None and values.shape[1] == 1:
+        return values.squeeze(1) * scale
     result: Tensor = _MaskedLogSumExp.apply(values, mask, scale)  # type: ignore[no-untyped-call]
     return result
 

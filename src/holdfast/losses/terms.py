@@ -62,7 +62,8 @@ class Terms(NamedTuple):
 
 def total_mean(terms: list[Terms]) -> Tensor:
     """The sum of the averages."""
-    return torch.stack([single.mean() for single in terms]).sum()
+    first, *others = (single.mean() for single in terms)
+    return sum(others, first)
 
 
 class TermLoss(Loss):
