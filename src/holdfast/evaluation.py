@@ -15,6 +15,7 @@ from holdfast.data import ImageStore, ImageTable, centre_crop
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
 from holdfast.models import Embedder, as_embedder
+from holdfast.processes import ALONE, Processes
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -58,7 +59,12 @@ class ImageModel(Protocol):
 
 @torch.no_grad()
 def embed(
-    model: ImageModel, store: ImageStore, batch: int = 256, console: Console | None = None, precision: str = "float32"
+    model: ImageModel,
+    store: ImageStore,
+    batch: int = 256,
+    console: Console | None = None,
+    precision: str = "float32",
+    processes: Processes = ALONE,
 ) -> Tensor:
     """Embeddings of every image of a store, in table order, on the CPU; the model's mode is put back afterwards.
 
@@ -68,10 +74,12 @@ def embed(
         batch: images per pass.
         console: shows a bar if given.
         precision: `bfloat16` runs the network under autocast.
+        processes: who else embeds a share; all of them get all embeddings.
     """
     console = console or Console(quiet=True)
     device = model.mean.device
-    total = len(store.table)
+    mine = processes.share(len(store.table))
+    total = mine.stop - mine.start
     vectors = torch.empty(total, model.dim)
     was_training = model.training
     model.train(False)
@@ -79,14 +87,14 @@ def embed(
         with console.bar(total, unit="image", what="embedding") as bar:
             for start in range(0, total, batch):
                 rows = torch.arange(start, min(start + batch, total))
-                images = centre_crop(store.get(rows), model.size)
-                store.prefetch(torch.arange(min(start + batch, total), min(start + 2 * batch, total)))
+                images = centre_crop(store.get(rows + mine.start), model.size)
+                store.prefetch(torch.arange(min(start + batch, total), min(start + 2 * batch, total)) + mine.start)
                 with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
                     vectors[rows] = model(images).float().cpu()
                 bar.update(len(rows))
     finally:
         model.train(was_training)
-    return vectors
+    return processes.gather(vectors, ((len(store.table), 1),))
 
 
 def embed_splits(
@@ -132,6 +140,7 @@ def evaluate(
     skip_bad: bool = False,
     seed: int = 0,
     console: Console | None = None,
+    processes: Processes = ALONE,
 ) -> Result:
     """Retrieval, clustering and geometry of a model on labelled images.
 
@@ -145,6 +154,7 @@ def evaluate(
         skip_bad: leave unreadable images out, and report them, instead of stopping.
         seed: of the clustering and of sampled pairs.
         console: shows progress if given.
+        processes: who else embeds a share of the images; the main one then measures.
     """
     table, skip_bad = read_table(data, skip_bad)
     if not table.labelled:
@@ -155,16 +165,21 @@ def evaluate(
     chosen = choose_split(table, split)
     query = table if chosen == "all" else table.split(chosen)
     store = ImageStore(query, embedder.canvas, place, skip_bad=skip_bad)
-    vectors = embed(embedder, store, batch, console)
+    vectors = embed(embedder, store, batch, console, processes=processes)
     arguments: dict[str, Any] = {}
     skipped = list(store.skipped)
     if chosen == "query":
         others = ImageStore(table.split("gallery"), embedder.canvas, place, skip_bad=skip_bad)
         arguments = _columns(others.table, "gallery")
-        arguments["gallery"] = embed(embedder, others, batch, console)
+        arguments["gallery"] = embed(embedder, others, batch, console, processes=processes)
         skipped += others.skipped
-    found = metrics.evaluate(vectors, **_columns(store.table), **arguments, ks=RECALLS, seed=seed)
-    return Result(dict(found.values), dict(found.reasons), chosen, len(vectors), skipped)
+
+    def measure() -> tuple[dict[str, Any], dict[str, str]]:
+        found = metrics.evaluate(vectors, **_columns(store.table), **arguments, ks=RECALLS, seed=seed)
+        return {name: _plain(value) for name, value in found.values.items()}, dict(found.reasons)
+
+    values, reasons = processes.tell(measure)
+    return Result(values, reasons, chosen, len(vectors), skipped)
 
 
 def _columns(table: ImageTable, prefix: str = "") -> dict[str, Any]:

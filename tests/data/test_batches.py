@@ -85,24 +85,10 @@ def test_batches_are_a_function_of_seed_and_epoch() -> None:
     assert rows(0, 4) != rows(1, 3)
 
 
-@pytest.mark.parametrize("world", [2, 3, 6])
-def test_ranks_share_out_one_batch(world: int) -> None:
-    labels = np.repeat(np.arange(13), 5)
-    whole = [batch.tolist() for batch in ClassBatches(labels, 6, 2, seed=0)]
-    parts = [ClassBatches(labels, 6, 2, seed=0, rank=rank, world=world) for rank in range(world)]
-    assert all(len(part) == len(whole) for part in parts)
-    assert [torch.cat(step).tolist() for step in zip(*parts, strict=True)] == whole
-    assert all(len(step[0]) == 12 // world for step in zip(*parts, strict=True))
-
-
 def test_impossible_shapes_are_refused() -> None:
     labels = torch.arange(8) // 2
-    with pytest.raises(DataError, match="multiple of the 3 processes"):
-        ClassBatches(labels, 4, 2, seed=0, world=3)
     with pytest.raises(DataError, match="positive"):
         ClassBatches(labels, 2, 0, seed=0)
-    with pytest.raises(ValueError, match="rank"):
-        ClassBatches(labels, 2, 2, seed=0, rank=2, world=2)
 
 
 @settings(max_examples=30, deadline=None)

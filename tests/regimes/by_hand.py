@@ -81,9 +81,9 @@ def images_learnt(ctx: TrainingContext) -> list[Tensor]:
     seen: list[Tensor] = []
     real = ctx.encode
 
-    def encode(images: Tensor, *rest: object) -> object:
+    def encode(images: Tensor, *rest: object, **named: object) -> object:
         seen.append(images)
-        return real(images, *rest)  # type: ignore[arg-type]
+        return real(images, *rest, **named)  # type: ignore[arg-type]
 
     ctx.encode = encode  # type: ignore[method-assign, assignment]
     return seen

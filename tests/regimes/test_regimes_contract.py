@@ -23,6 +23,7 @@ from holdfast.losses import build as build_loss
 from holdfast.losses.criterion import Criterion, Encoded
 from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN
+from holdfast.processes import Blocks
 from holdfast.regimes import Batch, Regime, StepResult
 from holdfast.regimes.base import registry
 from holdfast.training.context import TrainingContext
@@ -172,9 +173,9 @@ def test_only_passes_that_learn_leave_a_trace(name: str, how: dict[str, str], mo
     counted: Counter[str] = Counter()
     real = run.ctx.encode
 
-    def encode(images: Tensor, labels: Tensor, distribution: str = CLEAN) -> Encoded:
+    def encode(images: Tensor, labels: Tensor, distribution: str = CLEAN, blocks: Blocks | None = None) -> Encoded:
         counted[distribution] += 1
-        return real(images, labels, distribution)
+        return real(images, labels, distribution, blocks)
 
     monkeypatch.setattr(run.ctx, "encode", encode)
     modes = [part.training for part in run.model.modules()]

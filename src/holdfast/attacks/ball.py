@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import torch
 from torch import Generator, Tensor
 
 from holdfast.attacks import random
 from holdfast.attacks.budget import Norm
+from holdfast.attacks.share import Share
 from holdfast.errors import DataError
 
 
@@ -39,16 +41,24 @@ class Ball:
             part.low, part.high = self.low[rows], self.high[rows]
         return part
 
-    def start(self, radius: float, generator: Generator | None) -> Tensor:
-        """A point drawn uniformly within a radius of each image; the image itself for radius 0."""
+    def start(self, radius: float, generator: Generator | None, share: Share | None = None) -> Tensor:
+        """A point drawn uniformly within a radius of each image; the image itself for radius 0.
+
+        Args:
+            radius: in pixel units.
+            generator: source of every draw.
+            share: which images of an attack these are; what is drawn does not depend on who has the others.
+        """
         if radius == 0:
             return self.images.clone()
+        share = share or Share(slice(None), len(self.images))
+        shape = (share.total, *self.images.shape[1:])
         if self.norm == "linf":
-            noise = (2 * random.uniform(self.images.shape, self.images.device, generator) - 1) * radius
+            noise = (2 * random.uniform(shape, self.images.device, generator)[share.rows] - 1) * radius
         else:
-            noise = along(random.normal(self.images.shape, self.images.device, generator), "l2")
-            drawn = random.uniform((len(noise),), noise.device, generator)
-            noise = noise * _per_image(drawn ** (1 / noise[0].numel()) * radius, noise)
+            noise = along(random.normal(shape, self.images.device, generator), "l2")[share.rows]
+            drawn = random.uniform((share.total,), noise.device, generator) ** (1 / math.prod(shape[1:]))
+            noise = noise * _per_image(drawn[share.rows] * radius, noise)
         return self.project(self.images + noise)
 
     def project(self, points: Tensor) -> Tensor:

@@ -16,7 +16,9 @@ from holdfast.attacks.movers import MOVERS
 from holdfast.attacks.passes import Passes, Precision, chunks, group_size, judge
 from holdfast.attacks.progress import Lagged
 from holdfast.attacks.result import Attacked, Crafted, worst
+from holdfast.attacks.share import Share
 from holdfast.errors import ModelError, RecipeError
+from holdfast.processes import ALONE, Processes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -46,6 +48,7 @@ def craft(
     normalize: bool = True,
     checked: bool = True,
     run: Callable[[Tensor], Tensor] | None = None,
+    share: Share | None = None,
 ) -> Crafted:
     """Perturb images towards a goal, in `budget.steps` passes forward and back and not one more (`apgd`: one forward).
 
@@ -66,11 +69,12 @@ def craft(
         checked: look whether images are in [0, 1], gradients finite and the result inside its ball. Training, whose
             images are and whose loss is watched, leaves it out: every look makes a GPU wait.
         run: another way to call the same module, such as its compiled form, for the passes that craft.
+        share: which images of an attack these are, where several processes have their part of it; `share_out` says.
     """
     images = pixels(images) if checked else images.detach()
     passes = Passes(module, normalize, precision, run)
     with frozen(module, statistics):
-        return _craft(passes, images, bound_goal, budget, generator, chunk, checked)
+        return _craft(passes, images, bound_goal, budget, generator, chunk, checked, share)
 
 
 def pgd(
@@ -134,13 +138,15 @@ def _craft(
     generator: Generator | None,
     chunk: int | None,
     checked: bool = True,
+    share: Share | None = None,
 ) -> Crafted:
     require_pixels(budget)
     ball = Ball(images, budget.eps, budget.norm)
-    start = ball.start(budget.radius, generator)
+    start = ball.start(budget.radius, generator, share)
+    processes = share.processes if share else ALONE
     made, previous, slopes, passed = [], [], [], 0
     for rows, part in chunks(images, goal, chunk):
-        x, loss, slope, taken = _descend(passes, ball.part(rows), start[rows], part, budget, checked)
+        x, loss, slope, taken = _descend(passes, ball.part(rows), start[rows], part, budget, checked, processes)
         made.append(x)
         previous.append(loss)
         slopes.append(slope)
@@ -154,9 +160,9 @@ def _craft(
 
 
 def _descend(
-    passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget, checked: bool
+    passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget, checked: bool, processes: Processes
 ) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Follow the gradient of one chunk.
+    """Follow the gradient of one chunk; processes that share an attack stop together.
 
     Returns images, the loss one update before, the sum of all gradients if they are checked, and how many passes it
     took.
@@ -169,7 +175,7 @@ def _descend(
         loss, gradient = passes.gradient(x, goal, first=step == 0)
         if checked:
             slope = slope + gradient.sum() + loss.sum()
-        if bounded and done.ask((loss <= goal.floor).all()):
+        if bounded and done.ask(processes.all_of((loss <= goal.floor).all())):
             break
         moved = mover.move(x, gradient, loss)
         # A group at its floor has nothing to gain: it must not drift on what its mover remembers.

@@ -26,20 +26,26 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print, and write if asked, the metrics of a model."""
     from holdfast.data import parse
+    from holdfast.devices import choose_device
     from holdfast.evaluation import document, evaluate
     from holdfast.files import write_json
     from holdfast.models import load_model
+    from holdfast.processes import joined
 
-    result = evaluate(
-        load_model(options.model, options.size, options.trust_code),
-        options.data,
-        split=options.split,
-        batch=options.batch or 256,
-        device=options.device,
-        skip_bad=options.skip_bad,
-        seed=options.seed or 0,
-        console=Console(options.json),
-    )
+    with joined(choose_device(options.device)) as processes:
+        result = evaluate(
+            load_model(options.model, options.size, options.trust_code),
+            options.data,
+            split=options.split,
+            batch=options.batch or 256,
+            device=options.device,
+            skip_bad=options.skip_bad,
+            seed=options.seed or 0,
+            console=Console(options.json or not processes.main),
+            processes=processes,
+        )
+    if not processes.main:
+        return
     content = document(result, model=options.model, data=parse(options.data), seed=options.seed or 0)
     if options.out:
         write_json(writable(options.out), content)

@@ -24,6 +24,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train, and print the figures of the trained model."""
+    from holdfast.processes import starts_first
     from holdfast.training import train
 
     settings = [*options.set, *([f"init={options.init}"] if options.init else [])]
@@ -37,6 +38,8 @@ def run(options: argparse.Namespace) -> None:
         skip_bad=options.skip_bad,
         console=Console(options.json),
     )
+    if not starts_first():
+        return
     if options.json:
         print(json.dumps({"run": str(run.folder), **run.evaluation}))
         return

@@ -45,12 +45,10 @@ class ClassBatches:
 
     Args:
         labels: class of each row.
-        classes: P, classes in a batch, over all groups and ranks.
+        classes: P, classes in a batch, over all groups and processes.
         per_class: K, images of each.
         seed: of the run.
         groups: equal parts of a batch that are learnt apart; classes differ within each, and may come back in the next.
-        rank: which share of each batch's classes to give out.
-        world: number of shares.
     """
 
     def __init__(
@@ -60,8 +58,6 @@ class ClassBatches:
         per_class: int,
         seed: int,
         groups: int = 1,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         column = np.asarray(labels)
         names, codes = np.unique(column, return_inverse=True)
@@ -74,12 +70,8 @@ class ClassBatches:
             raise DataError(
                 f"a batch of {at_once} classes needs more than the {len(names)} there are; lower batch.classes"
             )
-        if classes % world:
-            raise DataError(f"batch.classes ({classes}) must be a multiple of the {world} processes")
-        if not 0 <= rank < world:
-            raise ValueError(f"rank {rank} of {world}")
         self.classes, self.per_class, self.seed = classes, per_class, seed
-        self.groups, self.rank, self.world = groups, rank, world
+        self.groups = groups
         self.epoch = 0
         order = np.argsort(codes, kind="stable")
         self._rows = np.split(order, np.cumsum(np.bincount(codes))[:-1])
@@ -96,12 +88,10 @@ class ClassBatches:
         rng = np.random.default_rng(derive(self.seed, self.epoch, "batches"))
         deck = Deck(np.arange(len(self._rows)), rng)
         images: dict[int, Deck] = {}
-        share = self.classes // self.world * self.per_class
         for _ in range(self._steps):
             batch = []
             for label in np.concatenate([deck.deal(self.classes // self.groups) for _ in range(self.groups)]):
                 if label not in images:
                     images[label] = Deck(self._rows[label], rng)
                 batch.append(images[label].deal(self.per_class))
-            mine = np.concatenate(batch)[self.rank * share : (self.rank + 1) * share]
-            yield torch.from_numpy(mine)
+            yield torch.from_numpy(np.concatenate(batch))

@@ -13,7 +13,7 @@ from holdfast.mining.base import Miner
 from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
 from holdfast.regimes.budgets import EIGHT_STEPS
 from holdfast.regimes.checks import require_triplets
-from holdfast.regimes.slots import cost, mine, regrouped, slots
+from holdfast.regimes.slots import cost, laid_out, mine, regrouped, slots
 from holdfast.sphere import distance
 
 
@@ -65,9 +65,9 @@ class AntiCollapseTriplets(Regime):
         anchor, positive, negative = triplets
         pairs = torch.stack((positive, negative), 1).flatten()
         goal = Collapse().bind(References(clean.z, clean.labels, normalize=False), pairs)
-        moved = ctx.attack(batch.images[pairs], goal, self.budget, statistics=self.statistics)
-        images = torch.stack((batch.images[anchor], moved[0::2], moved[1::2]), 1).flatten(0, 1)
-        encoded = ctx.encode(images, batch.labels[slots(triplets)])
+        moved = ctx.attack(batch.pick(ctx.mine(pairs, 2)), goal, self.budget, statistics=self.statistics)
+        images = torch.stack((batch.pick(ctx.mine(anchor)), moved[0::2], moved[1::2]), 1).flatten(0, 1)
+        encoded = ctx.encode(images, batch.labels[slots(triplets)], blocks=laid_out(triplets))
         found = regrouped(len(anchor), anchor.device)
         with torch.no_grad():
             logs = {

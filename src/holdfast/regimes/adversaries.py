@@ -63,8 +63,8 @@ def adversaries(
         place: the BatchNorm set they are moved through.
     """
     references = References(clean.z, clean.labels, normalize=False)  # as the model gives them, like the moved ones
-    images = batch.images if rows is None else batch.images[rows]
-    rows = torch.arange(len(images), device=images.device) if rows is None else rows
+    images = batch.images if rows is None else batch.pick(ctx.mine(rows))
+    rows = torch.arange(len(clean.labels), device=images.device) if rows is None else rows
     suffix = "" if distribution is None else f"-{distribution}"
     bound = goal.bind(references, rows, ctx.generator(f"targets{suffix}"))
     return ctx.attack(images, bound, budget, place, statistics, stage=f"start{suffix}")

@@ -2,6 +2,9 @@
 
 The step context is a protocol: `training` provides it, regimes only use it. BatchNorm routing, precision and gathering
 across processes live behind it and nowhere else.
+
+Where several processes train, pixels are a process's own and everything else is everybody's: each holds the images of
+its share of a batch, and labels, embeddings, tuples, draws and losses are those of the whole batch, alike in all.
 """
 
 from __future__ import annotations
@@ -19,19 +22,36 @@ from holdfast.attacks.frozen import Statistics
 from holdfast.losses.criterion import Encoded
 from holdfast.mining.tuples import Tuples
 from holdfast.models.bank import CLEAN, SetStart
+from holdfast.processes import ALONE, Blocks, Processes
 from holdfast.registry import Registry
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Augmented images in [0, 1] with their class numbers."""
+    """Augmented images in [0, 1] with their class numbers.
+
+    Args:
+        images: of this process's share of the batch.
+        labels: of the whole batch.
+        make: the images of any rows of the whole batch; left out where `images` has them all.
+    """
 
     images: Tensor
     labels: Tensor
+    make: Callable[[Tensor], Tensor] | None = None
 
-    def parts(self, count: int) -> list[Batch]:
-        """Equal consecutive parts."""
-        return [Batch(*part) for part in zip(self.images.chunk(count), self.labels.chunk(count), strict=True)]
+    def pick(self, rows: Tensor) -> Tensor:
+        """The images of any rows of the whole batch."""
+        return self.images[rows] if self.make is None else self.make(rows)
+
+    def parts(self, count: int, processes: Processes = ALONE) -> list[Batch]:
+        """Equal consecutive parts, each shared out among the processes."""
+        everyone = torch.arange(len(self.labels), device=self.labels.device)
+        return [self._part(rows, processes) for rows in everyone.chunk(count)] if count > 1 else [self]
+
+    def _part(self, rows: Tensor, processes: Processes) -> Batch:
+        mine = rows[processes.share(len(rows))]
+        return Batch(self.pick(mine), self.labels[rows], lambda positions: self.pick(rows[positions]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +93,20 @@ class StepContext(Protocol):
     they use in training, which may be those of the batch. Nothing is learnt or remembered either way.
     """
 
-    def encode(self, images: Tensor, labels: Tensor, distribution: str = CLEAN) -> Encoded:
-        """Embed images through the BatchNorm set of a distribution, to learn from them."""
+    def mine(self, rows: Tensor, group: int = 1) -> Tensor:
+        """This process's share of some rows; groups of consecutive rows stay together. All of them if it is alone."""
+
+    def encode(
+        self, images: Tensor, labels: Tensor, distribution: str = CLEAN, blocks: Blocks | None = None
+    ) -> Encoded:
+        """Embed images through the BatchNorm set of a distribution, to learn from them.
+
+        Args:
+            images: this process's share.
+            labels: of all images, in the order in which they are returned.
+            distribution: names the set.
+            blocks: how many images there are in all, and how many stay together; single ones when left out.
+        """
 
     def observe(
         self, images: Tensor, labels: Tensor, distribution: str = CLEAN, statistics: Statistics = "eval"
@@ -90,7 +122,7 @@ class StepContext(Protocol):
         statistics: Statistics = "eval",
         stage: str = "start",
     ) -> Tensor:
-        """Images moved towards a goal; `stage` names the generator of a random start."""
+        """This process's share of the images of a goal, moved; `stage` names the generator of a random start."""
 
     def criterion(self, encoded: Encoded, tuples: Tuples | None = None, stage: str = "loss") -> Tensor:
         """The recipe's loss on embeddings; `stage` names the generator of its miner."""

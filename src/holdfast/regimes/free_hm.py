@@ -15,7 +15,7 @@ from holdfast.regimes.base import Batch, StepContext, StepResult, register
 from holdfast.regimes.checks import require_not_negative
 from holdfast.regimes.destinations import Destination
 from holdfast.regimes.manipulation import Manipulation, Task
-from holdfast.regimes.slots import cost, hardness, regrouped
+from holdfast.regimes.slots import cost, hardness, laid_out, regrouped
 
 WHISPER = 1e-3
 """Weight of the mean hardness in the loss."""
@@ -89,10 +89,10 @@ class FreeHardnessManipulation(Manipulation):
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Move what the last replay left, or lay out a new batch, and learn."""
-        task, images = self._begin(ctx, batch) if ctx.replay == 0 else self._move(batch)
+        task, images = self._begin(ctx, batch) if ctx.replay == 0 else self._move(ctx, batch)
         images = images.requires_grad_()
         rows = task.rows
-        encoded = ctx.encode(images, batch.labels[rows])
+        encoded = ctx.encode(images, batch.labels[rows], blocks=laid_out(task.triplets))
         triplets = regrouped(len(task.source), rows.device)
         reached = hardness(encoded.z, triplets)
         # A triplet within the margin has no gradient, so nothing would say which way is harder. A whisper of its
@@ -108,15 +108,15 @@ class FreeHardnessManipulation(Manipulation):
     def _begin(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
         """A new batch, not moved yet."""
         task = self.prepare(ctx, batch)
-        return task, batch.images[task.rows]
+        return task, batch.pick(ctx.mine(task.rows, 3))
 
-    def _move(self, batch: Batch) -> tuple[Task, Tensor]:
+    def _move(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
         """The images of the last replay, one step along the gradient that its update left on them."""
         held, self._held = self._held, None
         if held is None or held.images.grad is None:
             raise TrainingError("free-hm moves images along the gradient of the update before; call backward() first")
         task, images = held.task, held.images.detach()
-        ball = Ball(batch.images[task.rows], self.eps, "linf")
+        ball = Ball(batch.pick(ctx.mine(task.rows, 3)), self.eps, "linf")
         moved = ball.project(images + self.length * held.images.grad.sign())
-        open_slots = (held.adversarial < task.limit).repeat_interleave(3)
+        open_slots = ctx.mine((held.adversarial < task.limit).repeat_interleave(3), 3)
         return task, torch.where(open_slots.view(-1, *[1] * (images.ndim - 1)), moved, images)

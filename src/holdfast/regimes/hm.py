@@ -18,7 +18,7 @@ from holdfast.regimes.budgets import EIGHT_STEPS
 from holdfast.regimes.checks import require_not_negative
 from holdfast.regimes.destinations import Destination
 from holdfast.regimes.manipulation import Manipulation
-from holdfast.regimes.slots import cost, hardness, regrouped
+from holdfast.regimes.slots import cost, hardness, laid_out, regrouped, slots
 from holdfast.sphere import distance
 
 MOVED = "hm"
@@ -101,8 +101,8 @@ class HardnessManipulation(Manipulation):
         rows = task.rows
         goal = Hardness(task.limit).bind(References(task.z, normalize=False), rows)
         place = MOVED if self.separate else CLEAN
-        images = ctx.attack(batch.images[rows], goal, self.budget, place, self.statistics)
-        moved, clean = self._encoded(ctx, batch, images, batch.labels[rows])
+        images = ctx.attack(batch.pick(ctx.mine(rows, 3)), goal, self.budget, place, self.statistics)
+        moved, clean = self._encoded(ctx, batch, images, task.triplets)
         triplets = regrouped(len(task.source), rows.device)
         adversarial = hardness(moved.z.detach(), triplets)
         self.remember(ctx, adversarial)
@@ -118,14 +118,16 @@ class HardnessManipulation(Manipulation):
             logs=task.logs(adversarial),
         )
 
-    def _encoded(self, ctx: StepContext, batch: Batch, images: Tensor, labels: Tensor) -> tuple[Encoded, Encoded]:
+    def _encoded(self, ctx: StepContext, batch: Batch, images: Tensor, triplets: Triplets) -> tuple[Encoded, Encoded]:
         """Moved images, and the clean batch as far as it is learnt from."""
+        labels, blocks = batch.labels[slots(triplets)], laid_out(triplets)
         if self.separate:
-            return ctx.encode(images, labels, MOVED), ctx.encode(batch.images, batch.labels)
-        count = len(images)
+            return ctx.encode(images, labels, MOVED, blocks), ctx.encode(batch.images, batch.labels)
+        count = len(labels)
         if self.ics:  # the clean images go along, so that it stays one pass
             images, labels = torch.cat((images, batch.images)), torch.cat((labels, batch.labels))
-        encoded = ctx.encode(images, labels)
+            blocks = (*blocks, (len(batch.labels), 1))
+        encoded = ctx.encode(images, labels, blocks=blocks)
         return Encoded(*(part[:count] for part in encoded)), Encoded(*(part[count:] for part in encoded))
 
     def _structure(self, clean: Tensor, moved: Tensor, triplets: Triplets, moved_triplets: Triplets) -> Tensor:

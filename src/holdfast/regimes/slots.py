@@ -9,6 +9,7 @@ from holdfast.errors import DataError, RecipeError
 from holdfast.losses.criterion import Encoded
 from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Triplets
+from holdfast.processes import Blocks
 from holdfast.regimes.base import StepContext
 from holdfast.sphere import distance
 
@@ -26,6 +27,11 @@ def mine(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
 def slots(triplets: Triplets) -> Tensor:
     """Row numbers of all slots, triplet by triplet: anchor, positive, negative, anchor, ..."""
     return torch.stack(triplets, 1).flatten()
+
+
+def laid_out(triplets: Triplets) -> Blocks:
+    """What a pass over all slots consists of: triplets that stay together."""
+    return ((3 * len(triplets.anchor), 3),)
 
 
 def regrouped(count: int, device: torch.device) -> Triplets:

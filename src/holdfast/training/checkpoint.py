@@ -21,6 +21,7 @@ from torch import Tensor
 
 from holdfast.errors import TrainingError
 from holdfast.files import new_folder, write_synced
+from holdfast.processes import Processes
 
 SCHEMA = 1
 KEPT = 2
@@ -77,6 +78,24 @@ def load_checkpoint(folder: Path, say: Callable[[str], None] = lambda text: None
             f"no checkpoint in {folder} is whole; put back a copy, or delete it to train from the start"
         )
     return None
+
+
+def share_checkpoint(processes: Processes, read: Callable[[], Checkpoint | None]) -> Checkpoint | None:
+    """What the main process finds, for all: only its disk need hold the run."""
+    if not processes.several:
+        return read()
+    found: Checkpoint | None = None
+
+    def look() -> dict[str, Any] | None:
+        nonlocal found
+        found = read()
+        return None if found is None else {"step": found.step, "state": found.state}
+
+    body = processes.tell(look)
+    if body is None:
+        return None
+    tensors = processes.send(save(found.tensors) if found else b"")
+    return Checkpoint(body["step"], load(tensors), body["state"])
 
 
 def _steps(folder: Path) -> list[Path]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -11,15 +13,21 @@ from torch import Generator, Tensor
 from holdfast import seeds
 from holdfast.attacks import BoundGoal, Budget, craft
 from holdfast.attacks.frozen import Statistics, frozen
+from holdfast.attacks.share import share_out
 from holdfast.losses.criterion import Criterion, Encoded
 from holdfast.mining.tuples import Tuples
 from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN, Through
+from holdfast.models.batchnorm import batchnorm_layers
 from holdfast.models.compiled import CompiledPasses
+from holdfast.processes import ALONE, Blocks, Processes
+from holdfast.processes.batchnorm import SharedBatchNorm
 
 
 class TrainingContext:
     """Embeds, attacks, costs and draws for the step it is set to, and counts its passes through the model.
+
+    With several processes each runs its share of every pass, and the embeddings of all are put together.
 
     Args:
         model: the embedder.
@@ -27,13 +35,23 @@ class TrainingContext:
         accelerator: knows device and precision.
         seed: of the run.
         compiled: run the passes of training and crafting through `torch.compile`.
+        processes: who shares the batches.
     """
 
     def __init__(
-        self, model: Embedder, criterion: Criterion, accelerator: Accelerator, seed: int, compiled: bool = False
+        self,
+        model: Embedder,
+        criterion: Criterion,
+        accelerator: Accelerator,
+        seed: int,
+        compiled: bool = False,
+        processes: Processes = ALONE,
     ) -> None:
+        self._processes = processes
+        self._shared = processes.several and model.batchnorm == "train" and any(batchnorm_layers(model))
         self._model = model
-        self._run = CompiledPasses(model) if compiled else model
+        # What layers tell each other between processes is no part of a graph.
+        self._run = CompiledPasses(model) if compiled and not self._shared else model
         self._criterion = criterion
         self._accelerator = accelerator
         self._seed = seed
@@ -48,14 +66,19 @@ class TrainingContext:
         """Enter a step; layers that draw by themselves (dropout) draw from torch's global generator, seeded here."""
         self.step, self.replay, self.group = step, 0, 0
         self.passes = self.looks = 0
-        torch.manual_seed(seeds.derive(self._seed, step, "layers"))
+        other = (self._processes.rank,) if self._processes.rank else ()  # its images must not all drop the same
+        torch.manual_seed(seeds.derive(self._seed, step, "layers", *other))
 
-    def encode(self, images: Tensor, labels: Tensor, distribution: str = CLEAN) -> Encoded:
+    def mine(self, rows: Tensor, group: int = 1) -> Tensor:
+        """This process's share of some rows."""
+        return rows[self._processes.share(len(rows), group)]
+
+    def encode(
+        self, images: Tensor, labels: Tensor, distribution: str = CLEAN, blocks: Blocks | None = None
+    ) -> Encoded:
         """Embed images in the recipe's precision, to learn from them: one pass forward and back."""
         self.passes += 1
-        with self._accelerator.autocast():
-            z, pooled = self._run(images, return_pooled=True, distribution=distribution)
-        return Encoded(z, pooled, labels)
+        return self._embed(images, labels, distribution, blocks)
 
     @torch.no_grad()
     def observe(
@@ -63,9 +86,19 @@ class TrainingContext:
     ) -> Encoded:
         """Embed images to look at them: one pass forward, which leaves no trace."""
         self.looks += 1
-        with frozen(self._model, statistics), self._accelerator.autocast():
+        with frozen(self._model, statistics):
+            return self._embed(images, labels, distribution, None)
+
+    def _embed(self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None) -> Encoded:
+        """Embed this process's images and put them together with those of the others."""
+        with self._batchnorm(), self._accelerator.autocast():
             z, pooled = self._run(images, return_pooled=True, distribution=distribution)
-        return Encoded(z, pooled, labels)
+        blocks = blocks or ((len(labels), 1),)
+        return Encoded(self._processes.gather(z, blocks), self._processes.gather(pooled, blocks), labels)
+
+    def _batchnorm(self) -> AbstractContextManager[Any]:
+        """Layers that normalise by the batch see that of all processes."""
+        return SharedBatchNorm(self._processes) if self._shared else nullcontext()
 
     def attack(
         self,
@@ -77,18 +110,21 @@ class TrainingContext:
         stage: str = "start",
     ) -> Tensor:
         """Images moved towards a goal, in the recipe's precision and in `budget.steps` passes at most."""
-        crafted = craft(
-            Through(self._model, distribution),
-            images,
-            bound_goal,
-            budget.in_pixels(self._std),
-            generator=self.generator(stage),
-            statistics=statistics,
-            precision="bfloat16" if self._accelerator.mixed_precision == "bf16" else "float32",
-            normalize=self._model.normalize,
-            checked=False,
-            run=partial(self._run, distribution=distribution),
-        )
+        goal, share = share_out(bound_goal, len(images), self._processes)
+        with self._batchnorm():
+            crafted = craft(
+                Through(self._model, distribution),
+                images,
+                goal,
+                budget.in_pixels(self._std),
+                generator=self.generator(stage),
+                statistics=statistics,
+                precision="bfloat16" if self._accelerator.mixed_precision == "bf16" else "float32",
+                normalize=self._model.normalize,
+                checked=False,
+                run=partial(self._run, distribution=distribution),
+                share=share,
+            )
         self.passes += crafted.passes
         return crafted.images
 

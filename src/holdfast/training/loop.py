@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,15 +17,15 @@ from holdfast.console import Console
 from holdfast.data import ImageStore
 from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import HoldfastError, TrainingError
-from holdfast.evaluation import document, embed, evaluate
-from holdfast.models import load_model
+from holdfast.evaluation import embed
 from holdfast.models.compiled import worth_compiling
-from holdfast.models.run_card import write_card
+from holdfast.processes import joined
 from holdfast.regimes import StepResult
-from holdfast.training.checkpoint import load_checkpoint, save_checkpoint
+from holdfast.training.checkpoint import load_checkpoint, save_checkpoint, share_checkpoint
 from holdfast.training.collapse import Collapsed, LastGood
 from holdfast.training.context import TrainingContext
-from holdfast.training.folder import RunFolder, default_folder, model_card, split_counts
+from holdfast.training.finishing import finish
+from holdfast.training.folder import RunFolder, default_folder, model_card
 from holdfast.training.health import NARROW, STUCK_AFTER, CollapseWatch, Finite, spread
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
@@ -84,13 +85,16 @@ def train(
     checked = load_recipe(recipe, data, settings, seed)
     place = choose_device(device)
     run = RunFolder(Path(out) if out else default_folder(name, checked))
-    done = run.open(checked)
-    if done is not None:
-        console.say(f"{run.folder} is already finished")
-        return Run(run.folder, checked, done)
-    # the caller's random state is its own
-    with run.held(checked), torch.random.fork_rng(seeded_devices(place)):
-        session = build_session(checked, place, skip_bad, console, run.folder)
+    with joined(place) as processes, ExitStack() as stack:
+        if not processes.main:
+            console = Console(quiet=True)
+        done = processes.tell(lambda: run.open(checked))
+        if done is not None:
+            console.say(f"{run.folder} is already finished")
+            return Run(run.folder, checked, done)
+        processes.tell(lambda: stack.enter_context(run.held(checked)))
+        stack.enter_context(torch.random.fork_rng(seeded_devices(place)))  # the caller's random state is its own
+        session = build_session(checked, place, skip_bad, console, run.folder, processes)
         with seeds.deterministic(session.device):
             Loop(session, run, console).learn()
             evaluation = finish(session, run, console)
@@ -108,6 +112,7 @@ class Loop:
 
     def __init__(self, session: Session, run: RunFolder, console: Console) -> None:
         self.session, self.run, self.console = session, run, console
+        self.processes = session.processes
         self.recipe, self.epoch_steps = session.recipe, len(session.batches)
         self.total = self.recipe.epochs * self.epoch_steps
         self.step = 0
@@ -117,7 +122,7 @@ class Loop:
 
     def learn(self) -> None:
         """Train until the last epoch is done."""
-        found = load_checkpoint(self.run.checkpoints, self.console.say)
+        found = share_checkpoint(self.processes, lambda: load_checkpoint(self.run.checkpoints, self.console.say))
         if found:
             try:
                 self.session.restore(found)
@@ -138,7 +143,7 @@ class Loop:
 
     def _learn(self, interval: dict[str, Any] | None) -> None:
         session, recipe = self.session, self.recipe
-        self.log = MetricsLog(self.run.metrics, self.saved)
+        self.log = MetricsLog(self.run.metrics, self.saved) if self.processes.main else None
         self.finite = Finite(session.device)
         self.watch = CollapseWatch(_triplet_margin(recipe), session.regime.advice)
         self.validation = _validation_store(session)
@@ -150,6 +155,7 @@ class Loop:
             session.accelerator,
             recipe.seed,
             compiled=worth_compiling(recipe.compile, session.device, images),
+            processes=self.processes,
         )
         schedule = recipe.schedule.build()
         self.interval = Interval(session.device, interval)
@@ -165,7 +171,7 @@ class Loop:
                 context.start(self.step)
                 batch = load_batch(session, context, rows)
                 if following is not None:
-                    session.store.prefetch(following)
+                    session.store.prefetch(context.mine(following))
                 self.step += 1
                 last = self.step == self.total
                 update = last or self.step % recipe.accumulate == 0
@@ -179,11 +185,12 @@ class Loop:
                 if within == 0 and (last or epoch % recipe.evaluate_every == 0):
                     self._validate()
                 due = self.step % recipe.checkpoint_every == 0 if recipe.checkpoint_every else within == 0
-                save_due = save_due or due or last or stop.requested
+                stopping = self.processes.any_of(stop.requested)
+                save_due = save_due or due or last or stopping
                 if save_due and update:  # between updates, gathered gradients would be lost
                     self._save()
                     save_due = False
-                    if stop.requested and not last:
+                    if stopping and not last:
                         raise Interrupted(f"stopped at step {self.step} of {self.total}; run the same command to go on")
         if recipe.trackers:
             session.accelerator.end_training()
@@ -195,20 +202,22 @@ class Loop:
         line["spread"] = self.watch.spread
         epoch = self.step / self.epoch_steps
         lr = self.session.optimizer.param_groups[0]["lr"]
-        self.log.write({"step": self.step, "epoch": round(epoch, 4), "lr": lr, **line})
+        self._write({"epoch": round(epoch, 4), "lr": lr, **line})
         self.session.accelerator.log(line, step=self.step)
         self.bar.set_description(f"epoch {math.ceil(epoch)}/{self.recipe.epochs}", refresh=False)
         caption = f"loss {line['loss']:.3f}  {self.session.regime.caption(line)}".rstrip()
         self.seen = f"{caption}  spread {line['spread']:.2f}"
         self._show()
         if warning:
-            self.log.write({"step": self.step, "warning": warning})
+            self._write({"warning": warning})
             self.console.say(f"warning: {warning}")
-        self.good.mind(self.watch.suspicious)
+        if self.processes.main:
+            self.good.mind(self.watch.suspicious)
         if self.watch.collapsed and self.recipe.on_collapse == "stop":
             raise Collapsed(
                 f"all embeddings are nearly the same vector, {STUCK_AFTER} looks in a row: the model has collapsed. "
-                f"{self.good.package(self.session)}; for the next run, {self.session.regime.advice}"
+                f"{self.processes.tell(lambda: self.good.package(self.session))}; for the next run, "
+                f"{self.session.regime.advice}"
             )
 
     def _show(self) -> None:
@@ -221,10 +230,17 @@ class Loop:
         if self.validation is None:
             return
         self.finite.check_weights(session.model, self.step, self._kept())
-        vectors = embed(session.evaluated_model, self.validation, precision=session.precision)
-        labels = torch.tensor(self.validation.table.labels_for(self.recipe.data.plain["labels"]))
+        model, precision = session.evaluated_model, session.precision
+        vectors = embed(model, self.validation, precision=precision, processes=self.processes)
+        if self.processes.main:
+            self._judge(vectors, self.validation)
+
+    def _judge(self, vectors: Tensor, validation: ImageStore) -> None:
+        """Write down how well embeddings of the validation classes retrieve; package the model if none was better."""
+        session = self.session
+        labels = torch.tensor(validation.table.labels_for(self.recipe.data.plain["labels"]))
         values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8))
-        self.log.write({"step": self.step, "epoch": self.step // self.epoch_steps, "validation": dict(values)})
+        self._write({"epoch": self.step // self.epoch_steps, "validation": dict(values)})
         session.accelerator.log({f"validation/{k}": v for k, v in values.items() if v is not None}, step=self.step)
         score = values["R@1"]
         if score is None:
@@ -239,37 +255,20 @@ class Loop:
     def _save(self) -> None:
         self.finite.check_losses(self.step, self._kept())
         self.finite.check_weights(self.session.model, self.step, self._kept())
-        self.log.sync()
-        found = self.session.checkpoint(self.step)
-        state = {**found.state, "interval": self.interval.state()}
-        save_checkpoint(self.run.checkpoints, dataclasses.replace(found, state=state))
+        if self.log:
+            self.log.sync()
+            found = self.session.checkpoint(self.step)
+            state = {**found.state, "interval": self.interval.state()}
+            save_checkpoint(self.run.checkpoints, dataclasses.replace(found, state=state))
         self.saved = self.step
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        """A line of the log about this step."""
+        if self.log:
+            self.log.write({"step": self.step, **entry})
 
     def _kept(self) -> str:
         return f"the checkpoint of step {self.saved} is kept" if self.saved else "no checkpoint was written yet"
-
-
-def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]:
-    """Package the last model, evaluate the best on the test classes and write evaluation.json."""
-    recipe = session.recipe
-    LastGood(run).forget()
-    run.save_model(session.evaluated_model, run.last, model_card(recipe, {}, ""))
-    if session.best is None:  # nothing to choose by, so the last is the model
-        run.save_model(session.evaluated_model, run.model, model_card(recipe, {}, ""))
-    result = evaluate(
-        load_model(str(run.folder), trust_code=True),  # the run's own recipe named the code
-        session.table,
-        device=session.device,
-        skip_bad=session.skip_bad,
-        seed=recipe.seed,
-        console=console,
-    )
-    content = document(result, model=run.folder.name, data=recipe.data.plain, seed=recipe.seed)
-    content["recipe"] = recipe.digest()
-    content["splits"] = split_counts(session.table)
-    run.save_evaluation(content)
-    write_card(run.folder)
-    return content
 
 
 def _rows_from(session: Session, step: int) -> Iterator[Tensor]:

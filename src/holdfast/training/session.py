@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,11 @@ from holdfast.console import Console
 from holdfast.data import ClassBatches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
-from holdfast.errors import DataError, ModelError, RecipeError, TrainingError
+from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder, load_model
 from holdfast.models.batchnorm import batchnorm_layers
+from holdfast.processes import ALONE, Processes
 from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from holdfast.training.ema import Average
@@ -34,6 +37,7 @@ class Session:
         model: the embedder that trains; `evaluated_model` is the one to evaluate.
         labels: class numbers of the training rows, 0..C-1, on the device.
         table: all the data, the validation classes split off.
+        processes: who trains it together.
         best: highest validation R@1 so far.
     """
 
@@ -50,6 +54,7 @@ class Session:
     optimizer: torch.optim.Optimizer
     average: Average | None
     skip_bad: bool
+    processes: Processes = ALONE
     best: float | None = None
 
     @property
@@ -94,6 +99,7 @@ def build_session(
     skip_bad: bool,
     console: Console,
     folder: Path | None = None,
+    processes: Processes = ALONE,
 ) -> Session:
     """Read the data and build model, loss, regime and optimiser.
 
@@ -103,6 +109,7 @@ def build_session(
         skip_bad: leave missing and unreadable images out instead of stopping, whatever the recipe says.
         console: told which cache was chosen and what was skipped.
         folder: the run's, for trackers that write files.
+        processes: who trains it together.
     """
     accelerator = make_accelerator(recipe, device, folder)
     reader = recipe.data.build()
@@ -113,6 +120,11 @@ def build_session(
     model = recipe.model.build()
     if recipe.init:
         start_from(model, recipe.init)
+    if processes.several and recipe.compile is True and model.batchnorm == "train":
+        raise RecipeError(
+            "compile: true cannot be had while several processes share BatchNorm statistics; leave it at auto, or "
+            "freeze them (model.batchnorm: freeze-statistics)"
+        )
     regime = recipe.regime.build()
     add_sets(model, regime, recipe)
     store = ImageStore(table.split("train"), model.canvas, accelerator.device, recipe.cache, skip_bad)
@@ -120,6 +132,8 @@ def build_session(
     if store.skipped:
         console.say("skipped: " + ", ".join(image for image, _ in store.skipped[:5]))
     labels = torch.tensor(store.table.compacted(reader.labels), device=accelerator.device)
+    if processes.several:
+        processes.agree(_digest(store.table.ids, labels, model), "images, labels or first weights")
     classes = int(labels.max()) + 1
     if classes < 2:
         raise DataError(f"{table.name}: one training class is left beside the test and validation classes; add classes")
@@ -143,6 +157,7 @@ def build_session(
         optimizer=recipe.optimizer.build().build(model, criterion),
         average=Average(model, recipe.ema) if recipe.ema is not None else None,
         skip_bad=skip_bad,
+        processes=processes,
     )
 
 
@@ -169,8 +184,6 @@ def make_accelerator(recipe: Recipe, device: str | torch.device | None, folder: 
     missing = set(recipe.trackers) - {str(getattr(tracker, "value", tracker)) for tracker in accelerator.log_with}
     if missing:  # accelerate would leave them out without a word
         raise RecipeError(f"trackers: {', '.join(sorted(missing))} cannot be used here; install it, or leave it out")
-    if accelerator.num_processes > 1:
-        raise TrainingError("training on several processes is not supported yet; start one")
     return accelerator
 
 
@@ -204,6 +217,14 @@ def start_from(model: Embedder, spec: str) -> None:
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"init: {spec} has another backbone or size than this recipe's model ({reason})") from error
+
+
+def _digest(ids: Sequence[str], labels: Tensor, model: Embedder) -> str:
+    """A short name for exactly these images, labels and weights."""
+    digest = hashlib.sha256("\n".join(ids).encode("utf-8", "surrogateescape"))
+    for tensor in (labels, *model.state_dict().values()):
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _prefixed(prefix: str, tensors: dict[str, Any]) -> dict[str, Tensor]:

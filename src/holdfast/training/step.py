@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from holdfast.regimes import Batch, StepResult
 from holdfast.training.context import TrainingContext
+from holdfast.training.images import BatchImages
 from holdfast.training.session import Session
 
 
 def load_batch(session: Session, context: TrainingContext, rows: Tensor) -> Batch:
-    """Augmented images and class numbers of some rows, on the device."""
-    images = session.augment(session.store.get(rows), context.generator("augment"))
-    return Batch(images, session.labels[rows.to(session.device)])
+    """Augmented images of this process's share of some rows, and the class numbers of all, on the device."""
+    labels = session.labels[rows.to(session.device)]
+    if not session.processes.several:
+        return Batch(session.augment(session.store.get(rows), context.generator("augment")), labels)
+    make = BatchImages(rows, session.store, session.augment, context.generator("augment"))
+    return Batch(make(context.mine(torch.arange(len(rows), device=session.device))), labels, make)
 
 
 def one_step(session: Session, context: TrainingContext, batch: Batch, update: bool) -> StepResult:
     """Learn from a batch, as often as the regime replays it."""
+    processes = session.processes
+    before = processes.gathered + processes.reduced
     for context.replay in range(session.regime.replays):
         result = _learn_once(session, context, batch)
         if update:
             _update(session)
+    if processes.several:
+        result.logs["communicated"] = torch.tensor(float(processes.gathered + processes.reduced - before))
     return result
 
 
@@ -28,16 +37,24 @@ def _learn_once(session: Session, context: TrainingContext, batch: Batch) -> Ste
     """Embed, cost and differentiate, each mining group by itself."""
     groups = session.recipe.mining_groups
     results = []
-    for context.group, part in enumerate(batch.parts(groups)):
+    for context.group, part in enumerate(batch.parts(groups, session.processes)):
         result = session.regime.step(context, part)
         session.accelerator.backward(result.loss / groups)
         results.append(result)
     return results[0] if groups == 1 else StepResult.mean(results)
 
 
+def gradients(module: nn.Module) -> list[Tensor]:
+    """Of the parameters that have one."""
+    return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+
+
 def _update(session: Session) -> None:
     """Move the weights along the gathered gradients."""
-    recipe, accelerator = session.recipe, session.accelerator
+    recipe, accelerator, processes = session.recipe, session.accelerator, session.processes
+    processes.add_all(gradients(session.model))
+    # Every process costs the whole batch, so the loss's own gradients are alike in all, up to rounding on GPUs.
+    processes.add_all(gradients(session.criterion), 1 / processes.world)
     if recipe.clip is not None:
         parameters = [p for group in session.optimizer.param_groups for p in group["params"]]
         accelerator.clip_grad_norm_(parameters, recipe.clip)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import DataError, RecipeError
 from holdfast.registry import Registry
+
+Draws: TypeAlias = tuple[Tensor, ...]
+"""What is random about the views of some images, one row per image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +34,10 @@ class Augment(ABC):
         """The same augmentation with this size, unless it has one of its own."""
         return replace(self, size=size) if self.size is None else self
 
-    def side(self, images: Tensor) -> int:
-        """Side of the result for a batch: the size, or that of the images."""
-        return images.shape[-1] if self.size is None else self.size
+    def side(self, stored: int) -> int:
+        """Side of the result for images of a side: the size, or that of the images."""
+        return stored if self.size is None else self.size
 
-    @abstractmethod
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """A view of each image.
 
@@ -45,6 +48,18 @@ class Augment(ABC):
         Returns:
             float32 in [0, 1], (n, 3, size, size), channels last in memory.
         """
+        return self.view(images, self.draw(len(images), images.shape[-1], generator))
+
+    @abstractmethod
+    def draw(self, count: int, side: int, generator: Generator) -> Draws:
+        """What is random about the views of `count` images of side × side: tensors with one row per image.
+
+        Apart from `view`, so that some images of a batch can be made without the others.
+        """
+
+    @abstractmethod
+    def view(self, images: Tensor, draws: Draws) -> Tensor:
+        """The view that was drawn of each image."""
 
 
 registry: Registry[Augment] = Registry("augment", Augment, "holdfast.data.augment")
@@ -58,7 +73,7 @@ def to_float(images: Tensor) -> Tensor:
 
 def centre_crop(images: Tensor, size: int) -> Tensor:
     """The evaluation view: the middle of each image, float32 in [0, 1]; exact where the images have that size."""
-    top = margin(images, size) // 2
+    top = margin(images.shape[-1], size) // 2
     return to_float(images[:, :, top : top + size, top : top + size])
 
 
@@ -77,21 +92,21 @@ def crop_at(images: Tensor, size: int, top: Tensor, left: Tensor, flipped: Tenso
     return to_float(picked.permute(0, 3, 1, 2))
 
 
-def draw_integers(count: int, limit: int, generator: Generator, device: torch.device) -> Tensor:
+def draw_integers(count: int, limit: int, generator: Generator) -> Tensor:
     """Whole numbers 0..limit, both included."""
-    return torch.randint(limit + 1, (count,), generator=generator, device=generator.device).to(device)
+    return torch.randint(limit + 1, (count,), generator=generator, device=generator.device)
 
 
-def draw_flips(count: int, flip: bool, generator: Generator, device: torch.device) -> Tensor:
+def draw_flips(count: int, flip: bool, generator: Generator) -> Tensor:
     """Which images to mirror: each with probability one half, or none."""
     if not flip:
-        return torch.zeros(count, dtype=torch.bool, device=device)
-    return (torch.rand(count, generator=generator, device=generator.device) < 0.5).to(device)
+        return torch.zeros(count, dtype=torch.bool, device=generator.device)
+    return torch.rand(count, generator=generator, device=generator.device) < 0.5
 
 
-def margin(images: Tensor, size: int) -> int:
+def margin(side: int, size: int) -> int:
     """How many pixels a crop leaves over along a side; an image smaller than the crop is refused."""
-    room = images.shape[-1] - size
+    room = side - size
     if room < 0:
-        raise DataError(f"a crop of {size} px does not fit into images of {images.shape[-1]} px; store them larger")
+        raise DataError(f"a crop of {size} px does not fit into images of {side} px; store them larger")
     return room

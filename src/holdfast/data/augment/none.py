@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from holdfast.data.augment.base import Augment, centre_crop, register
+from holdfast.data.augment.base import Augment, Draws, centre_crop, register
 
 
 @register("none")
@@ -21,6 +21,10 @@ class CentreCrop(Augment):
     Relations: `random-crop` for small images, `random-resized-crop` for photographs.
     """
 
-    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+    def draw(self, count: int, side: int, generator: Generator) -> Draws:
+        """Nothing."""
+        return ()
+
+    def view(self, images: Tensor, draws: Draws) -> Tensor:
         """The centre crop."""
-        return centre_crop(images, self.side(images))
+        return centre_crop(images, self.side(images.shape[-1]))

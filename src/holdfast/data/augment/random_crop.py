@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from holdfast.data.augment.base import Augment, crop_at, draw_flips, draw_integers, margin, register
+from holdfast.data.augment.base import Augment, Draws, crop_at, draw_flips, draw_integers, margin, register
 from holdfast.errors import RecipeError
 
 
@@ -33,11 +33,15 @@ class RandomCrop(Augment):
         if self.padding < 0:
             raise RecipeError(f"augment.padding must not be negative, got {self.padding}")
 
-    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
-        """One window per image."""
-        size, count, device = self.side(images), len(images), images.device
-        images = F.pad(images, (self.padding,) * 4)
-        room = margin(images, size)
-        top = draw_integers(count, room, generator, device)
-        left = draw_integers(count, room, generator, device)
-        return crop_at(images, size, top, left, draw_flips(count, self.flip, generator, device))
+    def draw(self, count: int, side: int, generator: Generator) -> Draws:
+        """Top, left and whether it is mirrored, one window per image."""
+        room = margin(side + 2 * self.padding, self.side(side))
+        top = draw_integers(count, room, generator)
+        left = draw_integers(count, room, generator)
+        return top, left, draw_flips(count, self.flip, generator)
+
+    def view(self, images: Tensor, draws: Draws) -> Tensor:
+        """The window of each image."""
+        top, left, flipped = (drawn.to(images.device) for drawn in draws)
+        padded = F.pad(images, (self.padding,) * 4)
+        return crop_at(padded, self.side(images.shape[-1]), top, left, flipped)

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from holdfast.data.augment.base import Augment, draw_flips, register, to_float
+from holdfast.data.augment.base import Augment, Draws, draw_flips, register, to_float
 from holdfast.errors import RecipeError
 
 ATTEMPTS = 10
@@ -45,11 +45,14 @@ class RandomResizedCrop(Augment):
         if not 0 < self.ratio[0] <= self.ratio[1]:
             raise RecipeError(f"augment.ratio must be positive and rise, got {list(self.ratio)}")
 
-    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
-        """One window per image."""
-        windows = self.windows(len(images), images.shape[-1], generator).to(images.device)
-        flipped = draw_flips(len(images), self.flip, generator, images.device)
-        return resample(images, self.side(images), windows, flipped)
+    def draw(self, count: int, side: int, generator: Generator) -> Draws:
+        """The window of each image and whether it is mirrored."""
+        return self.windows(count, side, generator), draw_flips(count, self.flip, generator)
+
+    def view(self, images: Tensor, draws: Draws) -> Tensor:
+        """The window of each image, resized."""
+        windows, flipped = (drawn.to(images.device) for drawn in draws)
+        return resample(images, self.side(images.shape[-1]), windows, flipped)
 
     def windows(self, count: int, side: int, generator: Generator) -> Tensor:
         """Top, left, height and width of a window in each of `count` images of side × side, in whole pixels."""

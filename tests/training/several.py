@@ -1,0 +1,146 @@
+"""Training in several processes on this machine: how they are started, and a few recorded steps in double precision."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.console import Console
+from holdfast.data.augment import Augment, Draws
+from holdfast.processes import Processes, joined
+from holdfast.training.context import TrainingContext
+from holdfast.training.recipe import load_recipe
+from holdfast.training.session import Session, build_session
+from holdfast.training.step import gradients, load_batch, one_step
+
+STEPS = 3
+
+RECIPE: dict[str, Any] = {
+    "data": {"name": "glyphs", "characters": 20, "per_class": 6},
+    "model": {"backbone": "conv-tiny", "dim": 8},
+    "batch": {"classes": 5, "per_class": 3},  # fifteen images: no two processes have equal shares
+    "augment": {"name": "random-crop", "padding": 2},
+    "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9},
+}
+MINING = {"name": "margin", "miner": "distance"}
+DIRECT = {"name": "gradient", "rule": "best", "miner": "ephn"}
+ARCFACE = {"name": "arcface"}
+TRIPLET = {"name": "triplet", "miner": "softhard"}
+S2SD = {"name": "s2sd", "loss": "multi-similarity", "dims": [12], "feature_after": 1}
+
+BUDGET = {"eps": 0.03, "step": 0.01, "steps": 3}
+# Room enough: a perturbation that rounding makes too long is shortened by a millionth, which a last bit decides.
+WIDE = {"eps": 2.0, "step": 0.05, "steps": 3, "norm": "l2", "start": "uniform", "start_radius": 0.1}
+HM = {"name": "hm", "budget": BUDGET}
+MDPROP = {
+    "name": "mdprop",
+    "distributions": [
+        {"name": "stax", "goal": "single-target", "budget": BUDGET},
+        {"name": "mtax", "goal": {"name": "multi-target", "targets": 3}, "budget": {**BUDGET, "start": "uniform"}},
+    ],
+}
+RELEASED = {**MDPROP, "variant": "released"}
+
+CASES: dict[str, dict[str, Any]] = {
+    **{
+        f"{name}-{kind}": {"regime": regime, "loss": loss}
+        for name, regime in {"standard": {"name": "standard"}, "hm": HM, "mdprop": MDPROP}.items()
+        for kind, loss in {"mining": TRIPLET if name == "hm" else MINING, "direct": DIRECT, "arcface": ARCFACE}.items()
+    },
+    "standard-s2sd": {"loss": S2SD},
+    "standard-groups": {
+        "loss": MINING,
+        "mining_groups": 2,
+        "batch": {"classes": 6, "per_class": 3},
+        "accumulate": 3,
+        "clip": 0.5,
+    },
+    "standard-frozen": {"loss": MINING, "model": {**RECIPE["model"], "batchnorm": "freeze"}, "cache": "none"},
+    "hm-ics": {"regime": {**HM, "ics": 0.5, "statistics": "keep"}, "loss": TRIPLET},
+    "hm-separate": {"regime": {**HM, "separate": True}, "loss": TRIPLET},
+    "hm-few": {"regime": {**HM, "source": "semihard"}, "loss": TRIPLET, "batch": {"classes": 2, "per_class": 2}},
+    "mdprop-released": {"regime": RELEASED, "loss": MINING},
+    "adml": {"regime": {"name": "adml", "budget": {**BUDGET, "method": "apgd"}}, "loss": MINING},
+    "est": {"regime": {"name": "est", "budget": WIDE}, "loss": MINING},
+    "act": {"regime": {"name": "act", "budget": BUDGET, "statistics": "keep"}, "loss": TRIPLET},
+    "free-hm": {"regime": {"name": "free-hm", "replays": 3}, "loss": TRIPLET},
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Precise(Augment):
+    """Another augmentation, in double precision."""
+
+    of: Augment
+
+    def draw(self, count: int, side: int, generator: Generator) -> Draws:
+        return self.of.draw(count, side, generator)
+
+    def view(self, images: Tensor, draws: Draws) -> Tensor:
+        return self.of.view(images, draws).double()
+
+
+def double_session(case: str, processes: Processes) -> Session:
+    recipe = load_recipe({**RECIPE, **CASES[case]})
+    session = build_session(recipe, "cpu", False, Console(quiet=True), processes=processes)
+    session.model.double()
+    session.criterion.double()
+    session.optimizer = recipe.optimizer.build().build(session.model, session.criterion)
+    session.augment = Precise(of=session.augment)
+    return session
+
+
+def recorded(case: str, processes: Processes) -> dict[str, Tensor]:
+    """Losses, logs and gradients of every step, and what the model is after the last."""
+    session = double_session(case, processes)
+    context = TrainingContext(session.model, session.criterion, session.accelerator, 0, processes=processes)
+    found: dict[str, Tensor] = {}
+    update = session.optimizer.step
+    seen: list[Tensor] = []
+
+    def note_and_update() -> None:
+        seen.extend(g.clone() for module in (session.model, session.criterion) for g in gradients(module))
+        update()
+
+    session.optimizer.step = note_and_update  # type: ignore[assignment, method-assign]
+    for step, rows in zip(range(STEPS), session.batches, strict=False):
+        context.start(step)
+        accumulated = (step + 1) % session.recipe.accumulate == 0
+        result = one_step(session, context, load_batch(session, context, rows), accumulated)
+        result.logs.pop("communicated", None)
+        for name, value in {"loss": result.loss, **result.terms, **result.logs, "z": result.encoded.z}.items():
+            found[f"{step} {name}"] = value.detach().clone()
+        found[f"{step} passes"] = torch.tensor(context.passes)
+    found |= {f"gradient {position}": gradient for position, gradient in enumerate(seen)}
+    found |= {f"model {name}": tensor.clone() for name, tensor in session.model.state_dict().items()}
+    found |= {f"loss {name}": tensor.clone() for name, tensor in session.criterion.state_dict().items()}
+    return found
+
+
+def meet(rank: int, world: int, port: int) -> None:
+    """What a launcher tells a process."""
+    here = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in here.items()}, MASTER_ADDR="127.0.0.1")
+    if Path("/sys/class/net/lo").exists():  # the host's name need not resolve
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def record_all(rank: int, world: int, port: int, folder: str) -> None:
+    """All cases in one of several processes."""
+    meet(rank, world, port)
+    with joined(torch.device("cpu")) as processes:
+        for case in CASES:
+            torch.save(recorded(case, processes), Path(folder) / f"{case}-{rank}.pt")
