@@ -129,15 +129,23 @@ def _run(words: list[str], said: str, began: Any, setup: Setup | None) -> None:
     sys.exit(main(words))
 
 
-def at_operation(folder: Path, number: int, tally: Path | None = None) -> Setup:
+def at_operation(folder: Path, number: int, tally: Path | None = None, also: Setup | None = None) -> Setup:
     """Kill the child at its nth file operation under a folder; with a tally, count them all there instead."""
-    return partial(_watch_operations, str(folder.resolve()), number, tally)
+    return partial(_watch_operations, str(folder.resolve()), number, tally, also)
 
 
 OPERATIONS = ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate")
 
 
-def _watch_operations(folder: str, number: int, tally: Path | None) -> None:
+def writes(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether an event of Python's audit hooks is about changing a file by its name."""
+    changes = event in OPERATIONS or (event == "open" and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR)))
+    return changes and isinstance(arguments[0], (str, Path))
+
+
+def _watch_operations(folder: str, number: int, tally: Path | None, also: Setup | None) -> None:
+    if also is not None:
+        also()
     count = 0
     counted = None if tally is None else os.open(tally, os.O_WRONLY | os.O_CREAT)
     real_fsync = os.fsync
@@ -151,8 +159,7 @@ def _watch_operations(folder: str, number: int, tally: Path | None) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        named = event in OPERATIONS or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR))
-        if named and isinstance(arguments[0], (str, Path)) and str(arguments[0]).startswith(folder):
+        if writes(event, arguments) and str(arguments[0]).startswith(folder):
             strike()
 
     def fsync(descriptor: int) -> None:

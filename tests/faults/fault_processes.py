@@ -1,0 +1,108 @@
+"""Requests to stop, clocks that jump, and two processes in one folder."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+from fault_children import Child, command, finished
+from fault_outcomes import Outcome
+from fault_runs import different, ending, kept, small, training
+
+from holdfast.training.logs import read_log
+
+
+def stop_requests(folder: Path, draw: random.Random, count: int) -> list[Outcome]:
+    """SIGINT and SIGTERM at random moments; a training that says it saved must have saved that very step."""
+    words = training(small(), folder / "whole")
+    seconds = finished(words, folder / "whole").seconds
+    whole = ending(folder / "whole" / "run")
+    words = training(small(), folder / "cut")
+    run, outcomes = folder / "cut" / "run", []
+    while len(outcomes) < count:
+        which = (signal.SIGINT, signal.SIGTERM)[len(outcomes) % 2]
+        ended = Child(words, folder / "cut").signalled(which, draw.uniform(0, seconds * 0.8))
+        told = "Traceback" not in ended.said and ended.code in (0, 130, -signal.SIGTERM)
+        if "stopped at step" in ended.said:
+            told = told and f"stopped at step {kept(run)['step']} of" in ended.said
+        wrong = different(whole, ending(run)) if ended.code == 0 else []
+        if ended.code == 0:
+            _forget(run)
+        outcomes.append(Outcome("clean stop", which.name, told and not wrong, bool(wrong), ended.said[-300:]))
+    finished(words, folder / "cut")
+    assert different(whole, ending(run)) == []
+    return outcomes
+
+
+def _forget(run: Path) -> None:
+    run.rename(run.with_name(f"done-{time.monotonic_ns()}"))
+
+
+JUMPS = {"back an hour": -3600.0, "on a day": 86400.0, "back and on": 0.0}
+
+
+def clock_jumps(folder: Path, draw: random.Random) -> list[Outcome]:
+    """Clocks that jump while a training runs: the same weights, sane logs, and time left that is a time."""
+    words = training(small(), folder / "whole")
+    finished(words, folder / "whole")
+    whole = ending(folder / "whole" / "run")
+    outcomes = []
+    for clock in ("time", "perf_counter"):
+        for name, jump in JUMPS.items():
+            place = folder / f"{clock}-{name.replace(' ', '-')}"
+            ended = command(training(small(), place), place, partial(jump_clock, clock, jump, draw.randint(1, 50)))
+            wrong = different(whole, ending(place / "run")) if ended.code == 0 else ["the run"]
+            speeds = [line.get("images_per_second", 1.0) for line in read_log(place / "run" / "metrics.jsonl")]
+            sane = all(0 <= speed < 1e7 for speed in speeds) and "-" not in ended.said.partition("left]")[0][-12:]
+            outcomes.append(Outcome(f"clock jumps {name}", clock, sane and not wrong, bool(wrong), ended.said[-200:]))
+    return outcomes
+
+
+def jump_clock(clock: str, jump: float, after: int) -> None:
+    """In a child: a clock that jumps after some readings; one that jumps by nothing goes to and fro instead."""
+    real, calls = getattr(time, clock), iter(range(10**9))
+
+    def jumping() -> float:
+        number = next(calls)
+        away = jump or (3600.0 if number % 2 else -3600.0)
+        return float(real() + (away if number >= after else 0.0))
+
+    setattr(time, clock, jumping)
+
+
+def two_processes(folder: Path) -> list[Outcome]:
+    """A second process is refused and the first is not disturbed; the lock of one that died is taken over."""
+    recipe = small(epochs=30)
+    words = training(recipe, folder / "whole")
+    finished(words, folder / "whole")
+    whole = ending(folder / "whole" / "run")
+    words, run = training(recipe, folder / "cut"), folder / "cut" / "run"
+    first = Child(words, folder / "cut")
+    _wait_for(run / ".lock", first)
+    first.send(signal.SIGSTOP)  # so that it is still there when the second comes
+    second = command(words, folder)
+    refused = second.one_line and f"is in use by process {first.number};" in second.said
+    first.send(signal.SIGCONT)
+    alone = first.ended()
+    wrong = different(whole, ending(run)) if alone.code == 0 else ["the first run"]
+    outcomes = [Outcome("two processes", "one run folder", refused and not wrong, bool(wrong), second.said[-200:])]
+
+    _forget(run)
+    killed = Child(words, folder / "cut")
+    _wait_for(run / "checkpoint", killed)
+    killed.send(signal.SIGKILL)
+    killed.ended()
+    stale = (run / ".lock").read_text().split()[0] == str(killed.number)
+    finished(words, folder / "cut")
+    wrong = different(whole, ending(run))
+    return [*outcomes, Outcome("lock of a dead process", "one run folder", stale and not wrong, bool(wrong))]
+
+
+def _wait_for(file: Path, child: Child) -> None:
+    while not file.exists() or (file.is_file() and not file.read_text()):
+        assert child.runs, json.dumps(child.ended().said)
+        time.sleep(0.01)

@@ -1,0 +1,32 @@
+"""Spoilt images, dying threads, jumping clocks, requests to stop and a second process: the run goes on as it was."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from fault_images import WAYS, bad_images, dying_decoders
+from fault_outcomes import failures
+from fault_processes import clock_jumps, stop_requests, two_processes
+
+
+def test_images_that_vanish_or_turn_unreadable(tmp_path: Path) -> None:
+    assert failures(bad_images(tmp_path, random.Random(3), WAYS[::2])) == []
+
+
+def test_a_decoder_that_dies(tmp_path: Path) -> None:
+    assert failures(dying_decoders(tmp_path, random.Random(3))) == []
+
+
+def test_requests_to_stop_at_random_moments(tmp_path: Path) -> None:
+    assert failures(stop_requests(tmp_path, random.Random(3), 4)) == []
+
+
+def test_two_processes_on_one_folder(tmp_path: Path) -> None:
+    assert failures(two_processes(tmp_path)) == []
+
+
+@pytest.mark.slow
+def test_clocks_that_jump(tmp_path: Path) -> None:
+    assert failures(clock_jumps(tmp_path, random.Random(3))) == []
