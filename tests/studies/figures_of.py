@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.contributions import CONTRIBUTIONS
+from holdfast.studies.base import Study
 from holdfast.studies.drawings import Bars, Curves, Drawing, Lines
-from holdfast.studies.jobs import Arm, Audit, Training
+from holdfast.studies.jobs import Arm, Audit, Scale, Training
 from holdfast.studies.results import Outcome, Results
 
-TRAINED = {"R@1", "NMI", "pi_ratio", "log/passes", "log/seconds", "log/validation R@1"}
+TRAINED = {"R@1", "R@2", "R@4", "NMI", "pi_ratio", "collapsed", "distance_all", "log/passes", "log/seconds"}
+VALIDATED = "log/validation R@1"
 STAX = {"R@1", "R@4", "NMI", "pi_ratio"}
 INPUTS = ("stax", "mtax", "stax-large", "mtax-large")
 
@@ -20,9 +22,16 @@ def sets_of(arm: Arm) -> list[str]:
     return sorted(start.name for start in arm.job.resolved(0).regime.build().sets())
 
 
+def trained(arm: Arm) -> set[str]:
+    """Figures of the training itself; one on validation classes only where some are kept. None of a computation."""
+    if not isinstance(arm.job, Training):
+        return set()
+    return TRAINED | ({VALIDATED} if arm.job.resolved(0).plain()["data"]["validation"] > 0 else set())
+
+
 def figures_of(arm: Arm, probed: Mapping[str, Iterable[str]] | None = None) -> set[str]:
     """Names of figures; `probed` has those of probes by their functions."""
-    found = set(TRAINED)
+    found = trained(arm)
     for measure in arm.job.measures:
         if not isinstance(measure, Audit):
             keys = set((probed or {})[measure.function])
@@ -51,3 +60,20 @@ def made_up(values: Mapping[str, Mapping[str, float]], seeds: int = 3) -> Result
             arm: [Outcome(seed=seed, figures=dict(figures)) for seed in range(seeds)] for arm, figures in values.items()
         }
     )
+
+
+def undecided_before_decided_after(study: Study, scale: Scale, everything: Callable[[list[Arm]], Results]) -> None:
+    """Assert that no claim is decided before all arms have run, that all are then, and that none lacks what it reads.
+
+    `everything` makes up results in which all differences between arms are clear.
+    """
+    arms, claims = study.arms(scale), study.claims(scale)
+    assert claims
+    assert len({claim.text for claim in claims}) == len(claims)
+    nothing = Results(outcomes={arm.name: [] for arm in arms})
+    assert {claim.verdict(nothing).status for claim in claims} == {"undecided"}
+    results = everything(arms)
+    for claim in claims:
+        found = claim.verdict(results)
+        assert "not run" not in found.evidence
+        assert found.status != "undecided", found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 
 import pytest
 
@@ -12,6 +13,7 @@ from holdfast.audit.adml import KEYS
 from holdfast.studies import base
 from holdfast.studies.catalogue.adml_arms import WEIGHTS
 from holdfast.studies.catalogue.adml_claims import Lower, no_prediction, peak, spearman
+from holdfast.studies.catalogue.adml_clean import EXPLAINING
 from holdfast.studies.claims import Claim, Status
 from holdfast.studies.drawings import Bars, Curves, Lines
 from holdfast.studies.jobs import SCALES, Arm, Audit, Probe, Scale, Training
@@ -75,10 +77,42 @@ def test_pocket_trainings_keep_to_their_number() -> None:
     assert len({job.identity(0) for job in jobs}) == 26
 
 
+def budget(arm: Arm) -> str:
+    """Everything that must be equal where two arms are compared."""
+    assert isinstance(arm.job, Training)
+    plain = arm.job.resolved(0).plain()
+    batchnorm, validation = plain["model"]["batchnorm"], plain["data"]["validation"]
+    optimizer = {key: value for key, value in plain["optimizer"].items() if key != "loss_lr"}
+    shared = [plain[key] for key in ("epochs", "batch", "schedule", "augment", "mining_groups", "accumulate")]
+    return json.dumps([shared, optimizer, batchnorm, validation])
+
+
 @pytest.mark.parametrize(("name", "scale"), BOTH)
 def test_budgets_are_equal_within_a_table(name: str, scale: Scale) -> None:
-    arms = [arm for arm in base.get(name).arms(scale) if arm.name != "before" and name != "A6"]
-    assert len({arm.job.resolved(0).epochs for arm in arms if isinstance(arm.job, Training)}) <= 1
+    own = ("before", *(f"{kind}, {what}" for kind in ("standard", "+A") for what in EXPLAINING))
+    arms = [arm for arm in base.get(name).arms(scale) if arm.name not in own and not arm.name.startswith("CARS")]
+    if name == "A6" and scale == "pocket":  # its whole loss is A1's model, of another length
+        arms = arms[1:]
+    assert len({budget(arm) for arm in arms}) == 1
+
+
+def test_what_explains_a_difference_differs_in_one_setting_of_the_paper() -> None:
+    arms = {arm.name: arm for arm in base.get("A2").arms("paper")}
+    for what in EXPLAINING:
+        assert budget(arms[f"standard, {what}"]) == budget(arms[f"+A, {what}"]) != budget(arms["+A"])
+
+
+def test_one_attacked_model_is_short_and_adversarial_training_long_at_paper_size() -> None:
+    lengths = {
+        name: {arm.job.resolved(0).epochs for arm in base.get(name).arms("paper") if isinstance(arm.job, Training)}
+        for name in IDS
+    }
+    assert lengths == {name: {20} if name in ("A1", "A6") else {1, 20} if name == "A7" else {40} for name in IDS}
+
+
+def test_the_paper_scale_says_that_its_budget_is_not_the_papers() -> None:
+    for name in IDS:
+        assert "cosine schedule" in base.get(name).notes("paper")
 
 
 @pytest.mark.parametrize(("name", "scale"), BOTH)
@@ -120,7 +154,7 @@ def test_claims_are_decided_by_the_arms(name: str, scale: Scale) -> None:
 
 
 def test_one_figure_below_another() -> None:
-    claim = Lower(text="", arm="a", figure="x", than="y", least=5.0)
+    claim = Lower(text="", arm="a", figure="x", than="y", noise=1.0, least=5.0)
     for gap, expected in ((9.0, "holds"), (1.0, "does not hold")):
         outcomes = [Outcome(seed=s, figures={"x": 10.0 + s, "y": 10.0 + s + gap + 0.1 * s}) for s in range(3)]
         assert claim.verdict(Results(outcomes={"a": outcomes})).status == expected
@@ -143,6 +177,8 @@ def test_a2_flips() -> None:
     assert statuses(claims, results(dict(paper))) == ["holds"] * 4
     assert statuses(claims, results({**paper, "+U": 62.0}))[:2] == ["does not hold"] * 2
     assert statuses(claims, results({**paper, "+A+U": 60.0}))[2] == "does not hold"
+    one = {arm: [value] for arm, value in paper.items()}
+    assert statuses(claims, results(dict(one)))[2] == "holds"  # the tolerance is wider than the noise of one seed
     assert statuses(claims, results({**paper, "+A normalised": 60.0}))[3] == "does not hold"
 
 
@@ -158,7 +194,7 @@ def test_a3_flips() -> None:
 
 def test_a4_needs_a_peak_inside() -> None:
     arms = tuple(WEIGHTS.values())
-    rule = peak(arms)
+    rule = peak(arms, noise=1.0)
     shapes = {"holds": [60, 61, 63, 62, 58], "does not hold": [60, 61, 62, 63, 64]}
     for expected, values in shapes.items():
         assert rule(results(dict(zip(arms, map(float, values), strict=True))))[0] == expected
@@ -194,7 +230,7 @@ def test_a7_flips() -> None:
 
 
 def test_a8_follows_the_rank_correlation() -> None:
-    arms = [f"arm {number}" for number in range(8)]
+    arms = [f"arm {number}" for number in range(16)]
     rule = no_prediction({arm: f"{arm}/drop" for arm in arms}, "start")
 
     def status(gains: list[float]) -> Status:
@@ -202,10 +238,12 @@ def test_a8_follows_the_rank_correlation() -> None:
         outcomes = {arm: [Outcome(seed=0, figures={"R@1": 50.0 + gain})] for arm, gain in zip(arms, gains, strict=True)}
         return rule(Results(outcomes={"start": [Outcome(seed=0, figures=start)], **outcomes}))[0]
 
-    assert status([1, 2, 3, 4, 5, 6, 8, 7]) == "does not hold"
-    assert status([8, 7, 6, 5, 4, 3, 1, 2]) == "holds"
-    assert status([1, 5, 2, 8, 4, 3, 7, 6]) == "undecided"
-    assert status([1.0] * 8) == "undecided"
+    rising = [float(place) for place in range(15)] + [13.5]
+    assert status(rising) == "does not hold"
+    assert status(rising[::-1]) == "does not hold"  # hard attacks that help less are a prediction too
+    assert status([8, 1, 12, 5, 16, 3, 10, 7, 14, 2, 11, 6, 15, 4, 0, 9]) == "holds"
+    assert status([5, 1, 9, 2, 12, 8, 3, 15, 10, 4, 13, 6, 7, 14, 0, 11]) == "undecided"
+    assert status([1.0] * 16) == "undecided"
 
 
 def test_rank_correlation_against_scipy() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from figures_of import TRAINED, asked, figures_of, made_up
+from figures_of import asked, figures_of, made_up
 from torch import nn
 
 from holdfast.data import load
@@ -44,7 +44,7 @@ def test_every_arm_can_be_trained(name: str, scale: Scale) -> None:
 @pytest.mark.parametrize(("name", "scale"), STUDIES)
 def test_what_is_named_is_measured(name: str, scale: Scale) -> None:
     study = base.get(name)
-    known = {arm.name: figures_of(arm, PROBED) | TRAINED | METRICS for arm in study.arms(scale)}
+    known = {arm.name: figures_of(arm, PROBED) | METRICS for arm in study.arms(scale)}
     anywhere = set().union(*known.values())
     assert set(study.columns(scale).values()) <= anywhere
     for order in [order for claim in study.claims(scale) for order in orders(claim)]:
@@ -67,6 +67,11 @@ def test_claims_come_out_either_way(name: str, scale: Scale) -> None:
                 for rank, arm in enumerate(ranked):
                     values.setdefault(arm, {})[order.figure] = 10.0 + 10 * rank
             assert claim.verdict(made_up(values)).status == status
+
+
+def test_the_length_told_is_the_length_trained() -> None:
+    (length,) = {arm.job.resolved(0).epochs for arm in base.get("E2").arms("paper") if isinstance(arm.job, Training)}
+    assert f" {length} epochs" in base.get("E2").notes("paper")
 
 
 def test_pocket_trainings_are_few_and_shared() -> None:

@@ -6,19 +6,20 @@ import statistics
 
 import pytest
 import torch
+from figures_of import trained, undecided_before_decided_after
 
 from holdfast.gradients.explanation import Diagram
 from holdfast.studies import base
 from holdfast.studies.catalogue.direct_gradients_claims import VALIDATION, best_rate, most, steadier, tuned
 from holdfast.studies.claims import Beyond, Near, Ordered
 from holdfast.studies.drawings import Curves, Lines
-from holdfast.studies.jobs import SCALES, Probe, Scale, Training
+from holdfast.studies.jobs import SCALES, Arm, Probe, Scale, Training
 from holdfast.studies.measures.triplet_diagram import TripletDiagram
 from holdfast.studies.results import Outcome, Results
 
 IDS = ("G1", "G2", "G3", "G4", "G5")
+DATA = ("CUB", "CARS")
 BOTH = [(study, scale) for study in IDS for scale in SCALES]
-PLAIN = {"R@1", "R@2", "R@4", VALIDATION}
 
 
 def outcomes(arm_values: dict[str, list[tuple[float, float]]], figure: str = "R@1") -> Results:
@@ -40,7 +41,9 @@ def produced(study: base.Study, scale: Scale) -> set[str]:
     found = []
     for arm in study.arms(scale):
         probes = {m.prefix for m in arm.job.measures if isinstance(m, Probe) and m.function == "triplet-diagram"}
-        found.append(PLAIN | {f"{p}/{split}/{key}" for p in probes for split in ("train", "test") for key in shares})
+        found.append(
+            trained(arm) | {f"{p}/{split}/{key}" for p in probes for split in ("train", "test") for key in shares}
+        )
     return set.intersection(*found)
 
 
@@ -76,23 +79,28 @@ def test_columns_and_drawings_name_what_arms_have(name: str, scale: Scale) -> No
 @pytest.mark.parametrize(("name", "scale"), BOTH)
 def test_claims_are_undecided_before_and_decided_after_all_arms_have_run(name: str, scale: Scale) -> None:
     study = base.get(name)
-    arms, figures = study.arms(scale), produced(study, scale)
-    nothing = Results(outcomes={arm.name: [] for arm in arms})
-    # No two arms alike, and all as close as the seeds are: every difference is known exactly.
-    everything = Results(
-        outcomes={
-            arm.name: [Outcome(seed=seed, figures=dict.fromkeys(figures, 50.0 + 5 * place)) for seed in range(3)]
-            for place, arm in enumerate(arms)
-        }
-    )
-    claims = study.claims(scale)
-    assert claims
-    assert len({claim.text for claim in claims}) == len(claims)
-    assert {claim.verdict(nothing).status for claim in claims} == {"undecided"}
-    for claim in claims:
-        found = claim.verdict(everything)
-        assert "not run" not in found.evidence
-        assert found.status != "undecided", found
+    figures = produced(study, scale)
+
+    def everything(arms: list[Arm]) -> Results:
+        """No two arms alike, and each the same in every seed: every difference is known exactly."""
+        return Results(
+            outcomes={
+                arm.name: [Outcome(seed=seed, figures=dict.fromkeys(figures, 50.0 + 5 * place)) for seed in range(3)]
+                for place, arm in enumerate(arms)
+            }
+        )
+
+    undecided_before_decided_after(study, scale, everything)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_rates_can_be_chosen_at_paper_size(name: str) -> None:
+    """Classes are kept to choose on, and the rates are those of the paper, 0.2 among them."""
+    arms = base.get(name).arms("paper")
+    assert all(VALIDATION in trained(arm) for arm in arms)
+    rates = {data: {float(arm.name.rsplit("@", 1)[1]) for arm in arms if arm.name.startswith(data)} for data in DATA}
+    assert {0.1, 0.2, 0.4} <= rates["CUB"]
+    assert {0.05, 0.1, 0.2, 0.4} <= rates["CARS"]
 
 
 def test_pocket_tables_share_their_trainings() -> None:

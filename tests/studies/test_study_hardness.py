@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import pytest
+from figures_of import asked, figures_of, made_up, undecided_before_decided_after
 
-from holdfast.contributions import CONTRIBUTIONS
 from holdfast.studies import base
 from holdfast.studies.catalogue.hardness_claims import more_ers
-from holdfast.studies.drawings import Bars, Curves, Lines, Scatter
-from holdfast.studies.jobs import SCALES, Arm, Audit, Scale, Training
+from holdfast.studies.claims import Verdict
+from holdfast.studies.drawings import Bars, Scatter
+from holdfast.studies.jobs import SCALES, Arm, Scale, Training
 from holdfast.studies.results import Outcome, Results
 
 IDS = ("H1", "H2", "H3", "H4", "H5", "X2")
 BOTH = [(study, scale) for study in IDS for scale in SCALES]
-TRAINED = {"R@1", "NMI", "collapsed", "distance_all", "log/passes", "log/seconds"}
 PROBED = {"mined-hardness": {"hardness", "variance"}, "spent": {"passes"}}
 ERS = "ers-fixed/ERS"
 
 
-def figures(arm: Arm) -> set[str]:
-    """What an arm's outcome holds."""
-    found = set(TRAINED) if isinstance(arm.job, Training) else set()
-    for measure in arm.job.measures:
-        keys = {"ERS", *CONTRIBUTIONS} if isinstance(measure, Audit) else PROBED[measure.function]
-        found |= {f"{measure.prefix}/{key}" for key in keys}
-    return found
-
-
-def results(values: dict[str, list[float]], figure: str = ERS, collapsed: tuple[str, ...] = ()) -> Results:
-    """One figure per arm and seed."""
+def results(values: dict[str, list[float]], figure: str = ERS, collapsed: dict[str, int] | None = None) -> Results:
+    """One figure per arm and seed, and an R@1; `collapsed` is arm → in how many of its first seeds."""
     return Results(
         outcomes={
             arm: [
-                Outcome(seed=seed, figures={figure: value, "collapsed": float(arm in collapsed)})
+                Outcome(
+                    seed=seed, figures={"R@1": 1.0 if seed < (collapsed or {}).get(arm, 0) else 50.0, figure: value}
+                )
                 for seed, value in enumerate(found)
             ]
             for arm, found in values.items()
@@ -44,7 +37,7 @@ def results(values: dict[str, list[float]], figure: str = ERS, collapsed: tuple[
 def test_arms_resolve_and_have_what_tables_and_drawings_name(name: str, scale: Scale) -> None:
     study = base.get(name)
     arms = study.arms(scale)
-    by_name = {arm.name: figures(arm) for arm in arms}
+    by_name = {arm.name: figures_of(arm, PROBED) for arm in arms}
     assert len(by_name) == len(arms)
     shared = set.intersection(*by_name.values())
     assert set(study.columns(scale).values()) <= shared
@@ -52,12 +45,7 @@ def test_arms_resolve_and_have_what_tables_and_drawings_name(name: str, scale: S
         if isinstance(arm.job, Training):
             arm.job.resolved(0)
     for drawing in study.drawings(scale):
-        if isinstance(drawing, Lines):
-            named, wanted = {arm for line in drawing.lines.values() for arm in line.values()}, {drawing.figure}
-        else:
-            assert not isinstance(drawing, Curves)
-            named = set(drawing.arms)
-            wanted = set(drawing.figures.values()) if isinstance(drawing, Bars) else {drawing.x, drawing.y}
+        named, wanted = asked(drawing)
         assert named <= by_name.keys()
         assert wanted <= shared
     assert any(isinstance(drawing, (Bars, Scatter)) for drawing in study.drawings(scale))
@@ -65,25 +53,19 @@ def test_arms_resolve_and_have_what_tables_and_drawings_name(name: str, scale: S
 
 @pytest.mark.parametrize(("name", "scale"), BOTH)
 def test_claims_are_undecided_before_and_decided_after_all_arms_have_run(name: str, scale: Scale) -> None:
-    study = base.get(name)
-    arms, claims = study.arms(scale), study.claims(scale)
-    assert len({claim.text for claim in claims}) == len(claims)
-    nothing = Results(outcomes={arm.name: [] for arm in arms})
-    assert {claim.verdict(nothing).status for claim in claims} == {"undecided"}
-    # No two arms alike, and each the same in every seed: every difference is known exactly.
-    everything = Results(
-        outcomes={
-            arm.name: [
-                Outcome(seed=seed, figures={**dict.fromkeys(figures(arm), 5.0 * place**2), "collapsed": 0.0})
-                for seed in range(3)
-            ]
-            for place, arm in enumerate(arms)
-        }
-    )
-    for claim in claims:
-        found = claim.verdict(everything)
-        assert "not run" not in found.evidence
-        assert found.status != "undecided", found
+    def everything(arms: list[Arm]) -> Results:
+        """No two arms alike, none near chance, and each the same in every seed: every difference is known exactly."""
+        return made_up(
+            {
+                arm.name: {
+                    **dict.fromkeys(figures_of(arm, PROBED), 10.0 + 5.0 * place**2),
+                    "log/passes": 4.0 if "free" in arm.name else 12.0,
+                }
+                for place, arm in enumerate(arms)
+            }
+        )
+
+    undecided_before_decided_after(base.get(name), scale, everything)
 
 
 def test_pocket_trainings_are_shared() -> None:
@@ -94,7 +76,7 @@ def test_pocket_trainings_are_shared() -> None:
 
 def test_methods_of_a_table_have_equal_budgets() -> None:
     for scale in SCALES:
-        arms = [arm for arm in base.get("H4").arms(scale) if not arm.name.endswith(("η 32", "cars", "sop"))]
+        arms = base.get("H4").arms(scale)[:7]
         recipes = [arm.job.resolved(0) for arm in arms if isinstance(arm.job, Training)]
         assert len(recipes) == 7
         assert len({(r.epochs, r.batch.classes * r.batch.per_class, r.mining_groups) for r in recipes}) == 1
@@ -117,6 +99,36 @@ def test_free_hm_never_has_more_passes_than_what_it_is_compared_with() -> None:
         assert spent["free HM, equal epochs"] < whole
 
 
+def test_free_hm_must_be_as_cheap_as_claimed() -> None:
+    """By the passes that were counted: HM leaves triplets out, so that half of its nominal passes are more."""
+    claim = base.get("X2").claims("pocket")[0]
+    free, plain = "free HM, half the passes", "HM[S, LGA]"
+
+    def found(ers: float, passes: float) -> Verdict:
+        shared = {"R@1": 50.0}
+        costs = {free: {**shared, ERS: ers, "log/passes": 4.0}, plain: {**shared, ERS: 30.0, "log/passes": passes}}
+        return claim.verdict(made_up(costs))
+
+    assert found(31.0, 4.3).status == "holds"
+    assert "60 to 103, a share of 0.58" in found(31.0, 4.3).evidence
+    assert found(31.0, 3.0).status == "undecided"
+    assert found(20.0, 4.3).status == found(20.0, 3.0).status == "does not hold"
+
+
+def test_the_main_rows_have_seeds_enough_and_est_is_there_without_its_batchnorm() -> None:
+    arms = {arm.name: arm for arm in base.get("H4").arms("paper")}
+    assert {arms[name].seeds for name in ("standard", "EST[R]", "ACT[R]", "HM[S, M]", "HM[S, LGA]&ICS")} == {(0, 1, 2)}
+    published, frozen, rival = (
+        arms[name].job.resolved(0).plain()  # type: ignore[union-attr]
+        for name in ("EST[R]", "EST[R], BatchNorm frozen", "ACT[R]")
+    )
+    assert published["model"]["batchnorm"] == "train"
+    assert frozen["model"] == rival["model"] == {**published["model"], "batchnorm": "freeze-statistics"}
+    assert {key: value for key, value in frozen.items() if key != "model"} == {
+        key: value for key, value in published.items() if key != "model"
+    }
+
+
 def test_the_order_of_miners_flips_with_one_figure() -> None:
     order = base.get("H1").claims("pocket")[0]
     found = {"random": [-0.16] * 3, "semihard": [-0.13] * 3, "softhard": [-0.08] * 3, "distance": [0.04] * 3}
@@ -131,9 +143,17 @@ def test_one_collapse_flips_the_grid() -> None:
     every = {arm.name: [20.0] * 3 for arm in base.get("H2").arms("pocket")}
     assert trains.verdict(results(every)).status == "holds"
     assert collapses.verdict(results(every)).status == "does not hold"
-    fallen = ("HM[R, S]", "HM[R, H]", "HM[M, S]", "HM[S, H]", "HM[S, 0]")
+    fallen = dict.fromkeys(("HM[R, S]", "HM[R, H]", "HM[M, S]", "HM[S, H]", "HM[S, 0]"), 3)
     assert collapses.verdict(results(every, collapsed=fallen)).status == "holds"
-    assert trains.verdict(results(every, collapsed=("HM[D, M]",))).status == "does not hold"
+    assert trains.verdict(results(every, collapsed={"HM[D, M]": 3})).status == "does not hold"
+
+
+def test_a_model_that_retrieves_has_not_collapsed_wherever_its_embeddings_lie() -> None:
+    trains, collapses = base.get("H2").claims("pocket")[:2]
+    flat = {arm.name: {"R@1": 28.0, "collapsed": 1.0} for arm in base.get("H2").arms("pocket")}
+    assert trains.verdict(made_up(flat)).status == "holds"
+    lost = {arm: {"R@1": 0.8, "collapsed": 0.0} for arm in flat}
+    assert collapses.verdict(made_up(lost)).status == "holds"
 
 
 def test_levelling_off_is_about_gains() -> None:
@@ -146,16 +166,32 @@ def test_levelling_off_is_about_gains() -> None:
     assert status(20, 30, 32) == "holds"
     assert status(20, 22, 32) == "does not hold"
     assert status(20, 22, 24) == "undecided"
+    assert status(20, 30, 29) == "holds"
+    assert status(20, 30, 22) == "does not hold"  # a fall is no levelling off
 
 
 def test_the_ers_of_a_collapsed_model_decides_nothing() -> None:
     claim = more_ers("a > b", "a", "b")
     scores = {"a": [30.0, 31.0, 32.0], "b": [20.0, 20.5, 22.0], "c": [0.0] * 3}
     assert claim.verdict(results(scores)).status == "holds"
-    assert claim.verdict(results(scores, collapsed=("c",))).status == "holds"
-    found = claim.verdict(results(scores, collapsed=("a",)))
+    assert claim.verdict(results(scores, collapsed={"c": 3})).status == "holds"
+    assert claim.verdict(results(scores, collapsed={"b": 1})).status == "holds"
+    found = claim.verdict(results(scores, collapsed={"a": 3}))
     assert found.status == "undecided"
     assert "a with seed 2 collapsed" in found.evidence
+
+
+def test_a_method_that_collapses_in_one_seed_is_not_upheld_by_the_others() -> None:
+    claim = more_ers("a > b", "a", "b")
+    ahead = {"a": [30.0, 31.0, 32.0], "b": [20.0, 20.5, 22.0]}
+    found = claim.verdict(results(ahead, collapsed={"a": 1}))
+    assert found.status == "undecided"
+    assert "a with seed 0 collapsed" in found.evidence
+    behind = {"a": ahead["b"], "b": ahead["a"]}
+    assert claim.verdict(results(behind, collapsed={"a": 1})).status == "does not hold"
+    stopped = results(ahead)
+    stopped.outcomes["a"][0] = Outcome(seed=0, figures={}, stopped="the embeddings are one point")
+    assert claim.verdict(stopped).status == "undecided"
 
 
 def test_more_ers_flips() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from figures_of import asked, figures_of, made_up, sets_of
+from figures_of import asked, figures_of, made_up, sets_of, undecided_before_decided_after
 
 from holdfast.studies import base
 from holdfast.studies.catalogue.mdprop_sets import SHARED, TWINS
@@ -37,22 +37,16 @@ def test_arms_resolve_and_have_what_tables_and_drawings_name(name: str, scale: S
 
 @pytest.mark.parametrize(("name", "scale"), BOTH)
 def test_claims_are_undecided_before_and_decided_after_all_arms_have_run(name: str, scale: Scale) -> None:
-    study = base.get(name)
-    arms, claims = study.arms(scale), study.claims(scale)
-    assert len({claim.text for claim in claims}) == len(claims)
-    nothing = Results(outcomes={arm.name: [] for arm in arms})
-    assert {claim.verdict(nothing).status for claim in claims} == {"undecided"}
-    # Every figure differs from every other by more than any tolerance, and is the same in every seed.
-    everything = made_up(
-        {
-            arm.name: {figure: 7.0 * (20 * place + at) for at, figure in enumerate(sorted(figures(arm)))}
-            for place, arm in enumerate(arms)
-        }
-    )
-    for claim in claims:
-        found = claim.verdict(everything)
-        assert "not run" not in found.evidence
-        assert found.status != "undecided", found
+    def everything(arms: list[Arm]) -> Results:
+        """Every figure differs from every other by more than any tolerance, and is the same in every seed."""
+        return made_up(
+            {
+                arm.name: {figure: 9.0 * (20 * place + at) for at, figure in enumerate(sorted(figures(arm)))}
+                for place, arm in enumerate(arms)
+            }
+        )
+
+    undecided_before_decided_after(base.get(name), scale, everything)
 
 
 def test_pocket_trainings_are_shared_and_have_equal_budgets() -> None:
@@ -61,6 +55,20 @@ def test_pocket_trainings_are_shared_and_have_equal_budgets() -> None:
     recipes = [cell.job.resolved(0) for cell in cells if isinstance(cell.job, Training)]
     assert len(recipes) == len(cells)
     assert {(r.epochs, r.batch.classes, r.batch.per_class) for r in recipes} == {(24, 28, 4)}
+
+
+def test_all_classes_are_learnt_at_paper_size_whatever_the_data() -> None:
+    for name in IDS:
+        for arm in base.get(name).arms("paper"):
+            assert isinstance(arm.job, Training)
+            assert arm.job.resolved(0).plain()["data"]["validation"] == 0, arm.name
+
+
+def test_the_published_clean_order_can_be_told_with_the_seeds_there_are() -> None:
+    """One seed could not tell the paper's steps of a point or two from chance."""
+    seeds = {arm.name: arm.seeds for arm in base.get("M1").arms("paper")}
+    assert {seeds[name] for name in ("standard", "AT", "AdvProp-D", "MDProp", "MDProp, ArcFace")} == {(0, 1, 2)}
+    assert seeds["MDProp, SOP"] is None
 
 
 def test_targets_that_are_spelt_out_are_those_of_the_recipes() -> None:
@@ -100,13 +108,13 @@ def test_a_gain_through_one_set_refutes_that_sets_are_needed() -> None:
     scores = {"standard": 63.0, "MDProp-1": 65.0, SHARED: 62.5, "AT": 62.0}
     results = made_up({arm: {"R@1": value, "stax-fixed/stax/R@1": value} for arm, value in scores.items()})
     assert [status("M2", number, results) for number in range(4)] == ["holds"] * 4
-    scores[SHARED] = 68.0
+    scores[SHARED] = 71.0
     results = made_up({arm: {"R@1": value, "stax-fixed/stax/R@1": value} for arm, value in scores.items()})
     assert [status("M2", number, results) for number in range(4)] == ["holds", *["does not hold"] * 3]
 
 
-@pytest.mark.parametrize(("half", "wanted"), [(62.5, "holds"), (61.0, "does not hold")])
-def test_half_of_the_images_may_lag_one_point(half: float, wanted: str) -> None:
+@pytest.mark.parametrize(("half", "wanted"), [(59.5, "holds"), (58.0, "does not hold")])
+def test_half_of_the_images_may_lag_four_points(half: float, wanted: str) -> None:
     results = made_up({"standard": {"R@1": 63.0}, "MDProp, 0.5 of the images": {"R@1": half}})
     assert status("M3", 0, results) == wanted
 

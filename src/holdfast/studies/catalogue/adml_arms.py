@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.studies.catalogue.paper_settings import PAPER
+from holdfast.studies.catalogue.paper_settings import EPOCHS, PAPER
 from holdfast.studies.jobs import Arm, Audit, Measure, Scale, Training
 
 POCKET: dict[str, Any] = {"epochs": 24, "evaluate_every": 24}
 """Over every arm with both parts of its loss."""
+
+LONG_EPOCHS = 40
+"""At paper scale: 2,080 steps, after which adversaries have had the time to tell."""
+
+SHARED: dict[Scale, dict[str, Any]] = {
+    "pocket": POCKET,
+    "paper": {**PAPER, "epochs": LONG_EPOCHS, "evaluate_every": LONG_EPOCHS},
+}
+
+SHORT: dict[Scale, dict[str, Any]] = {"pocket": {}, "paper": {"epochs": EPOCHS, "evaluate_every": EPOCHS}}
+"""Over models that stand for themselves (A1, A6)."""
+
+R1_NOISE = 2.0
+"""Points of clean R@1 that two arms may differ by with one seed and no cause: 1.645 × the pooled standard deviation of
+a difference between arms, measured at pocket scale (1.0), a little rounded up; not yet measured at paper scale."""
+
+ATTACKED_NOISE = 5.0
+"""The same of R@1 under an attack (2.9)."""
 
 PARTS: dict[Scale, dict[str, Any]] = {"pocket": {"epochs": 12, "evaluate_every": 12}, "paper": PAPER}
 """Over the arms with one part of a loss (A6, A7), which need no long training."""
@@ -69,11 +87,10 @@ def arm(
     """
     recipe = RECIPES[kind or name]
     if scale == "pocket":
-        shipped = "pocket" if recipe == "resnet50-ms" else f"{recipe}-pocket"
-        shared, usual = POCKET, "glyphs"
+        shipped, usual = "pocket" if recipe == "resnet50-ms" else f"{recipe}-pocket", "glyphs"
     else:
-        shipped, shared, usual = recipe, PAPER, "cub"
-    together = {**shared, **(settings or {})}
+        shipped, usual = recipe, "cub"
+    together = {**SHARED[scale], **(settings or {})}
     return Arm(name=name, job=Training(recipe=shipped, data=data or usual, settings=together, measures=measures))
 
 

@@ -20,16 +20,16 @@ class Lower(Claim):
         arm: whose figures.
         figure: the lower one.
         than: the higher one.
-        least: by how much at least.
         noise: half-width to assume on one seed.
+        least: by how much at least.
     """
 
     text: str
     arm: str
     figure: str
     than: str
+    noise: float
     least: float = 0.0
-    noise: float = 1.0
 
     def verdict(self, results: Results) -> Verdict:
         """Compare seed by seed."""
@@ -41,15 +41,15 @@ class Lower(Claim):
         return Verdict(claim=self.text, status=status, evidence=evidence)
 
 
-def peak(arms: Sequence[str], figure: str = "R@1", noise: float = 1.0) -> Callable[[Results], tuple[Status, str]]:
+def peak(arms: Sequence[str], noise: float, figure: str = "R@1") -> Callable[[Results], tuple[Status, str]]:
     """Whether some inner arm lies above both ends.
 
     Holds if one inner arm is above both, does not hold if every one is below an end.
 
     Args:
         arms: from one end to the other.
-        figure: what is compared.
         noise: half-width to assume on one seed.
+        figure: what is compared.
     """
 
     def rule(results: Results) -> tuple[Status, str]:
@@ -80,7 +80,8 @@ def no_prediction(
     """Whether a figure of the start model leaves open which arm gains most over it.
 
     The rank correlation of means over seeds gets a one-sided 95 % interval (Fisher's z with standard deviation
-    sqrt(1.06 / (n - 3))). Below `STRONG` as a whole: the claim holds; above zero as a whole: it does not.
+    sqrt(1.06 / (n - 3))) on either side. Within `STRONG` of zero as a whole: the claim holds; zero outside it: it does
+    not, whether hard attacks help more or less.
 
     Args:
         predictors: arm → figure of the start model that should say how much this arm gains.
@@ -103,9 +104,9 @@ def no_prediction(
         half = 1.645 * math.sqrt(1.06 / (len(points) - 3))
         low, high = math.tanh(centre - half), math.tanh(centre + half)
         status: Status = "undecided"
-        if high < STRONG:
+        if low > -STRONG and high < STRONG:
             status = "holds"
-        elif low > 0:
+        elif low > 0 or high < 0:
             status = "does not hold"
         shown = ", ".join(f"({x:.3g}, {y:+.2f})" for x, y in points)
         evidence = f"rank correlation {found:+.2f}, one-sided 95 % bounds {low:+.2f} and {high:+.2f}, over {shown}"

@@ -6,7 +6,8 @@ from typing import Any
 
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue import adml_arms
-from holdfast.studies.catalogue.adml_arms import PARTS
+from holdfast.studies.catalogue.adml_arms import PARTS, SHORT
+from holdfast.studies.catalogue.paper_settings import budget
 from holdfast.studies.claims import Beyond, Claim, Ordered
 from holdfast.studies.drawings import Bars, Curves, Drawing
 from holdfast.studies.jobs import Arm, Probe, Scale
@@ -27,7 +28,7 @@ UNTRAINED: dict[str, Any] = {"epochs": 1, "evaluate_every": 1, "optimizer.lr": 1
 SCALES_DIFFER: dict[Scale, str] = {
     "pocket": "Glyphs, 64 dims and a small network from scratch, 12 epochs, in the place of CUB, 128 dims and ImageNet "
     "ResNet-50, 50 epochs.",
-    "paper": "CUB and ImageNet ResNet-50 as in the paper, which trains for 50 epochs.",
+    "paper": f"CUB and ImageNet ResNet-50 as in the paper, which trains for 50 epochs. {budget()}",
 }
 
 
@@ -41,7 +42,10 @@ class PositiveOnly(Study):
 
     def arms(self, scale: Scale) -> list[Arm]:
         """Four losses without their negative part, and one whole one to compare with."""
-        return [adml_arms.arm(scale, "standard"), *(adml_arms.one_part(scale, loss, "positive") for loss in LOSSES)]
+        return [
+            adml_arms.arm(scale, "standard", SHORT[scale]),
+            *(adml_arms.one_part(scale, loss, "positive") for loss in LOSSES),
+        ]
 
     def claims(self, scale: Scale) -> list[Claim]:
         """One per loss."""

@@ -15,21 +15,24 @@ class Figure:
     Args:
         test: its name on the test classes.
         validation: its name on the validation classes.
-        noise: what two runs of one recipe may differ by; a figure that is not lower by more counts as equal.
+        noise: what two arms may differ by with one seed and no cause.
+        equal: a figure that is not lower by more counts as equal. One seed can show that only for a figure that is
+            clearly higher; several seeds can.
     """
 
     test: str
     validation: str
     noise: float
+    equal: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChosenBeatsEach(Claim):
     """The combination that validation classes choose beats every part alone on the test classes.
 
-    To beat is to be higher in one figure and not lower in the other by more than its noise. Chosen is the combination
-    whose worst comparison with a part comes out best on the validation classes, means over seeds; test figures have no
-    say in it. Nothing is chosen before all arms have been run.
+    To beat is to be higher in one figure and not lower in the other by more than counts as equal. Chosen is the
+    combination whose worst comparison with a part comes out best on the validation classes, means over seeds; test
+    figures have no say in it. Nothing is chosen before all arms have been run.
 
     Args:
         text: the claim in words.
@@ -77,7 +80,7 @@ class ChosenBeatsEach(Claim):
             ours, theirs = (results.mean(arm, figure.validation) for arm in (combination, part))
             if ours is None or theirs is None:
                 return None
-            gaps.append((ours - theirs) / figure.noise)
+            gaps.append((ours - theirs) / figure.equal)
         return max(gaps) if min(gaps) >= -1 else min(gaps)
 
     def _beats(self, gaps: list[Interval | None]) -> Status:
@@ -87,7 +90,7 @@ class ChosenBeatsEach(Claim):
             up, level = gaps[higher], gaps[1 - higher]
             if up is None or level is None:
                 return "undecided"
-            ways.append(joint([up.status(), level.status(-self.figures[1 - higher].noise)]))
+            ways.append(joint([up.status(), level.status(-self.figures[1 - higher].equal)]))
         if "holds" in ways:
             return "holds"
         return "does not hold" if set(ways) == {"does not hold"} else "undecided"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.gradients.named import RULES
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue.direct_gradients import DIRECTIONS, NOTES
-from holdfast.studies.catalogue.direct_gradients_arms import COMPARISON, COMPONENTS, Ground
+from holdfast.studies.catalogue.direct_gradients_arms import COMPARISON, COMPONENTS, R1_NOISE, Ground
 from holdfast.studies.catalogue.direct_gradients_claims import VALIDATION, tuned
 from holdfast.studies.claims import Claim, Ordered
 from holdfast.studies.drawings import Curves, Drawing, Lines
@@ -52,7 +52,8 @@ class BestCombination(Study):
             }
             for text, rules in compared.items():
                 more, less = (ground.name(rule) for rule in rules)
-                found.append(tuned(Ordered(text=ground.name(text), arms=(more, less)), ground.grids(rules)))
+                claim = Ordered(text=ground.name(text), arms=(more, less), noise=R1_NOISE)
+                found.append(tuned(claim, ground.grids(rules)))
         return found
 
     def columns(self, scale: Scale) -> dict[str, str]:

@@ -14,6 +14,11 @@ MULTI_SIMILARITY: LossBlock = {"name": "multi-similarity", "alpha": 2.0, "beta":
 """With the settings that this paper prints; elsewhere β is 40 and λ 0.5."""
 
 
+R1_NOISE = 2.0
+"""Points of R@1 that two arms may differ by with one seed and no cause: that of the ADML studies; these have not been
+measured with several seeds yet."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pair:
     """A loss as it is usually sampled, and with easy positives and the same rule for negatives.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, SEEN
+from holdfast.studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, R1_NOISE, SEEN
 from holdfast.studies.catalogue.easy_positives_letters import setting
 from holdfast.studies.claims import Claim, Ordered
 from holdfast.studies.drawings import Drawing, Lines
@@ -52,8 +52,10 @@ class PositivesInBatch(Study):
         """The ends of the curve, and each step of it."""
         rising = tuple(f"Omniglot {number} per language" for number in (USUAL, *reversed(BATCHES[scale])))
         return [
-            Ordered(text="16 drawings of a language to choose from beat 2", arms=(rising[0], rising[-1])),
-            Ordered(text="every doubling helps", arms=rising),
+            Ordered(
+                text="16 drawings of a language to choose from beat 2", arms=(rising[0], rising[-1]), noise=R1_NOISE
+            ),
+            Ordered(text="every doubling helps", arms=rising, noise=R1_NOISE),
         ]
 
     def columns(self, scale: Scale) -> dict[str, str]:

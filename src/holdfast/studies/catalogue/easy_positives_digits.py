@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.easy_positives_arms import KEEP_GOING, ONE_POSITIVE, SEEN_SAMPLE, Ground
+from holdfast.studies.catalogue.easy_positives_arms import KEEP_GOING, ONE_POSITIVE, R1_NOISE, SEEN_SAMPLE, Ground
 from holdfast.studies.claims import Claim, Ordered
 from holdfast.studies.drawings import Bars, Curves, Drawing
 from holdfast.studies.jobs import Arm, Probe, Scale
@@ -44,7 +44,7 @@ class OddAndEven(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         """Unseen digits and seen ones."""
         return [
-            Ordered(text=f"{ground.label}: {text}", arms=ground.names("triplet"), figure=figure)
+            Ordered(text=f"{ground.label}: {text}", arms=ground.names("triplet"), figure=figure, noise=R1_NOISE)
             for ground in GROUNDS[scale]
             for text, figure in (
                 ("EPS retrieves unseen digits (6-9) better", "R@1"),

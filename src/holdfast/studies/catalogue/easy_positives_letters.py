@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, SCRIPTS, SEEN
+from holdfast.studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, R1_NOISE, SCRIPTS, SEEN
 from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.drawings import Bars, Drawing
 from holdfast.studies.jobs import Arm, Scale
@@ -53,17 +53,24 @@ class LettersUnseen(Study):
         """Letters and languages by loss, and how far."""
         ground = OMNIGLOT[scale]
         letters = [
-            Ordered(text=f"Omniglot letters: EPS is better with {name}", arms=ground.names(name)) for name in LOSSES
+            Ordered(text=f"Omniglot letters: EPS is better with {name}", arms=ground.names(name), noise=R1_NOISE)
+            for name in LOSSES
         ]
         far = tuple(
-            Ordered(text=f"far better with {name}", arms=ground.names(name), least=FAR, noise=1.0) for name in LOSSES
+            Ordered(text=f"far better with {name}", arms=ground.names(name), least=FAR, noise=R1_NOISE)
+            for name in LOSSES
         )
         languages = [
-            Ordered(text=f"Omniglot languages: EPS is better with {name}", arms=ground.names(name), figure="coarse/R@1")
+            Ordered(
+                text=f"Omniglot languages: EPS is better with {name}",
+                arms=ground.names(name),
+                figure="coarse/R@1",
+                noise=R1_NOISE,
+            )
             for name in LOSSES
         ]
         embedded = [
-            Ordered(text=f"Characters of scripts: EPS is better with {name}", arms=SCRIPTS.names(name))
+            Ordered(text=f"Characters of scripts: EPS is better with {name}", arms=SCRIPTS.names(name), noise=R1_NOISE)
             for name in EMBEDDED_LOSSES
         ]
         overall = All(text=f"Omniglot letters: far better ({FAR:g} points or more) with every loss", parts=far)
@@ -116,11 +123,17 @@ class LettersSeen(Study):
                     arms=arms,
                     figure="seen/coarse/R@1",
                     smaller=True,
+                    noise=R1_NOISE,
                 )
                 for name, arms in names.items()
             ),
             *(
-                Ordered(text=f"Training letters: EPS fits them more with {name}", arms=arms, figure="seen/R@1")
+                Ordered(
+                    text=f"Training letters: EPS fits them more with {name}",
+                    arms=arms,
+                    figure="seen/R@1",
+                    noise=R1_NOISE,
+                )
                 for name, arms in names.items()
             ),
         ]

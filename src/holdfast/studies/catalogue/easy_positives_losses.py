@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.easy_positives_arms import GLYPHS, LOSSES, Ground, photographs
+from holdfast.studies.catalogue.easy_positives_arms import GLYPHS, LOSSES, R1_NOISE, Ground, photographs
+from holdfast.studies.catalogue.paper_settings import budget
 from holdfast.studies.claims import Claim, Ordered
 from holdfast.studies.drawings import Bars, Drawing
 from holdfast.studies.jobs import Arm, Scale
@@ -29,7 +30,7 @@ class ThreeLosses(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         """By dataset and loss."""
         return [
-            Ordered(text=f"{ground.label}: EPS improves {name}", arms=ground.names(name))
+            Ordered(text=f"{ground.label}: EPS improves {name}", arms=ground.names(name), noise=R1_NOISE)
             for ground in GROUNDS[scale]
             for name in LOSSES
         ]
@@ -48,7 +49,7 @@ class ThreeLosses(Study):
         if scale == "paper":
             return (
                 "Batches of 160 as in the paper, as 40 classes of 4 images (the paper does not say); ImageNet "
-                "ResNet-50 with BatchNorm statistics frozen, 40 epochs."
+                f"ResNet-50 with BatchNorm statistics frozen. {budget(batch='40 classes × 4 images')}"
             )
         return (
             "Embedded glyphs with a small network from scratch in the place of CUB and CARS with an ImageNet "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, PLAIN, SEEN, Pair
+from holdfast.studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, PLAIN, R1_NOISE, SEEN, Pair
 from holdfast.studies.catalogue.easy_positives_letters import setting
 from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.drawings import Drawing, Lines
@@ -43,7 +43,11 @@ class Trimming(Study):
             All(
                 text=f"Omniglot letters: no trimming of {name} comes up to EPS",
                 parts=tuple(
-                    Ordered(text=f"keep {keep:g}", arms=(f"Omniglot {name} + EPS", f"Omniglot {name}, keep {keep:g}"))
+                    Ordered(
+                        text=f"keep {keep:g}",
+                        arms=(f"Omniglot {name} + EPS", f"Omniglot {name}, keep {keep:g}"),
+                        noise=R1_NOISE,
+                    )
                     for keep in KEPT[name]
                 ),
             )

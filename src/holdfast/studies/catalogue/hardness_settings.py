@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.hardness_arms import ERS, hm, miner, named
-from holdfast.studies.catalogue.hardness_claims import more_ers, same_ers
-from holdfast.studies.claims import All, Claim, Ordered
+from holdfast.studies.catalogue.hardness_arms import ERS, SETTINGS, hm, miner
+from holdfast.studies.catalogue.hardness_claims import COLLAPSE_NOTE, SAME_ERS, more_ers, more_r1, same_ers
+from holdfast.studies.catalogue.named_arms import named
+from holdfast.studies.claims import All, Claim
 from holdfast.studies.drawings import Drawing, Lines, Scatter
 from holdfast.studies.jobs import Arm, Scale
 
@@ -51,28 +52,25 @@ class Settings(Study):
         gradual = ("HM[S, g_2]", LGA, "HM[S, g_1/2]")
         claims: list[Claim] = [
             more_ers("a larger u (2.2) gains ERS", "u 2.2", LGA),
-            Ordered(text="a larger u (2.2) costs R@1", arms=(LGA, "u 2.2")),
+            more_r1("a larger u (2.2) costs R@1", LGA, "u 2.2"),
             more_ers("ERS: g_2 > LGA > g_1/2", *gradual),
-            Ordered(text="R@1: g_1/2 > LGA > g_2", arms=gradual[::-1]),
+            more_r1("R@1: g_1/2 > LGA > g_2", *gradual[::-1]),
             All(
                 text="boosting M (g_B) gains ERS and costs R@1",
                 parts=(
                     more_ers("ERS", "HM[S, g_B(M)]", "HM[S, M]"),
-                    Ordered(text="R@1", arms=("HM[S, M]", "HM[S, g_B(M)]")),
+                    more_r1("R@1", "HM[S, M]", "HM[S, g_B(M)]"),
                 ),
             ),
-            Ordered(text="twice the weight of ICS costs R@1", arms=(ICS, f"{ICS}, weight 1")),
+            more_r1("twice the weight of ICS costs R@1", ICS, f"{ICS}, weight 1"),
             All(
-                text="a margin in ICS costs R@1 and changes ERS by less than 1.5",
-                parts=(
-                    Ordered(text="R@1", arms=(ICS, MARGIN)),
-                    same_ers("ERS", MARGIN, ICS),
-                ),
+                text=f"a margin in ICS costs R@1 and changes ERS by less than {SAME_ERS:g}",
+                parts=(more_r1("R@1", ICS, MARGIN), same_ers("ERS", MARGIN, ICS)),
             ),
         ]
         if scale == "paper":
             small, large = (f"{ICS}, sop, weight {weight}" for weight in (0.05, 0.5))
-            parts = (Ordered(text="R@1", arms=(small, large)), more_ers("ERS", small, large))
+            parts = (more_r1("R@1", small, large), more_ers("ERS", small, large))
             claims.append(All(text="on SOP the weight 0.5 is worse than 0.05 in both", parts=parts))
         return claims
 
@@ -91,6 +89,5 @@ class Settings(Study):
 
     def notes(self, scale: Scale) -> str:
         """What stands for what."""
-        if scale == "pocket":
-            return "Glyphs, conv-small, 24 epochs, η 4 at step 2/255, ERS of 300 images; u 0.1 is not in the paper."
-        return "MobileNetV2 in place of ResNet-18, fewer epochs than the paper's 150; u 0.1 is not in the paper."
+        steps = " 24 epochs, η 4 at step 2/255." if scale == "pocket" else ""
+        return f"{SETTINGS[scale]}{steps} {COLLAPSE_NOTE} u 0.1 is not in the paper."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.mdprop_arms import STAX_FIXED, fixed, named, towards, training
+from holdfast.studies.catalogue.mdprop_arms import BUDGET, R1_NOISE, STAX_FIXED, fixed, towards, training
+from holdfast.studies.catalogue.named_arms import named
 from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.drawings import Drawing, Lines
 from holdfast.studies.jobs import Arm, Scale
@@ -42,8 +43,8 @@ class Targets(Study):
         return [
             _best("with one extra set, T 3 is best", ONE, 3),
             _best("with two extra sets, T 5 is best", TWO, 5),
-            Ordered(text="unadversarial images alone raise clean R@1", arms=("UX", "standard")),
-            Ordered(text="unadversarial images raise it less than MDProp", arms=(TWO[5], "UX")),
+            Ordered(text="unadversarial images alone raise clean R@1", arms=("UX", "standard"), noise=R1_NOISE),
+            Ordered(text="unadversarial images raise it less than MDProp", arms=(TWO[5], "UX"), noise=R1_NOISE),
         ]
 
     def columns(self, scale: Scale) -> dict[str, str]:
@@ -58,12 +59,13 @@ class Targets(Study):
 
     def notes(self, scale: Scale) -> str:
         """What differs from the paper."""
-        if scale == "pocket":
-            return "Small characters, random start, ε 0.03. Unadversarial images have one target of their own class."
-        return "Shorter than the paper's 125 epochs. Unadversarial images have one target of their own class."
+        setting = "Small characters, random start, ε 0.03." if scale == "pocket" else BUDGET
+        return f"{setting} Unadversarial images have one target of their own class."
 
 
 def _best(text: str, arms: dict[int, str], best: int) -> Claim:
     others = [arm for count, arm in arms.items() if count != best]
-    parts = tuple(Ordered(text=f"{arms[best]} above {other}", arms=(arms[best], other)) for other in others)
+    parts = tuple(
+        Ordered(text=f"{arms[best]} above {other}", arms=(arms[best], other), noise=R1_NOISE) for other in others
+    )
     return All(text=text, parts=parts)

@@ -12,9 +12,10 @@ from holdfast.training.recipe import load_recipe
 @register("spent")
 @dataclasses.dataclass(frozen=True)
 class Spent(ProbeFunction):
-    """Passes forward and back over each training image in the whole run: epochs times passes per batch.
+    """Nominal passes forward and back over each training image in the whole run: epochs times passes per batch.
 
-    Those that only look (mining, evaluation) are not counted.
+    A regime that leaves out some images of a batch spends less; `log/passes` has what it did. Those that only look
+    (mining, evaluation) are not counted.
     """
 
     def __call__(self, scene: Scene) -> Found:
