@@ -147,18 +147,37 @@ def test_measurements_of_another_model_are_not_reused(model: Embedder, table: Im
     from holdfast.audit.state import AuditState
 
     state = AuditState(tmp_path / "s", {"model": "a"})
-    state.put("ca+", 0, {"rank": torch.ones(2)})
-    assert AuditState(tmp_path / "s", {"model": "a"}).get("ca+", 0) is not None
-    assert AuditState(tmp_path / "s", {"model": "b"}).get("ca+", 0) is None
+    state.put("ca+", 0, {"rank": torch.ones(2), "seconds": torch.ones(1)})
+    assert AuditState(tmp_path / "s", {"model": "a"}).get("ca+", 0, 2) is not None
+    assert AuditState(tmp_path / "s", {"model": "b"}).get("ca+", 0, 2) is None
 
 
 def test_a_damaged_block_is_attacked_again(tmp_path: Path) -> None:
     from holdfast.audit.state import AuditState
 
     state = AuditState(tmp_path / "s", {})
-    state.put("ca+", 0, {"rank": torch.ones(2)})
+    state.put("ca+", 0, {"rank": torch.ones(2), "seconds": torch.ones(1)})
     next((tmp_path / "s").glob("ca*")).write_bytes(b"junk")
-    assert state.get("ca+", 0) is None
+    assert state.get("ca+", 0, 2) is None
+
+
+@pytest.mark.parametrize(
+    "measured", [{"rank": torch.ones(3)}, {"rank": torch.tensor(1.0)}, {"rank": torch.ones(0)}, {}]
+)
+def test_a_block_of_other_rows_is_attacked_again(tmp_path: Path, measured: dict[str, torch.Tensor]) -> None:
+    from holdfast.audit.state import AuditState
+
+    state = AuditState(tmp_path / "s", {})
+    state.put("ca+", 0, {**measured, "seconds": torch.ones(1)} if measured else {})
+    assert state.get("ca+", 0, 2) is None
+
+
+def test_measurements_that_are_none_are_one_line(tmp_path: Path) -> None:
+    from holdfast.audit.state import read_measurements
+
+    (tmp_path / "a.safetensors").write_bytes(b"junk")
+    with pytest.raises(HoldfastError, match="holds no measurements"):
+        read_measurements(tmp_path / "a.safetensors")
 
 
 def test_query_and_gallery(model: Embedder, table: ImageTable, tmp_path: Path) -> None:

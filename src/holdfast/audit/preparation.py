@@ -23,6 +23,7 @@ from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
 from holdfast.models.bank import Through
 from holdfast.models.compiled import Compile, CompiledPasses, worth_compiling
+from holdfast.processes import ALONE, Processes
 
 PROBED = (24, 4)
 """Classes, and images of each, that the first checks look at."""
@@ -58,6 +59,7 @@ def make_subject(
     skip_bad: bool,
     console: Console,
     through_sets: bool = False,
+    processes: Processes = ALONE,
 ) -> tuple[Subject, list[tuple[str, str]], list[Flag]]:
     """The subject of an audit, unreadable images that were left out, and flags of the first checks.
 
@@ -71,6 +73,7 @@ def make_subject(
         skip_bad: leave unreadable images out.
         console: shows progress.
         through_sets: prepare a subject for each auxiliary BatchNorm set, too.
+        processes: who else embeds a share.
     """
     device = embedder.mean.device
     store = ImageStore(table if split == "all" else table.split(split), embedder.canvas, device, skip_bad=skip_bad)
@@ -88,7 +91,7 @@ def make_subject(
         size=embedder.size,
         std=embedder.std,
         labels=labels,
-        references=_references(model, store, gallery, seed, batch, console),
+        references=_references(model, store, gallery, seed, batch, console, processes),
         rows=balanced_rows(labels, limit, seed).to(device),
         seed=seed,
         differentiable=embedder.differentiable,
@@ -102,7 +105,7 @@ def make_subject(
         views = {name: _view(model, Through(embedder, name)) for name in embedder.bank.names()}
         sets = {
             name: dataclasses.replace(
-                subject, model=view, references=_references(view, store, gallery, seed, batch, console)
+                subject, model=view, references=_references(view, store, gallery, seed, batch, console, processes)
             )
             for name, view in views.items()
         }
@@ -139,16 +142,17 @@ def _references(
     seed: int,
     batch: int,
     console: Console,
+    processes: Processes,
 ) -> References:
     """Clean embeddings of the images that may be attacked and, where it is another set, of the gallery."""
     device = model.mean.device
     torch.manual_seed(seeds.derive(seed, "clean"))  # for randomised models
-    vectors = embed(model, store, batch, console=console).to(device)
+    vectors = embed(model, store, batch, console=console, processes=processes).to(device)
     labels, groups = torch.tensor(store.table.labels, device=device), _groups(store.table, device)
     if gallery is None:
         return References(vectors, labels, groups=groups)
     return References(
-        embed(model, gallery, batch, console=console).to(device),
+        embed(model, gallery, batch, console=console, processes=processes).to(device),
         torch.tensor(gallery.table.labels, device=device),
         queries=vectors,
         query_labels=labels,

@@ -6,22 +6,21 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import time
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from holdfast import seeds
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
-from holdfast.audit.base import Part, Protocol, registry
+from holdfast.audit.base import Protocol, registry
+from holdfast.audit.blocks import attack_all
 from holdfast.audit.examples import save_examples
 from holdfast.audit.masking import masking_flags
 from holdfast.audit.preparation import GPU_BLOCK, borrow_model, make_subject, speed_up
-from holdfast.audit.state import AuditState, joined
+from holdfast.audit.state import AuditState
 from holdfast.audit.subject import Subject
 from holdfast.config import builder
 from holdfast.console import Console
@@ -33,11 +32,10 @@ from holdfast.files import inside, write_json
 from holdfast.models import Embedder
 from holdfast.models.compiled import Compile
 from holdfast.models.run_card import write_card
+from holdfast.processes import ALONE, Processes
 from holdfast.versions import versions
 
 SCHEMA = 1
-SECONDS = "seconds"
-"""Kept with each block, so that a resumed audit still knows how long its attacks took."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +71,7 @@ def run(
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
     compile: Compile = "auto",
     console: Console | None = None,
+    processes: Processes = ALONE,
 ) -> Audit:
     """Attack a model's embedding of labelled images and say how much of its retrieval is left.
 
@@ -97,8 +96,9 @@ def run(
             the clean embeddings, are in float32 either way.
         compile: craft through `torch.compile`; `auto` does on a GPU when the audit is long enough to gain.
         console: shows progress if given.
+        processes: who else embeds and attacks a share; the main one alone writes.
     """
-    console = console or Console(quiet=True)
+    console = console if console and processes.main else Console(quiet=True)
     settings = {} if eps is None else {"eps": eps}
     chosen: Protocol = builder(registry)(protocol, mode=mode, **settings)
     if limit is not None and limit < 1:
@@ -112,7 +112,7 @@ def run(
     part = choose_split(table, split)
     with frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
         subject, skipped, more = make_subject(
-            embedder, table, part, limit, seed, batch, skip_bad, console, chosen.through_sets
+            embedder, table, part, limit, seed, batch, skip_bad, console, chosen.through_sets, processes
         )
         budget = chosen.budget(subject)
         subject = speed_up(subject, budget, precision, compile)
@@ -122,14 +122,14 @@ def run(
         console.say(
             f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}"
         )
-        folder = Path(out) if out else None
+        folder = Path(out) if out and processes.main else None
         identity = _identity(embedder, subject, budget, title)
         state = None
         if folder is not None:
             state = AuditState(inside(folder, folder / "artifacts" / f"audit-{title}.partial"), identity)
             if state.resumed:
                 console.say(f"resuming the audit in {folder}")
-        measured, seconds = _attack(chosen.parts(subject), subject, state, console)
+        measured, seconds = attack_all(chosen.parts(subject), subject, state, console, processes)
         figures = chosen.figures(subject, measured)
         collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
         masked = masking_flags(subject, budget.eps) if subject.differentiable else []
@@ -200,36 +200,6 @@ def keep_other_audit(file: Path, identity: str) -> Path | None:
     aside = next(p for n in itertools.count(1) if not (p := file.with_name(f"{file.stem}.{n}.json")).exists())
     file.replace(aside)
     return aside
-
-
-def _attack(
-    parts: list[Part], subject: Subject, state: AuditState | None, console: Console
-) -> tuple[dict[str, dict[str, Tensor]], dict[str, float]]:
-    """Every block of every part, from the state where it is known."""
-    total = len(parts) * len(subject.rows)
-    measured: dict[str, dict[str, Tensor]] = {}
-    seconds: dict[str, float] = {}
-    with console.bar(total, unit="image", what="attacking") as bar:
-        for part in parts:
-            bar.set_description(f"attacking: {part.name}")
-            blocks = []
-            size = part.block or subject.block
-            for number, first in enumerate(range(0, len(subject.rows), size)):
-                block = slice(first, min(first + size, len(subject.rows)))
-                found = state.get(part.name, number) if state else None
-                if found is None:
-                    # A randomised model draws from torch's global generator; a resumed block must draw the same.
-                    torch.manual_seed(seeds.derive(subject.seed, part.name, number))
-                    start = time.perf_counter()
-                    found = {name: values.detach().cpu() for name, values in part.attack(block).items()}
-                    found[SECONDS] = torch.tensor([time.perf_counter() - start])
-                    if state:
-                        state.put(part.name, number, found)
-                blocks.append(found)
-                bar.update(block.stop - block.start)
-            measured[part.name] = joined(blocks)
-            seconds[part.name] = float(measured[part.name].pop(SECONDS).sum())
-    return measured, seconds
 
 
 def _budget(budget: Budget, subject: Subject) -> dict[str, Any]:

@@ -12,7 +12,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic, write_json
+
+SECONDS = "seconds"
+"""Kept with each block, so that a resumed audit still knows how long its attacks took."""
 
 
 class AuditState:
@@ -34,13 +38,21 @@ class AuditState:
         folder.mkdir(parents=True)
         write_json(file, identity)
 
-    def get(self, part: str, block: int) -> dict[str, Tensor] | None:
-        """A block's measurements, or None if it has not been attacked (or its file is damaged)."""
+    def get(self, part: str, block: int, rows: int) -> dict[str, Tensor] | None:
+        """A block's measurements, or None if it has not been attacked (or its file is damaged).
+
+        Args:
+            part: the attack.
+            block: its number.
+            rows: images of the block; measurements of more or fewer are damaged.
+        """
         file = self._file(part, block)
         try:
-            return load(file.read_bytes()) if file.is_file() else None
-        except SafetensorError:
+            found = load(file.read_bytes()) if file.is_file() else {}
+        except (SafetensorError, ValueError, KeyError):  # the latter two: headers with types or sizes that do not exist
             return None
+        whole = SECONDS in found and all(t.shape[:1] == (1 if k == SECONDS else rows,) for k, t in found.items())
+        return found if whole else None
 
     def put(self, part: str, block: int, measured: dict[str, Tensor]) -> None:
         """Keep a block's measurements."""
@@ -63,7 +75,11 @@ class AuditState:
 def read_measurements(file: Path) -> dict[str, dict[str, Tensor]]:
     """What `AuditState.join` wrote: part → name → one row per attacked image."""
     measured: dict[str, dict[str, Tensor]] = {}
-    for key, tensor in load(file.read_bytes()).items():
+    try:
+        found = load(file.read_bytes())
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise HoldfastError(f"{file} holds no measurements of an audit ({error}); run the audit again") from error
+    for key, tensor in found.items():
         part, _, name = key.rpartition(":")
         measured.setdefault(part, {})[name] = tensor
     return measured
@@ -77,5 +93,5 @@ def joined(blocks: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 def _read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None

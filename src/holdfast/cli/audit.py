@@ -38,28 +38,34 @@ def run(options: argparse.Namespace) -> None:
     """Attack, and print what came of it."""
     from holdfast.audit import run
     from holdfast.audit.table import audit_table
+    from holdfast.devices import choose_device
+    from holdfast.processes import joined
 
     folder = options.out or default_audit_folder(options.model, options.data)
-    audit = run(
-        options.model,
-        options.data,
-        protocol=options.protocol,
-        mode=options.mode,
-        eps=options.eps,
-        limit=options.limit,
-        batch=options.batch,
-        split=options.split,
-        size=options.size,
-        seed=options.seed or 0,
-        device=options.device,
-        out=folder,
-        examples=options.save_examples,
-        skip_bad=options.skip_bad,
-        trust_code=options.trust_code,
-        precision=options.precision,
-        compile="auto" if options.compile == "auto" else options.compile == "yes",
-        console=Console(options.json),
-    )
+    with joined(choose_device(options.device)) as processes:
+        audit = run(
+            options.model,
+            options.data,
+            protocol=options.protocol,
+            mode=options.mode,
+            eps=options.eps,
+            limit=options.limit,
+            batch=options.batch,
+            split=options.split,
+            size=options.size,
+            seed=options.seed or 0,
+            device=options.device,
+            out=folder,
+            examples=options.save_examples,
+            skip_bad=options.skip_bad,
+            trust_code=options.trust_code,
+            precision=options.precision,
+            compile="auto" if options.compile == "auto" else options.compile == "yes",
+            console=Console(options.json),
+            processes=processes,
+        )
+    if not processes.main:
+        return
     print(json.dumps(audit.document) if options.json else f"{audit_table(audit.document)}\nwritten to {audit.file}")
 
 
