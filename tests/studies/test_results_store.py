@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
 from holdfast.studies.jobs import Arm, Audit, Cell, Computation, Probe, Training
-from holdfast.studies.store import Store, agrees, measure_key
+from holdfast.studies.store import Merged, Store, agrees, measure_key
 
 AUDITS = (Audit(limit=10), Audit(mode="published"), Audit(protocol="adml"), Probe(function="p", arguments={"a": 1}))
 JOB = Training(recipe="pocket", measures=AUDITS)
@@ -118,12 +118,60 @@ def test_merging_is_idempotent_and_has_no_order(
     first = files(again)
     b.merge(a.folder)
     assert files(b) == first
-    assert again.merge(b.folder) == 0
-    assert empty.merge(b.folder) == len(first)
+    assert again.merge(b.folder) == Merged(new=0, differing=())
+    assert empty.merge(b.folder) == Merged(new=len(first), differing=())
     wanted = {cell: mine.get(cell, set()) | theirs.get(cell, set()) for cell in mine.keys() | theirs.keys()}
     assert {CELLS[cell].key: len(m) for cell, m in wanted.items()} == {
         name.removesuffix(".json"): len(found["measures"]) for name, found in first.items()
     }
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**record(1), "figures": {"R@1": 50.1}},
+        {**record(1), "figures": {"R@1": None}},
+        {"figures": {"collapsed": 1.0}, "stopped": "collapsed", "measures": {}},
+    ],
+)
+def test_measures_of_two_models_are_not_mixed(other: dict, tmp_path: Path) -> None:
+    mine, theirs = Store(tmp_path / "mine"), Store(tmp_path / "theirs")
+    mine.write(CELLS[0], record(0))
+    theirs.write(CELLS[0], other)
+    before = files(mine)
+    assert mine.merge(theirs.folder) == Merged(new=0, differing=(theirs.records / f"{CELLS[0].key}.json",))
+    assert files(mine) == before
+
+
+def test_time_and_rounding_make_no_other_model(tmp_path: Path) -> None:
+    mine, theirs = Store(tmp_path / "mine"), Store(tmp_path / "theirs")
+    mine.write(CELLS[0], {**record(0), "figures": {"R@1": 50.0, "log/seconds": 3.0}})
+    theirs.write(CELLS[0], {**record(1), "figures": {"R@1": 50.0000001, "log/seconds": 4.0}})
+    assert mine.merge(theirs.folder).new == 1
+    assert mine.missing(CELLS[0]) == list(AUDITS[2:])
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 99}'])
+@pytest.mark.parametrize("whose", ["mine", "theirs"])
+def test_a_broken_record_cannot_be_merged(whose: str, text: str, tmp_path: Path) -> None:
+    for name in ("mine", "theirs"):
+        Store(tmp_path / name).write(CELLS[0], record(0))
+    (tmp_path / whose / "cells" / f"{CELLS[0].key}.json").write_text(text)
+    with pytest.raises(HoldfastError, match=f"{whose}.*no record"):
+        Store(tmp_path / "mine").merge(tmp_path / "theirs")
+
+
+def test_a_killed_merge_leaves_whole_records_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, theirs = Store(tmp_path / "mine"), Store(tmp_path / "theirs")
+    theirs.write(CELLS[0], record(0))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        mine.merge(theirs.folder)
+    assert list(mine.records.iterdir()) == []
 
 
 def test_a_folder_without_cells_cannot_be_merged(tmp_path: Path) -> None:

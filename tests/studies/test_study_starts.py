@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
-import pytest
+from fake_training import FakeTraining, fake_training
 
-from holdfast.studies import campaign, running
+from holdfast.studies import campaign
 from holdfast.studies.jobs import Cell, Training
 from holdfast.studies.running import Places
 from holdfast.studies.store import Store
+from holdfast.training.collapse import Collapsed
+
+__all__ = ["fake_training"]
 
 START = Training(recipe="pocket", settings={"epochs": 1})
 LATER = Training(recipe="gs-pocket", settings={"epochs": 1}, start=START)
@@ -27,32 +29,51 @@ def test_a_start_is_part_of_what_a_training_is() -> None:
     assert plain.first(3) is None
 
 
-def test_the_start_is_trained_first_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained: list[tuple[str, Any]] = []
+FIRST = Cell(arm="start", job=START, seed=0)
+CELLS = [
+    Cell(arm=name, job=dataclasses.replace(LATER, settings={"epochs": n}), seed=0) for n, name in ((1, "a"), (2, "b"))
+]
 
-    class Run:
-        def __init__(self, folder: Path) -> None:
-            self.folder = folder
-            self.evaluation = {"metrics": {"R@1": 1.0}}
 
-    def train(plain: dict[str, Any], out: Path, **_: Any) -> Run:
-        if not out.exists():
-            trained.append((out.name, plain["init"]))
-            out.mkdir(parents=True)
-            (out / "metrics.jsonl").write_text("", "utf-8")
-        return Run(out)
-
-    monkeypatch.setattr(running, "train", train)
-    for name in ("passes_per_step", "training_seconds"):
-        monkeypatch.setattr(running, name, lambda *_: 1.0)
+def test_the_start_is_trained_first_and_once(tmp_path: Path, fake_training: FakeTraining) -> None:
     store = Store(tmp_path)
-    cells = [
-        Cell(arm=name, job=dataclasses.replace(LATER, settings={"epochs": n}), seed=0)
-        for n, name in ((1, "a"), (2, "b"))
-    ]
-    assert campaign.run_cells(cells, store, Places(device="cpu")) == {}
-    first = Cell(arm="start", job=START, seed=0)
-    init = str(store.run(first))
-    runs = [store.run(cell).name for cell in (first, *cells)]
-    assert trained == list(zip(runs, (None, init, init), strict=True))
-    assert store.done(first)
+    assert campaign.run_cells(CELLS, store, Places(device="cpu")) == {}
+    runs = [store.run(cell.job, 0).name for cell in (FIRST, *CELLS)]
+    assert fake_training.folders == runs
+    init = str(store.run(START, 0))
+    assert fake_training.inits == [None, init, init]
+    assert store.done(FIRST)
+
+
+def test_a_start_whose_record_came_without_its_run_is_trained_before_the_others(
+    tmp_path: Path, fake_training: FakeTraining
+) -> None:
+    store = Store(tmp_path)
+    store.write(FIRST, {"figures": {"R@1": 7.0}, "measures": {}})
+    assert campaign.run_cells(CELLS, store, Places(device="cpu")) == {}
+    assert fake_training.folders[0] == store.run(START, 0).name
+    assert len(fake_training.folders) == 3
+
+
+def test_a_start_that_stops_is_no_result_of_those_after_it(tmp_path: Path, fake_training: FakeTraining) -> None:
+    store = Store(tmp_path)
+    fake_training.errors[START.key(0)] = Collapsed("the model has collapsed")
+    for _ in range(2):
+        failed = campaign.run_cells(CELLS, store, Places(device="cpu"))
+        assert failed == {
+            cell.key: "the model it starts from was not trained: the model has collapsed" for cell in CELLS
+        }
+    assert fake_training.folders == [store.run(START, 0).name], "it would collapse again"
+    assert store.stopped(FIRST) == "the model has collapsed"
+    assert not any(store.read(cell) for cell in CELLS)
+
+
+def test_a_start_that_cannot_be_trained_is_not_tried_by_those_after_it(
+    tmp_path: Path, fake_training: FakeTraining
+) -> None:
+    store = Store(tmp_path)
+    fake_training.errors[START.key(0)] = OSError("disk full")
+    failed = campaign.run_cells(CELLS, store, Places(device="cpu"))
+    assert failed[FIRST.key] == "OSError: disk full"
+    assert len(failed) == 3
+    assert len(fake_training.folders) == 1

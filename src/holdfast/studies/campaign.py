@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
 import time
@@ -10,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from typing import Any
-
-from tqdm import tqdm
 
 from holdfast.console import Console
-from holdfast.errors import HoldfastError
+from holdfast.errors import LONGEST, HoldfastError, one_line
 from holdfast.studies.jobs import Cell, Measure, Training
 from holdfast.studies.running import Places, run_cell
 from holdfast.studies.store import Store, measure_key
+from holdfast.training import Interrupted
 
 DIED = "its process was killed (out of memory?); run the same command, it goes on"
 
@@ -68,70 +67,109 @@ def run_cells(
         deadline: no cell is begun after this time (`time.monotonic()`, which no change of the clock moves).
     """
     console = console or Console(quiet=True)
-    starts = [cell.job.first(cell.seed) for cell in cells if isinstance(cell.job, Training) and not store.done(cell)]
-    before = [cell for cell in starts if cell is not None]
+    failed: dict[str, str] = {}
     # Before all others, so that no two processes train the start they share.
-    failed: dict[str, str] = run_cells(before, store, places, jobs, console, deadline) if before else {}
-    left: list[Cell] = []
-    for cell in distinct(cells):
-        lacks = places.lacks(cell)
-        if store.done(cell):
-            continue
-        if lacks:
-            failed[cell.key] = f"needs {lacks}"
-        else:
-            left.append(cell)
-    with console.bar(len(left), unit="cell", what="cells") as bar:
-        if jobs == 1:
-            for cell in left:
-                if deadline is not None and time.monotonic() > deadline:
-                    break
-                try:
-                    run_cell(cell, store, places)
-                except HoldfastError as error:
-                    failed[cell.key] = str(error)
-                bar.update()
-            return failed
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-        queue = iter(left)
-        more = True
-        while more:
-            with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-                more = _share(pool, queue, jobs, store, places, failed, bar, deadline)
+    starts = [start for cell in cells if not store.done(cell) and (start := _start(cell)) is not None]
+    waiting = [cell for cell in distinct(starts) if not store.done(cell) or not _over(cell, store)]
+    if waiting:
+        _run(waiting, store, places, jobs, console, deadline, failed)
+    left = [cell for cell in distinct(cells) if not store.done(cell)]
+    _run(left, store, places, jobs, console, deadline, failed)
     return failed
 
 
-def _share(
-    pool: ProcessPoolExecutor,
-    queue: Iterator[Cell],
-    jobs: int,
+def _start(cell: Cell) -> Cell | None:
+    """The training whose model a cell starts from."""
+    return cell.job.first(cell.seed) if isinstance(cell.job, Training) else None
+
+
+def _over(start: Cell, store: Store) -> bool:
+    """Whether a start's model is there, or never will be; a record alone may be of another machine."""
+    trained = isinstance(start.job, Training) and store.trained(start.job, start.seed)
+    return trained or store.stopped(start) is not None
+
+
+def _run(
+    cells: Sequence[Cell],
     store: Store,
     places: Places,
-    failed: dict[str, str],
-    bar: tqdm[Any],
+    jobs: int,
+    console: Console,
     deadline: float | None,
-) -> bool:
-    """Let a pool work through a queue of cells; whether a worker died and another pool must do the rest."""
-    waiting: dict[Future[None], Cell] = {}
-    more, broken = True, False
-    while (more and not broken) or waiting:
-        while more and not broken and len(waiting) < jobs:
-            following = next(queue, None)
-            more = following is not None and (deadline is None or time.monotonic() <= deadline)
-            if following is not None and more:
-                try:
-                    waiting[pool.submit(run_cell, following, store, places)] = following
-                except BrokenProcessPool:
-                    failed[following.key] = DIED
-                    broken = True
-        for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
-            cell = waiting.pop(future)
-            try:
-                future.result()
-            except HoldfastError as error:
-                failed[cell.key] = str(error)
-            except BrokenProcessPool:  # one was killed, and takes those beside it along
-                failed[cell.key] = DIED
-                broken = True
+    failed: dict[str, str],
+) -> None:
+    """Run those cells that can be; `failed` learns of the others."""
+    left = []
+    for cell in cells:
+        start = _start(cell)
+        lost = None if start is None else store.stopped(start) or failed.get(start.key)
+        if lacks := places.lacks(cell):
+            failed[cell.key] = f"needs {lacks}"
+        elif lost is not None:
+            failed[cell.key] = f"the model it starts from was not trained: {lost}"
+        elif start is None or _over(start, store):  # else there was no time for the start
+            left.append(cell)
+    with console.bar(len(left), unit="cell", what="cells") as bar:
+        in_time = itertools.takewhile(lambda _: deadline is None or time.monotonic() <= deadline, left)
+        endings = _in_turn(in_time, store, places) if jobs == 1 else _side_by_side(in_time, store, places, jobs)
+        for cell, why in endings:
+            if why is not None:
+                failed[cell.key] = why
             bar.update()
-    return more and broken
+
+
+def _in_turn(cells: Iterator[Cell], store: Store, places: Places) -> Iterator[tuple[Cell, str | None]]:
+    """Each cell with why it could not be run, None where it was."""
+    for cell in cells:
+        try:
+            run_cell(cell, store, places)
+        except Interrupted:
+            raise
+        except Exception as error:  # one bad cell must not end a night's work
+            yield cell, _line(error)
+        else:
+            yield cell, None
+
+
+def _side_by_side(cells: Iterator[Cell], store: Store, places: Places, jobs: int) -> Iterator[tuple[Cell, str | None]]:
+    """The same, in processes; where one is killed, a new pool does the rest."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+    while (following := next(cells, None)) is not None:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            yield from _share(pool, itertools.chain([following], cells), store, places, jobs)
+
+
+def _share(
+    pool: ProcessPoolExecutor, cells: Iterator[Cell], store: Store, places: Places, jobs: int
+) -> Iterator[tuple[Cell, str | None]]:
+    """Let a pool work through cells, the next one taken when a process is free, until all are done or it breaks."""
+    running: dict[Future[None], Cell] = {}
+    broken = False
+    while True:
+        for cell in itertools.islice(cells, 0 if broken else jobs - len(running)):
+            running[_submit(pool, cell, store, places)] = cell
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            error = future.exception()
+            if isinstance(error, Interrupted) or not (error is None or isinstance(error, Exception)):
+                raise error
+            broken = broken or isinstance(error, BrokenProcessPool)
+            yield running.pop(future), None if error is None else _line(error)
+
+
+def _submit(pool: ProcessPoolExecutor, cell: Cell, store: Store, places: Places) -> Future[None]:
+    """The cell's future; a pool that broke a moment ago gives one that has failed."""
+    try:
+        return pool.submit(run_cell, cell, store, places)
+    except BrokenProcessPool as error:
+        failed: Future[None] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _line(error: Exception) -> str:
+    """What went wrong, in one line; what is no error of ours says its kind."""
+    if isinstance(error, BrokenProcessPool):  # one was killed, and takes those beside it along
+        return DIED
+    return str(error) if isinstance(error, HoldfastError) else one_line(f"{type(error).__name__}: {error}")[:LONGEST]

@@ -88,6 +88,10 @@ class Training:
         """The cell that must be trained before."""
         return None if self.start is None else Cell(arm="start", job=self.start, seed=seed)
 
+    def key(self, seed: int) -> str:
+        """Name of its files."""
+        return f"{self.recipe}-{self.identity(seed)}-s{seed}"
+
     def resolved(self, seed: int) -> Recipe:
         """The whole recipe, its dataset not yet placed; `init` is the name of the cell it starts from."""
         return _resolved(self.recipe, json.dumps(self.data), self._settings(seed), seed)
@@ -95,6 +99,12 @@ class Training:
     def identity(self, seed: int) -> str:
         """A short name for this very training: equal in every study that asks for it, and in later versions too."""
         return _digest(self.recipe, json.dumps(self.data), self._settings(seed), seed)
+
+    @property
+    def fetched(self) -> str | None:
+        """The backbone whose ImageNet weights it begins with, None where it begins with others."""
+        model = self.resolved(0).model
+        return model.backbone if model.weights == "imagenet" else None
 
     def _settings(self, seed: int) -> str:
         first = self.first(seed)
@@ -116,9 +126,18 @@ class Computation:
     backbone: str | None = None
 
     @property
+    def fetched(self) -> str | None:
+        """The backbone whose ImageNet weights it looks at, if any."""
+        return self.backbone
+
+    @property
     def measures(self) -> tuple[Measure, ...]:
         """The one measure, as a training has many."""
         return (self.measure,)
+
+    def key(self, seed: int) -> str:
+        """Name of its files."""
+        return f"{self.measure.function}-{self.identity(seed)}-s{seed}"
 
     def identity(self, seed: int) -> str:
         """A short name for this very computation."""
@@ -155,8 +174,7 @@ class Cell:
     @property
     def key(self) -> str:
         """Name of its files."""
-        kind = self.job.recipe if isinstance(self.job, Training) else self.job.measure.function
-        return f"{kind}-{self.job.identity(self.seed)}-s{self.seed}"
+        return self.job.key(self.seed)
 
 
 def unplaced(data: str | dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,9 +23,11 @@ from holdfast.models.build import ModelConfig
 from holdfast.run_files import batch_size, log_lines, passes_per_step, training_seconds
 from holdfast.studies import probes
 from holdfast.studies.jobs import EMBEDDED, Cell, Computation, Measure, Probe, Training, placed, unplaced
-from holdfast.studies.store import Store, measure_key
+from holdfast.studies.moved import relocate
+from holdfast.studies.store import Store, measure_key, same_model
 from holdfast.training import train
 from holdfast.training.collapse import Collapsed
+from holdfast.training.health import Diverged
 from holdfast.versions import versions
 
 
@@ -54,6 +59,12 @@ class Places:
         block = unplaced(data)
         return {**block, **placed({"name": block["name"]}, self.data.get(block["name"], ""))}
 
+    def weights_of(self, cell: Cell) -> list[str]:
+        """The file that a cell's weights come from, with a short digest of it; empty where none is given."""
+        backbone = cell.job.fetched
+        given = self.weights.get(backbone) if backbone else None
+        return [] if given is None else [f"{backbone}: {_named(given.partition('@')[0])}"]
+
     def model(self, plain: dict[str, Any]) -> dict[str, Any]:
         """A recipe's model block, ImageNet weights taken from the file given for its backbone."""
         given = self.weights.get(plain["backbone"])
@@ -63,29 +74,45 @@ class Places:
         return {**plain, "weights": file, **({"layout": layout} if layout else {})}
 
 
+@functools.cache
+def _named(file: str) -> str:
+    """A file's name and a short digest."""
+    digest = hashlib.sha256()
+    with Path(file).open("rb") as handle:
+        while block := handle.read(1 << 20):
+            digest.update(block)
+    return f"{Path(file).name} (SHA-256 {digest.hexdigest()[:12]})"
+
+
 def run_cell(cell: Cell, store: Store, places: Places, console: Console | None = None) -> None:
-    """Do what is missing of a cell; a training that collapses is a result too."""
-    missing = store.missing(cell)
-    if missing == []:
-        return
+    """Do what is missing of a cell; a training that collapses or diverges is a result too.
+
+    Measures that are known stay, unless the model had to be trained again and came out another one: then all are
+    taken anew.
+    """
     console = console or Console(quiet=True)
     console.say(f"{cell.arm}, seed {cell.seed}")
-    record = store.read(cell) or {"arm": cell.arm, "seed": cell.seed, "measures": {}, "place": _place(places)}
     scene = probes.Scene(seed=cell.seed, device=choose_device(places.device))
+    record = store.read(cell) or {"arm": cell.arm, "seed": cell.seed, "measures": {}, "place": _place(cell, places)}
     if isinstance(cell.job, Training):
         try:
-            found = _train(cell.job, cell, store, places, console)
-        except Collapsed as error:
-            store.write(cell, {**record, "stopped": str(error), "figures": {"collapsed": 1.0}})
+            found = _train(cell.job, cell.seed, store, places, console)
+        except (Collapsed, Diverged) as error:
+            ending = "collapsed" if isinstance(error, Collapsed) else "diverged"
+            store.write(cell, {**record, "measures": {}, "stopped": str(error), "figures": {ending: 1.0}})
             return
+        if not same_model({"figures": found["figures"]}, record):
+            record = {**record, "measures": {}, "place": _place(cell, places)}
         record = {**record, **found}
         store.write(cell, record)
     else:
         scene = _scene(cell.job, scene, places)
-    for measure in cell.job.measures if missing is None else missing:
+    for measure in cell.job.measures:
+        if measure_key(measure) in record["measures"]:
+            continue
         start = time.perf_counter()
         if isinstance(cell.job, Training):
-            taken = _measure(measure, cell.job, cell, store, places, scene, console)
+            taken = _measure(measure, cell.job, cell.seed, store, places, scene, console)
         else:
             taken = _probe(cell.job.measure, scene)
         taken["seconds"] = round(time.perf_counter() - start, 2)
@@ -93,13 +120,11 @@ def run_cell(cell: Cell, store: Store, places: Places, console: Console | None =
         store.write(cell, record)
 
 
-def _train(job: Training, cell: Cell, store: Store, places: Places, console: Console) -> dict[str, Any]:
+def _train(job: Training, seed: int, store: Store, places: Places, console: Console) -> dict[str, Any]:
     """Train (or find trained) and read the run's files."""
-    plain = _located(job, cell.seed, store, places)
-    first = job.first(cell.seed)
-    if first is not None and job.start is not None:
-        train(_located(job.start, cell.seed, store, places), out=store.run(first), device=places.device)
-    run = train(plain, out=store.run(cell), device=places.device, console=console)
+    plain = _located(job, seed, store, places)
+    relocate(store.run(job, seed), plain)
+    run = train(plain, out=store.run(job, seed), device=places.device, console=console)
     lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8"))
     checked = [(line["epoch"], line["validation"]["R@1"]) for line in lines if "validation" in line and line["step"]]
     figures = {
@@ -111,7 +136,7 @@ def _train(job: Training, cell: Cell, store: Store, places: Places, console: Con
     return {
         "figures": {key: None if value is None else float(value) for key, value in figures.items()},
         "series": {"validation R@1": [list(pair) for pair in checked]},
-        "recipe": job.resolved(cell.seed).plain(),
+        "recipe": job.resolved(seed).plain(),
         "seconds": figures["log/seconds"] or 0.0,
     }
 
@@ -120,29 +145,27 @@ def _located(job: Training, seed: int, store: Store, places: Places) -> dict[str
     """The recipe with its data, weights and start as they lie here."""
     plain = job.resolved(seed).plain()
     plain |= {"data": places.block(plain["data"]), "model": places.model(plain["model"])}
-    first = job.first(seed)
-    return plain if first is None else {**plain, "init": str(store.run(first))}
+    return plain if job.start is None else {**plain, "init": str(store.run(job.start, seed))}
 
 
 def _measure(
-    measure: Measure, job: Training, cell: Cell, store: Store, places: Places, scene: probes.Scene, console: Console
+    measure: Measure, job: Training, seed: int, store: Store, places: Places, scene: probes.Scene, console: Console
 ) -> dict[str, Any]:
     """One measure of a trained model."""
-    folder = store.run(cell)
+    folder, recipe = store.run(job, seed), job.resolved(seed).plain()
     if isinstance(measure, Probe):
-        recipe = job.resolved(cell.seed).plain()
         model = load_model(str(folder), trust_code=True, sets=True).to(scene.device)
         table = load(places.block(recipe["data"]))
         return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
     found = audit.run(
         str(folder),
-        places.block(job.resolved(cell.seed).plain()["data"]),
+        places.block(recipe["data"]),
         protocol=measure.protocol,
         mode=measure.mode,
         eps=measure.eps,
         limit=measure.limit,
         split=measure.split,
-        seed=cell.seed,
+        seed=seed,
         device=places.device,
         console=console,
     )
@@ -175,7 +198,7 @@ def _scene(job: Computation, scene: probes.Scene, places: Places) -> probes.Scen
     return dataclasses.replace(scene, table=table, model=model.eval())
 
 
-def _place(places: Places) -> dict[str, Any]:
+def _place(cell: Cell, places: Places) -> dict[str, Any]:
     device = choose_device(places.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    return {"device": name, "versions": versions(), "weights": sorted(places.weights)}
+    return {"device": name, "versions": versions(), "weights": places.weights_of(cell)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from holdfast.files import write_json
 from holdfast.run_files import finite
 from holdfast.studies.jobs import Arm, Cell, Measure, Training
 from holdfast.studies.results import Outcome, Results
+from holdfast.training.folder import RunFolder
 
 SCHEMA = 1
 
@@ -33,22 +34,18 @@ class Store:
         self.records = self.folder / "cells"
         self.runs = self.folder / "runs"
 
-    def run(self, cell: Cell) -> Path:
+    def run(self, job: Training, seed: int) -> Path:
         """The run folder of a training; a changed default of the package makes it another one."""
-        digest = (
-            cell.job.resolved(cell.seed).digest() if isinstance(cell.job, Training) else cell.job.identity(cell.seed)
-        )
-        return self.runs / f"{cell.key}-{digest[:4]}"
+        return self.runs / f"{job.key(seed)}-{job.resolved(seed).digest()[:4]}"
+
+    def trained(self, job: Training, seed: int) -> bool:
+        """Whether its run is here and finished; a record may have come from another machine without it."""
+        return RunFolder(self.run(job, seed)).finished() is not None
 
     def read(self, cell: Cell) -> dict[str, Any]:
         """The record of a cell, empty where there is none or where it is of a recipe that reads otherwise today."""
         file = self.records / f"{cell.key}.json"
-        try:
-            record = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        except ValueError:
-            record = None
-        if not isinstance(record, dict) or record.get("schema", SCHEMA) != SCHEMA:
-            raise HoldfastError(f"{file} is no record of this version of holdfast; move it away, its cell is run again")
+        record = _record(file) if file.is_file() else {}
         known = record.get("recipe")
         if isinstance(cell.job, Training) and known is not None:
             return record if agrees(known, cell.job.resolved(cell.seed).plain()) else {}
@@ -67,6 +64,10 @@ class Store:
         if record.get("stopped"):
             return []
         return [m for m in cell.job.measures if measure_key(m) not in record.get("measures", {})]
+
+    def stopped(self, cell: Cell) -> str | None:
+        """Why its training ended early; None where it did not, or was not begun."""
+        return self.read(cell).get("stopped")
 
     def done(self, cell: Cell) -> bool:
         """Whether nothing is left to do."""
@@ -104,25 +105,70 @@ class Store:
                 outcomes[cell.arm].append(found)
         return Results(outcomes=outcomes)
 
-    def merge(self, other: str | Path) -> int:
-        """Take over the records of another machine's folder; measures are joined, returns how many files were new."""
+    def merge(self, other: str | Path) -> Merged:
+        """Take over the records of another machine's folder; measures of one and the same model are joined."""
         theirs = Path(other) / "cells"
         if not theirs.is_dir():
             raise HoldfastError(f"{other} holds no cells of studies; give the --out folder of the other machine")
         self.records.mkdir(parents=True, exist_ok=True)
-        new = 0
+        new, differing = 0, []
         for file in sorted(theirs.glob("*.json")):
-            mine = self.records / file.name
-            if not mine.is_file():
-                shutil.copyfile(file, mine)
-                new += 1
+            more, mine = _record(file), self.records / file.name
+            record = _record(mine) if mine.is_file() else {**more, "measures": {}}
+            if not same_model(record, more):
+                differing.append(file)
                 continue
-            record, more = json.loads(mine.read_text("utf-8")), json.loads(file.read_text("utf-8"))
             joined = {**more.get("measures", {}), **record.get("measures", {})}
-            if joined != record.get("measures", {}):
+            if not mine.is_file() or joined != record.get("measures", {}):
                 write_json(mine, {**record, "measures": joined})
                 new += 1
-        return new
+        return Merged(new=new, differing=tuple(differing))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Merged:
+    """What came of taking over records.
+
+    Args:
+        new: records that are new here, or have measures that are.
+        differing: files whose cell was trained here too, to another model; ours was kept.
+    """
+
+    new: int
+    differing: tuple[Path, ...]
+
+
+def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two records of a cell are of the same model: their test figures agree, time and log aside.
+
+    Two trainings of one recipe on different hardware end in different models, and a measure of the one says nothing
+    of the other.
+    """
+    if bool(one.get("stopped")) != bool(other.get("stopped")):
+        return False
+    figures, others = one.get("figures", {}), other.get("figures", {})
+    shared = [key for key in figures.keys() & others.keys() if not key.startswith("log/")]
+    if not shared:
+        return not figures and not others
+    pairs = [(finite(figures[key]), finite(others[key])) for key in shared]
+    return all(a == b if a is None or b is None else math.isclose(a, b, rel_tol=1e-6) for a, b in pairs)
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """A record from its file, its form checked: it may come from another machine."""
+    try:
+        record = json.loads(file.read_text("utf-8"))
+        json.dumps(record, allow_nan=False, ensure_ascii=False).encode()  # what cannot be written again is not ours
+        sound = record.get("schema", SCHEMA) == SCHEMA and isinstance(record.get("stopped"), str | None)
+        sound = sound and isinstance(record.get("place", {}), dict) and isinstance(record.get("measures", {}), dict)
+        for part in (record, *record.get("measures", {}).values()):
+            sound = sound and all(isinstance(part.get(key, {}), dict) for key in ("figures", "series"))
+            sound = sound and finite(part.get("seconds", 0.0)) is not None
+    except (ValueError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise HoldfastError(f"{file} is no record of this version of holdfast; move it away, its cell is run again")
+    return dict(record)
 
 
 def agrees(recorded: Any, current: Any) -> bool:

@@ -20,7 +20,9 @@ DIGITS = 6
 POINTS = 400
 """So many points of a curve are kept, evenly spread; claims that read a curve get all of it."""
 
-ALWAYS = re.compile(rf"^(R@1|NMI|mAP@R|collapsed|log/.*)$|/({'|'.join(map(re.escape, [*CONTRIBUTIONS, 'ERS']))})$")
+ALWAYS = re.compile(
+    rf"^(R@1|NMI|mAP@R|collapsed|diverged|log/.*)$|/({'|'.join(map(re.escape, [*CONTRIBUTIONS, 'ERS']))})$"
+)
 """Figures that are kept whether a study shows them or not: clean retrieval, cost, and all terms of ERS."""
 
 

@@ -18,6 +18,10 @@ NARROW = 5e-3
 """Below this a collapse may have begun: evaluation calls embeddings collapsed from here (a mean distance of 0.1)."""
 
 
+class Diverged(TrainingError):
+    """The loss or a weight is no number any more; the newest checkpoint is kept."""
+
+
 class Finite:
     """Remembers on the device whether every loss so far was finite, so that looking costs no synchronisation."""
 
@@ -45,7 +49,7 @@ class Finite:
 
 def _stop_unless(fine: Tensor, step: int, kept: str) -> None:
     if not bool(fine):
-        raise TrainingError(
+        raise Diverged(
             f"the loss became NaN or infinite by step {step}; {kept}. "
             "Lower optimizer.lr, set clip: 1.0, or look for broken images with `holdfast check`"
         )

@@ -1,0 +1,165 @@
+"""Cells that fail, stop or diverge, and models that are trained twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_training import FakeTraining, fake_training
+
+from holdfast.studies import campaign
+from holdfast.studies.jobs import Audit, Cell, Computation, Probe, Training
+from holdfast.studies.moved import relocate
+from holdfast.studies.running import Places
+from holdfast.studies.store import Store, measure_key
+from holdfast.training import Interrupted
+from holdfast.training.folder import RunFolder
+from holdfast.training.health import Diverged
+from holdfast.training.recipe import load_recipe
+
+__all__ = ["fake_training"]
+
+AUDITS = (Audit(limit=10), Audit(mode="published"))
+CELLS = [Cell(arm=f"{n}", job=Training(recipe="pocket", settings={"epochs": n}), seed=0) for n in (1, 2, 3)]
+HERE = Places(device="cpu")
+
+
+class Pool:
+    """Cells in this process, but told as by another."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, function: Any, *arguments: Any) -> Future[None]:
+        future: Future[None] = Future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture(params=[1, 2])
+def jobs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(campaign, "ProcessPoolExecutor", Pool)
+    return int(request.param)
+
+
+def test_an_interruption_ends_the_campaign(tmp_path: Path, fake_training: FakeTraining, jobs: int) -> None:
+    fake_training.errors[CELLS[1].key] = Interrupted("stopped at step 3")
+    store = Store(tmp_path)
+    with pytest.raises(Interrupted):
+        campaign.run_cells(CELLS, store, HERE, jobs)
+    assert not store.done(CELLS[1])
+    assert not store.done(CELLS[2])
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUDA out of memory.\nTried to"), OSError("disk full"), ValueError("nan")]
+)
+def test_a_cell_that_breaks_does_not_stop_the_others(
+    error: Exception, tmp_path: Path, fake_training: FakeTraining, jobs: int
+) -> None:
+    fake_training.errors[CELLS[1].key] = error
+    store = Store(tmp_path)
+    line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    assert campaign.run_cells(CELLS, store, HERE, jobs) == {CELLS[1].key: line}
+    assert [store.done(cell) for cell in CELLS] == [True, False, True]
+
+
+def test_a_killed_process_is_told_and_a_new_pool_does_the_rest(
+    tmp_path: Path, fake_training: FakeTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools: list[Pool] = []
+
+    class Fragile(Pool):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pools.append(self)
+
+        def submit(self, function: Any, *arguments: Any) -> Future[None]:
+            if arguments[0] in CELLS[:2] and len(pools) == 1:
+                raise BrokenProcessPool("killed")
+            return super().submit(function, *arguments)
+
+    monkeypatch.setattr(campaign, "ProcessPoolExecutor", Fragile)
+    store = Store(tmp_path)
+    assert campaign.run_cells(CELLS, store, HERE, 2) == {cell.key: campaign.DIED for cell in CELLS[:2]}
+    assert store.done(CELLS[2])
+    assert len(pools) == 2
+
+
+def test_a_divergence_is_a_result(tmp_path: Path, fake_training: FakeTraining) -> None:
+    fake_training.errors[CELLS[0].key] = Diverged("the loss became NaN")
+    store = Store(tmp_path)
+    assert campaign.run_cells(CELLS[:1], store, HERE) == {}
+    outcome = store.outcome(CELLS[0])
+    assert outcome is not None
+    assert (outcome.stopped, outcome.figures) == ("the loss became NaN", {"diverged": 1.0})
+    assert store.done(CELLS[0])
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_measures_of_another_model_are_dropped(same: bool, tmp_path: Path, fake_training: FakeTraining) -> None:
+    """The run is not here: only if training it again gives the same model do its older measures stay."""
+    cell = dataclasses.replace(CELLS[0], job=dataclasses.replace(CELLS[0].job, measures=AUDITS))
+    known, lacking = map(measure_key, AUDITS)
+    elsewhere = measure_key(Audit(protocol="adml"))
+    store = Store(tmp_path)
+    taken = {key: {"figures": {"value": 7.0}} for key in (known, elsewhere)}
+    store.write(cell, {"figures": {"R@1": 1.0 if same else 2.0}, "measures": taken, "place": {"device": "far"}})
+    campaign.run_cells([cell], store, HERE)
+    record = store.read(cell)
+    found = {key: measure["figures"]["value"] for key, measure in record["measures"].items()}
+    assert found == ({known: 7.0, elsewhere: 7.0, lacking: 1.0} if same else {known: 1.0, lacking: 1.0})
+    assert record["figures"]["R@1"] == 1.0
+    assert (record["place"]["device"] == "far") == same
+
+
+def test_the_file_of_weights_is_on_record(tmp_path: Path) -> None:
+    file = tmp_path / "resnet50.pth"
+    file.write_bytes(b"weights")
+    digest = hashlib.sha256(b"weights").hexdigest()[:12]
+    places = Places(weights={"resnet50": f"{file}@stride-1x1"})
+    looks = Cell(arm="a", job=Computation(measure=Probe(function="p"), data="cub", backbone="resnet50"), seed=0)
+    learns = Cell(arm="b", job=Training(recipe="resnet50-ms", data="cub"), seed=0)
+    assert places.weights_of(looks) == places.weights_of(learns) == [f"resnet50: resnet50.pth (SHA-256 {digest})"]
+    assert places.weights_of(CELLS[0]) == []
+    assert Places().weights_of(learns) == []
+
+
+def placed(root: str, weights: str, init: str | None = None) -> dict[str, Any]:
+    plain = Training(recipe="resnet50-ms", data="cub").resolved(0).plain()
+    block = {**plain["data"], "root": root}
+    return {**plain, "data": block, "model": {**plain["model"], "weights": weights}, "init": init}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "goes_on"),
+    [
+        (placed("a", "a/w.pth"), placed("b", "b/w.pth"), True),
+        (placed("a", "w.pth", "runs/start-1"), placed("a", "w.pth", "moved/runs/start-1"), True),
+        (placed("a", "a/w.pth"), placed("a", "a/other.pth"), False),
+        (placed("a", "imagenet"), placed("a", "a/w.pth"), False),
+        (placed("a", "w.pth"), {**placed("b", "w.pth"), "epochs": 77}, False),
+    ],
+)
+def test_a_run_goes_on_where_its_files_have_moved(before: dict, after: dict, goes_on: bool, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.recipe_file.write_text(load_recipe(before).yaml(), "utf-8")
+    run.save_evaluation({"metrics": {}})
+    relocate(tmp_path, after)
+    if goes_on:
+        assert run.open(load_recipe(after)) == {"metrics": {}}
+    else:
+        assert run.open(load_recipe(before)) == {"metrics": {}}
