@@ -72,5 +72,32 @@ def test_points_of_a_scatter_are_means() -> None:
     assert large == [[[11.0, 19.0]], [[31.0, 59.0]]]
 
 
+def test_points_are_coloured_by_their_third_number_alike_in_every_panel() -> None:
+    def outcome(*points: list[float]) -> list[Outcome]:
+        return [Outcome(seed=0, figures={}, series={"p/cloud": list(points)})]
+
+    clouds = {"a": outcome([0, 0, 3], [1, 1, 0], [2, 2, 3]), "b": outcome([5, 5, 3], [6, 6, 1]), "c": outcome([7, 7])}
+    drawing = Curves(title="clouds", arms=("a", "b", "c"), series="p/cloud", x="x", y="y", points=True)
+    figure = draw(drawing, Results(outcomes=clouds), {})
+    assert figure is not None
+    found = [
+        {line.get_color(): line.get_xydata().tolist() for line in axes.lines} for axes in figure.axes if axes.lines
+    ]
+    zero, one, three, plain = PALETTE[:4]
+    assert found == [
+        {three: [[0, 0], [2, 2]], zero: [[1, 1]]},
+        {three: [[5, 5]], one: [[6, 6]]},
+        {plain: [[7, 7]]},
+    ]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["0", "1", "3"]
+
+
+def test_points_of_one_kind_need_no_legend() -> None:
+    figure = draw(DRAWINGS[5], FOUND, {})
+    assert figure is not None
+    assert not figure.legends
+    assert {line.get_color() for axes in figure.axes for line in axes.lines} == {PALETTE[0]}
+
+
 def test_colours_are_all_different() -> None:
     assert len(set(PALETTE)) == len(PALETTE)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_study import Small, registered
+from small_study import Constant, Small, registered
 
 from holdfast.cli import main
 
@@ -85,12 +85,38 @@ def test_a_summary_runs_nothing_and_remembers_other_seeds(capsys: pytest.Capture
 
 
 def test_a_dataset_without_a_place_is_said_not_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("X9", "--scale", "paper") == 0
+    assert run("X9", "--scale", "paper") == 1
     out = capsys.readouterr().out
+    assert not Path("runs/studies/paper/X9.json").exists()
     assert "high, seed 0: needs --place cub=DIR" in out
     assert "UNDECIDED: high is above low" in out
     assert states(capsys, "--scale", "paper") == ["not run; needs --place cub=DIR"] * 2
     assert states(capsys, "--scale", "paper", "--place", "cub=.") == ["missing"] * 2
+
+
+def test_a_cell_that_fails_is_told_and_the_exit_code_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Constant, scene: object) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(Constant, "__call__", broken)
+    assert run("X9", "--seeds", "0", "--device", "cpu") == 1
+    assert "high, seed 0: RuntimeError: no luck" in capsys.readouterr().out
+
+
+def test_a_verdict_on_one_seed_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("X9", "--seeds", "0", "--device", "cpu") == 0
+    assert "HOLDS (one seed): high is above low" in capsys.readouterr().out
+
+
+def test_records_of_another_model_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for out, score in (("1", 1.0), ("2", 2.0)):
+        folder = tmp_path / out / "pocket" / "cells"
+        folder.mkdir(parents=True)
+        (folder / "a-s0.json").write_text(json.dumps({"figures": {"R@1": score}, "measures": {}}))
+    assert run("X9", "--summary", "--merge", "2", "--out", "1") == 0
+    assert "a-s0.json is of another model than the record here" in capsys.readouterr().err
 
 
 def test_no_cell_is_begun_after_the_time_limit(
@@ -116,6 +142,15 @@ def test_no_cell_is_begun_after_the_time_limit(
         (["X9", "--place", "cbu=."], "unknown dataset 'cbu'; did you mean 'cub'?"),
         (["X9", "--place", "cub=nowhere"], "nowhere does not exist"),
         (["X9", "--weights", "resnet50=nowhere"], "nowhere is no file"),
+        (["X9", "--weights", f"resnet99={__file__}"], "no arm uses ImageNet weights"),
+        (["H4", "--scale", "paper", "--weights", f"resnet99={__file__}"], "no arm that was asked for begins with them"),
+        (["X9", "--device", "gpu"], "unknown device 'gpu'"),
+        (["all", "X9"], "`all` is every study"),
+        (["X9", "--summary", "--jobs", "1"], "--jobs has no effect here"),
+        (["X9", "--summary", "--place", "cub=."], "--place has no effect here"),
+        (["X9", "--summary", "--device", "cpu"], "--device has no effect here"),
+        (["X9", "--summary", "--weights", f"resnet50={__file__}"], "--weights has no effect here"),
+        (["X9", "--list", "--jobs", "2"], "--jobs has no effect here: --list runs nothing"),
         (["X9", "--scale", "huge"], "unknown scale 'huge'"),
         (["X9", "--summary", "--part", "1/2"], "--part has no effect here"),
         (["X9", "--merge", "nowhere"], "holds no cells"),

@@ -87,6 +87,37 @@ def test_a_page_tells_verdict_table_and_figures(raw: Path) -> None:
     assert page_of(raw) == text
 
 
+def test_a_verdict_on_one_seed_is_marked(study: Small, raw: Path) -> None:
+    assert "| ✔ holds |" in page_of(raw)
+    write(raw / "X9.json", document(study, "pocket", results(seeds=1), PLANNED))
+    text = page_of(raw)
+    assert "| high is above low | ✔ holds (one seed) |" in text
+    assert "- **✔ holds (one seed)**: high is above low." in text
+
+
+def test_a_study_without_outcomes_is_not_run(study: Small, raw: Path) -> None:
+    listed = "- X9: High lies above low"
+    assert listed not in page_of(raw)
+    write(raw / "X9.json", document(study, "pocket", results(seeds=0), PLANNED))
+    text = page_of(raw)
+    assert listed in text
+    assert "### X9" not in text
+
+
+def test_other_files_beside_raw_ones_are_left_alone(raw: Path) -> None:
+    before = page_of(raw)
+    (raw / "notes.json").write_text("[]")
+    assert page_of(raw) == before
+
+
+def test_files_of_weights_stand_in_the_head(study: Small, raw: Path) -> None:
+    assert "| weights |" not in page_of(raw)
+    found = results()
+    found.outcomes["high"][0].place["weights"] = ["resnet50: w.pth (SHA-256 0123)"]
+    write(raw / "X9.json", document(study, "pocket", found, PLANNED))
+    assert "| weights | resnet50: w.pth (SHA-256 0123) |" in page_of(raw)
+
+
 def test_a_tampered_verdict_does_not_survive(raw: Path) -> None:
     before = page_of(raw)
     content = json.loads((raw / "X9.json").read_text())

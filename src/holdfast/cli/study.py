@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
     sub.add_argument("--seeds", nargs="+", type=non_negative, metavar="N", help="in place of the study's own")
     sub.add_argument("--arm", nargs="+", metavar="NAME", help="run these arms only")
     sub.add_argument("--part", metavar="N/M", help="run the share of machine N of M")
-    sub.add_argument("--jobs", type=positive, default=1, metavar="N", help="cells side by side (default 1)")
+    sub.add_argument("--jobs", type=positive, metavar="N", help="cells side by side (default 1)")
     sub.add_argument("--place", nargs="+", metavar="DATA=DIR", help="where a dataset lies: cub=DIR")
     sub.add_argument("--weights", nargs="+", metavar="BACKBONE=FILE", help="ImageNet weights: resnet50=FILE")
     sub.add_argument("--device", help="cpu, cuda or mps; by default the best there is")
@@ -47,33 +47,53 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run what is missing; print tables and verdicts; write raw results, figures and a page."""
+    from holdfast.devices import choose_device
     from holdfast.studies.campaign import part_of, run_cells
-    from holdfast.studies.state import chosen, only_arms
+    from holdfast.studies.state import check_weights, chosen, only_arms
     from holdfast.studies.store import Store
 
+    _refuse_idle(options)
     scale: Scale = options.scale
     studies = chosen(options.ids, scale)
     store = Store(Path(options.out) / scale)
     places = _places(options)
+    check_weights(places.weights, studies, scale)
+    choose_device(places.device)
+    console = Console(options.json)
     seeds = tuple(dict.fromkeys(options.seeds)) if options.seeds else None
     cells = only_arms([cell for study in studies for cell in study.cells(scale, seeds)], options.arm)
     if options.part:
         cells = part_of(cells, options.part)
     for other in options.merge or ():
         nested = Path(other) / scale
-        store.merge(nested if nested.is_dir() else other)
+        for file in store.merge(nested if nested.is_dir() else other).differing:
+            console.say(f"{file} is of another model than the record here; ours is kept")
     if options.list:
         _list(cells, store, places, options.json)
         return
     failed: dict[str, str] = {}
-    if options.summary:
-        idle = {"--arm": options.arm, "--part": options.part, "--limit-seconds": options.limit_seconds}
-        refuse_idle(idle, "--summary runs nothing and judges whole studies")
-    else:
+    if not options.summary:
         deadline = time.monotonic() + options.limit_seconds if options.limit_seconds else None
-        failed = run_cells(cells, store, places, options.jobs, Console(options.json), deadline)
+        failed = run_cells(cells, store, places, options.jobs or 1, console, deadline)
     names = {cell.key: f"{cell.arm}, seed {cell.seed}" for cell in cells} if failed else {}
     _tell(studies, scale, store, seeds, {names.get(key, key): why for key, why in failed.items()}, options.json)
+    if failed:
+        raise SystemExit(1)
+
+
+def _refuse_idle(options: argparse.Namespace) -> None:
+    """Refuse options that only matter to running cells where none are run."""
+    idle = {
+        "--jobs": options.jobs,
+        "--weights": options.weights,
+        "--device": options.device,
+        "--limit-seconds": options.limit_seconds,
+    }
+    if options.list:
+        refuse_idle(idle, "--list runs nothing")
+    if options.summary:
+        idle |= {"--arm": options.arm, "--part": options.part, "--place": options.place}
+        refuse_idle(idle, "--summary runs nothing and judges whole studies")
 
 
 def _tell(
@@ -85,7 +105,7 @@ def _tell(
     plain: bool,
 ) -> None:
     """Write the raw files and the page, and print what they say."""
-    from holdfast.studies.document import document, planned_seeds, read, title, verdicts, write
+    from holdfast.studies.document import document, planned_seeds, results_of, title, verdicts, write
     from holdfast.studies.page import write_page
     from holdfast.studies.state import gathered
     from holdfast.studies.tables import arm_table
@@ -95,12 +115,13 @@ def _tell(
     for study in studies:
         planned = planned_seeds(study.cells(scale, seeds))
         content = document(study, scale, gathered(study, scale, store, seeds), planned)
-        file = store.folder / f"{study.id}.json"
-        write(file, content)
-        _, _, results = read(file)
+        results = results_of(content)
+        if any(results.outcomes.values()):
+            write(store.folder / f"{study.id}.json", content)
         lines += [f"{study.id}  {title(study)} ({study.source})", ""]
         lines += [table(*arm_table(study, scale, results, planned)), f"published: {study.published}", ""]
-        lines += [f"{v.status.upper()}: {v.claim}\n    {v.evidence}" for v in verdicts(study, scale, results)]
+        for v in verdicts(study, scale, results):
+            lines.append(f"{v.status.upper()}{' (one seed)' if v.one_seed else ''}: {v.claim}\n    {v.evidence}")
         lines.append("")
         documents.append(content)
     page = store.folder / "results.md"

@@ -81,11 +81,16 @@ def write(file: Path, content: Mapping[str, Any]) -> None:
 def read(file: str | Path) -> tuple[str, Scale, Results]:
     """Study, scale and results of a raw file; its verdicts are not read, they are computed again."""
     content = read_plain(file)
+    return content["study"], content["scale"], results_of(content)
+
+
+def results_of(content: Mapping[str, Any]) -> Results:
+    """The results in a raw file's content."""
     arms = {
         name: sorted((_outcome(cell) for cell in arm["cells"]), key=lambda outcome: outcome.seed)
         for name, arm in content["arms"].items()
     }
-    return content["study"], content["scale"], Results(outcomes=arms)
+    return Results(outcomes=arms)
 
 
 def read_plain(file: str | Path) -> dict[str, Any]:

@@ -181,13 +181,22 @@ def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figu
     columns = min(MOST, len(known))
     rows = -(-len(known) // columns)
     figure, panels = _sheet(0.6 + rows * (WIDTH / max(columns, 2)), rows, columns, sharex=True, sharey=True)
+    kinds = sorted({kind for _, found in known for kind in _kinds(found)}, key=lambda kind: (kind is None, kind))
     for axes, (arm, found) in zip(panels, known, strict=False):
-        axes.plot(*_coordinates(found), ".", color=PALETTE[0], markersize=3, alpha=0.5, markeredgewidth=0)
+        for kind, points in _kinds(found).items():
+            colour = PALETTE[kinds.index(kind) % len(PALETTE)]
+            label = None if kind is None else f"{kind:g}"
+            axes.plot(*_coordinates(points), ".", color=colour, label=label, markersize=3, alpha=0.5, markeredgewidth=0)
         axes.set_title(arm, fontsize=8.5, fontweight="normal")
     for axes in panels[len(known) :]:
         axes.set_axis_off()
     figure.supxlabel(drawing.x, fontsize=9)
     figure.supylabel(drawing.y, fontsize=9)
+    named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if named:
+        shown = [label for kind in kinds if kind is not None and (label := f"{kind:g}") in named]
+        handles = [named[label] for label in shown]
+        figure.legend(handles, shown, loc="outside right upper", frameon=False, fontsize=8, markerscale=3)
     return figure
 
 
@@ -195,6 +204,14 @@ def _legend(axes: Axes, always: bool = False) -> None:
     """Beside the axes, where it hides nothing."""
     if always or len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, borderaxespad=0.2)
+
+
+def _kinds(found: Sequence[Sequence[float]]) -> dict[float | None, list[Sequence[float]]]:
+    """Points by their third number, which says what they are of; those without one together."""
+    kinds: dict[float | None, list[Sequence[float]]] = {}
+    for point in found:
+        kinds.setdefault(point[2] if len(point) > 2 else None, []).append(point)
+    return kinds
 
 
 def _coordinates(found: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:

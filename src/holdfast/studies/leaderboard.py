@@ -19,7 +19,7 @@ SCHEMA = 1
 OURS = "holdfast studies"
 """Who submitted the records that studies make; they are replaced whenever the pages are."""
 
-STUDIES = ("A2", "M1", "H4", "X1", "X2")
+STUDIES = ("H4", "X1", "X2")
 """Whose arms are listed, where they were audited with ERS on all test classes."""
 
 CLEAN = ("R@1", "NMI", "mAP@R")

@@ -54,9 +54,19 @@ class Finished:
     verdicts: Sequence[Verdict]
 
     @property
+    def begun(self) -> bool:
+        """Whether anything of it was run."""
+        return any(self.results.outcomes.values())
+
+    @property
     def planned(self) -> dict[str, list[int]]:
         """Arm → seeds."""
         return {name: arm["planned"] for name, arm in self.plain["arms"].items()}
+
+
+def mark(verdict: Verdict) -> str:
+    """A verdict in a word, and whether it rests on one seed."""
+    return MARKS[verdict.status] + (" (one seed)" if verdict.one_seed else "")
 
 
 def order(ids: Iterable[str]) -> list[str]:
@@ -83,7 +93,8 @@ def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path
         figures: folder for PNG files.
         reading: folder with a person's remarks, `SCALE-ID.md`; they stand beside the verdicts and change none.
     """
-    found = [load(file) for file in raw.glob("*.json")]
+    files = [raw / f"{name}.json" for name in base.names()]  # what else lies there is not ours
+    found = [one for file in files if file.is_file() and (one := load(file)).begun]
     ready = {f.study.id: f for f in found}
     links = {
         f.study.id: [(text, Path(os.path.relpath(file, page.parent)).as_posix()) for text, file in _draw(f, figures)]
@@ -125,10 +136,12 @@ def _absent(scale: Scale, found: set[str]) -> list[str]:
 def _head(scale: Scale, found: Sequence[Finished]) -> str:
     outcomes = [outcome for f in found for own in f.results.outcomes.values() for outcome in own]
     devices = Counter(str(outcome.place.get("device", "unknown hardware")) for outcome in outcomes)
+    weights = sorted({file for outcome in outcomes for file in outcome.place.get("weights", ())})
     seeds = sorted({outcome.seed for outcome in outcomes})
     rows = [
         ["hardware", ", ".join(name for name, _ in devices.most_common()) or "-"],
         ["versions", _versions(outcomes)],
+        *([["weights", ", ".join(weights)]] if weights else []),
         ["seeds", ", ".join(map(str, seeds)) or "-"],
         ["computing time", duration(sum(_distinct(found).values()))],
         ["extent", f"{len(found)} of {_possible(scale)} studies, {plural(len(_distinct(found)), 'cell')} run"],
@@ -138,7 +151,8 @@ def _head(scale: Scale, found: Sequence[Finished]) -> str:
         "Made by `make results` from the raw files beside this page; no figure or verdict is written by hand. "
         f"To run a study yourself: `holdfast study ID --scale {scale}`. Tables show mean ± standard deviation over "
         "seeds, R@k, NMI, mAP and ERS in percent. With two seeds or more, a difference counts when it clears its "
-        "one-sided 95 % t interval; with one, when it clears the noise between two runs of one recipe." + table
+        "one-sided 95 % t interval; with one, when it clears the noise between two runs of one recipe, and the verdict "
+        "is marked (one seed)." + table
     )
 
 
@@ -148,7 +162,7 @@ def _summary(found: Sequence[Finished]) -> str:
     counts = Counter(verdict.status for f in found for verdict in f.verdicts)
     told = ", ".join(f"{counts[status]} {word}" for status, word in _COUNTED.items())
     rows = [
-        [f"[{f.study.id}](#{f.study.id.lower()})", inert(verdict.claim), MARKS[verdict.status], inert(verdict.evidence)]
+        [f"[{f.study.id}](#{f.study.id.lower()})", inert(verdict.claim), mark(verdict), inert(verdict.evidence)]
         for f in found
         for verdict in f.verdicts
     ]
@@ -168,7 +182,7 @@ def _section(one: Finished, figures: Sequence[Picture], reading: Path | None) ->
     parts.append(_how(one))
     parts.append(markdown(inert_table(arm_table(study, one.scale, one.results, one.planned))))
     parts += [f"![{inert(text)}]({file})" for text, file in figures]
-    parts.append("\n".join(f"- **{MARKS[v.status]}**: {inert(v.claim)}. {inert(v.evidence)}." for v in one.verdicts))
+    parts.append("\n".join(f"- **{mark(v)}**: {inert(v.claim)}. {inert(v.evidence)}." for v in one.verdicts))
     remark = reading / f"{one.scale}-{study.id}.md" if reading else None
     if remark and remark.is_file():
         parts.append(remark.read_text("utf-8").strip())

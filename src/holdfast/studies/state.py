@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.errors import HoldfastError, unknown
 from holdfast.studies import base
@@ -20,10 +20,12 @@ def chosen(ids: Sequence[str], scale: Scale) -> list[base.Study]:
     """The studies of some ids, or all that have this scale.
 
     Args:
-        ids: as typed; `all` stands for every one.
+        ids: as typed; `all` stands for every one, and alone.
         scale: that they must have.
     """
-    if [name.lower() for name in ids] == [ALL]:
+    if ALL in (name.lower() for name in ids):
+        if len(ids) > 1:
+            raise HoldfastError(f"`{ALL}` is every study; leave the other names out, or leave out `{ALL}`")
         return [study for name in order(base.names()) if (study := base.get(name)).arms(scale)]
     studies = [base.get(name) for name in dict.fromkeys(name.upper() for name in ids)]
     for study in studies:
@@ -41,8 +43,23 @@ def only_arms(cells: Sequence[Cell], arms: Sequence[str] | None) -> list[Cell]:
     return [cell for cell in cells if not arms or cell.arm in arms]
 
 
+def check_weights(weights: Iterable[str], studies: Iterable[base.Study], scale: Scale) -> None:
+    """Refuse files of weights that no arm would begin with.
+
+    Args:
+        weights: backbones that files are given for.
+        studies: that were chosen.
+        scale: of their arms.
+    """
+    used = {arm.job.fetched for study in studies for arm in study.arms(scale)} - {None}
+    for name in weights:
+        if name not in used:
+            known = f"those used are {', '.join(sorted(map(str, used)))}" if used else "no arm uses ImageNet weights"
+            raise HoldfastError(f"--weights {name}: no arm that was asked for begins with them; {known}")
+
+
 def state(cell: Cell, store: Store, places: Places) -> str:
-    """`done`, `stopped`, what is left, or what it needs."""
+    """`done`, `stopped early`, what is left to do, or what it needs first."""
     missing = store.missing(cell)
     if missing == []:
         return "stopped early" if store.read(cell).get("stopped") else "done"
