@@ -127,7 +127,7 @@ def test_the_rate_is_chosen_on_validation_classes_not_by_test() -> None:
     assert best_rate(results, ("low", "high")) == "high"
     ruled = tuned(Ordered(text="t", arms=("rule", "rule")), {"rule": ("low", "high")})
     assert "high" in ruled.verdict(results).evidence
-    near = tuned(Near(text="t", arms=("rule", "other"), within=1.0), {"rule": ("low", "high"), "other": ("low",)})
+    near = tuned(Near(text="t", arms=("rule", "other"), within=1.5), {"rule": ("low", "high"), "other": ("low",)})
     assert near.verdict(results).status == "does not hold"
 
 

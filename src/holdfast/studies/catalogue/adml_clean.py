@@ -83,10 +83,13 @@ class CleanGain(Study):
 
     def notes(self, scale: Scale) -> str:
         """What differs."""
-        return (
+        lines = (
             f"{SCALES_DIFFER[scale]} The paper does not say whether its ε 0.0314 is of pixels or of the normalised "
             "image, which is several times smaller: both are run."
         )
+        if scale == "pocket":
+            return lines
+        return f"{lines} Two pairs of rows have the paper's batch or its learning rate, to explain what differs."
 
 
 @register("A4")
