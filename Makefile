@@ -13,7 +13,7 @@ OUT ?= runs/bench
 BATCHES ?= 128 1024
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format bench results docs clean
+.PHONY: help setup demo test test-slow faults lint format bench results docs clean
 
 help: ## show this help
 	@echo "holdfast: train, attack and audit image embeddings"
@@ -44,6 +44,9 @@ test: $(READY) $(BROWSER) ## run the tests
 
 test-slow: $(READY) $(BROWSER) ## run the long campaigns: kill and resume, several seeds, long fuzzing
 	$(PYTEST) -m slow
+
+faults: $(READY) ## kill, fill disks, damage files and more; print what was survived (docs/reliability.md)
+	$(BIN)/python tools/faults.py --only kills commands stops disks damage images clocks processes health
 
 lint: $(READY) ## ruff, mypy, import layers
 	$(BIN)/ruff check .
