@@ -143,6 +143,12 @@ def test_a_bound_on_both_sides_or_none_is_refused() -> None:
         Beyond(text="?", arm="a", figure="R@1", above=1.0, below=2.0)
 
 
+@pytest.mark.parametrize("within", [0.5, 1.0])
+def test_a_tolerance_that_one_seed_could_never_show_is_refused(within: float) -> None:
+    with pytest.raises(ValueError, match="more than the noise"):
+        Near(text="?", arms=("a", "b"), within=within, noise=1.0)
+
+
 @given(SAMPLES.filter(lambda v: len(v) > 1))
 def test_intervals_equal_those_of_student(values: list[float]) -> None:
     found = interval(values, noise=0.0)

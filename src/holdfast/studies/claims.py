@@ -142,7 +142,7 @@ class Near(Claim):
     Args:
         text: the claim in words.
         arms: the two.
-        within: the tolerance.
+        within: the tolerance; wider than the noise, or one seed could never show it.
         figure: what is compared.
         noise: between two runs of one recipe, for verdicts on one seed.
     """
@@ -152,6 +152,10 @@ class Near(Claim):
     within: float
     figure: str = "R@1"
     noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.within <= self.noise:
+            raise ValueError(f"{self.text}: within {self.within:g} must be more than the noise, {self.noise:g}")
 
     def verdict(self, results: Results) -> Verdict:
         """Holds if the whole interval lies within; does not hold if none of it does."""
