@@ -136,7 +136,7 @@ def _absent(scale: Scale, found: set[str]) -> list[str]:
 def _head(scale: Scale, found: Sequence[Finished]) -> str:
     outcomes = [outcome for f in found for own in f.results.outcomes.values() for outcome in own]
     devices = Counter(str(outcome.place.get("device", "unknown hardware")) for outcome in outcomes)
-    weights = sorted({file for outcome in outcomes for file in outcome.place.get("weights", ())})
+    weights = sorted({file for outcome in outcomes for file in outcome.place.get("files", ())})
     seeds = sorted({outcome.seed for outcome in outcomes})
     rows = [
         ["hardware", ", ".join(name for name, _ in devices.most_common()) or "-"],

@@ -201,4 +201,4 @@ def _scene(job: Computation, scene: probes.Scene, places: Places) -> probes.Scen
 def _place(cell: Cell, places: Places) -> dict[str, Any]:
     device = choose_device(places.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    return {"device": name, "versions": versions(), "weights": places.weights_of(cell)}
+    return {"device": name, "versions": versions(), "files": places.weights_of(cell)}
