@@ -53,6 +53,8 @@ CASES: dict[str, dict[str, Any]] = {
         for name, regime in {"standard": {"name": "standard"}, "hm": HM, "mdprop": MDPROP}.items()
         for kind, loss in {"mining": TRIPLET if name == "hm" else MINING, "direct": DIRECT, "arcface": ARCFACE}.items()
     },
+}
+MORE: dict[str, dict[str, Any]] = {
     "standard-s2sd": {"loss": S2SD},
     "standard-groups": {
         "loss": MINING,
@@ -87,7 +89,7 @@ class Precise(Augment):
 
 
 def double_session(case: str, processes: Processes) -> Session:
-    recipe = load_recipe({**RECIPE, **CASES[case]})
+    recipe = load_recipe({**RECIPE, **{**CASES, **MORE}[case]})
     session = build_session(recipe, "cpu", False, Console(quiet=True), processes=processes)
     session.model.double()
     session.criterion.double()
@@ -97,7 +99,7 @@ def double_session(case: str, processes: Processes) -> Session:
 
 
 def recorded(case: str, processes: Processes) -> dict[str, Tensor]:
-    """Losses, logs and gradients of every step, and what the model is after the last."""
+    """Losses, logs and gradients of every step, what was communicated, and what the model is after the last step."""
     session = double_session(case, processes)
     context = TrainingContext(session.model, session.criterion, session.accelerator, 0, processes=processes)
     found: dict[str, Tensor] = {}
@@ -113,7 +115,6 @@ def recorded(case: str, processes: Processes) -> dict[str, Tensor]:
         context.start(step)
         accumulated = (step + 1) % session.recipe.accumulate == 0
         result = one_step(session, context, load_batch(session, context, rows), accumulated)
-        result.logs.pop("communicated", None)
         for name, value in {"loss": result.loss, **result.terms, **result.logs, "z": result.encoded.z}.items():
             found[f"{step} {name}"] = value.detach().clone()
         found[f"{step} passes"] = torch.tensor(context.passes)
@@ -138,9 +139,9 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def record_all(rank: int, world: int, port: int, folder: str) -> None:
-    """All cases in one of several processes."""
+def record_all(rank: int, world: int, port: int, folder: str, cases: list[str]) -> None:
+    """Some cases in one of several processes."""
     meet(rank, world, port)
     with joined(torch.device("cpu")) as processes:
-        for case in CASES:
+        for case in cases:
             torch.save(recorded(case, processes), Path(folder) / f"{case}-{rank}.pt")

@@ -83,14 +83,17 @@ def test_a_stop_reaches_all_and_one_process_goes_on(alone: Path, tmp_path: Path)
     same_run(run, alone)
 
 
-@pytest.mark.parametrize("dies", [0, 1])
-def test_when_a_process_dies_the_others_say_so_and_stop(dies: int, alone: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dies", "how"), [(0, signal.SIGKILL), (1, signal.SIGKILL), (1, signal.SIGSTOP)])
+def test_when_a_process_is_gone_the_others_say_so_and_stop(
+    dies: int, how: signal.Signals, alone: Path, tmp_path: Path
+) -> None:
     run, port = tmp_path / "run", free_port()
     recipe = write_recipe(tmp_path)
     several = [start(rank, 2, port, "train", str(recipe), "--out", str(run), "--device", "cpu") for rank in range(2)]
     wait_for_steps(run, several)
-    several[dies].kill()
+    several[dies].send_signal(how)
     code, _, messages = ended(several[1 - dies], seconds=60)
+    several[dies].kill()
     several[dies].communicate()
     last = messages.strip().splitlines()[-1]
     assert code in (1, 2)
