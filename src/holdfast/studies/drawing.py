@@ -192,10 +192,10 @@ def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figu
         axes.set_axis_off()
     figure.supxlabel(drawing.x, fontsize=9)
     figure.supylabel(drawing.y, fontsize=9)
-    named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    if named:
-        shown = [label for kind in kinds if kind is not None and (label := f"{kind:g}") in named]
-        handles = [named[label] for label in shown]
+    shown = [f"{kind:g}" for kind in kinds if kind is not None]
+    if shown:
+        drawn = {str(line.get_label()): line for axes in panels for line in axes.lines}
+        handles = [drawn[name] for name in shown]
         figure.legend(handles, shown, loc="outside right upper", frameon=False, fontsize=8, markerscale=3)
     return figure
 
