@@ -95,8 +95,8 @@ def leave_at_once(rank: int | None) -> None:
     """End this process: it may be waiting for one that will never answer. What is on disk is whole at any moment."""
     who = "the process that the others meet at" if rank is None else f"process {rank}"
     print(
-        f"holdfast: {who} of this run is gone; see what it said, mend that, and run the same command again to go on "
-        "from the last checkpoint",
+        f"\nholdfast: {who} of this run is gone; see what it said, mend that, and run the same command again to go on "
+        "from the last checkpoint",  # on a line of its own: a progress bar leaves none
         file=sys.stderr,
         flush=True,
     )
