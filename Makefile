@@ -48,6 +48,12 @@ test-slow: $(READY) $(BROWSER) ## run the long campaigns: kill and resume, sever
 faults: $(READY) ## kill, fill disks, damage files and more; print what was survived (docs/reliability.md)
 	$(BIN)/python tools/faults.py --only kills commands stops disks damage images clocks processes health
 
+fuzz: $(READY) ## 100,000 damaged and hostile inputs (FUZZ="--seconds 20" for as many as fit)
+	OMP_NUM_THREADS=1 $(BIN)/python tools/fuzz.py $(FUZZ)
+
+audit-deps: $(READY) ## known weaknesses of the pinned dependencies, where a database can be reached
+	sh tools/audit_deps.sh $(BIN)/python
+
 lint: $(READY) ## ruff, mypy, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -346,8 +346,9 @@ def named(name: str, **keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.just(name) | optional(**keys).map(lambda given: {"name": name, **given})
 
 
+WHOLE = st.integers(-(2**63) + 1, 2**63 - 1)
 LEAVES = named(
-    "plain", rate=FLOATS, count=st.integers(), on=st.booleans(), mode=st.sampled_from(["fast", "slow"]), note=st.text()
+    "plain", rate=FLOATS, count=WHOLE, on=st.booleans(), mode=st.sampled_from(["fast", "slow"]), note=st.text()
 ) | named("proxy", classes=st.none() | st.integers(1, 9), scale=FLOATS)
 PARTS = st.recursive(
     LEAVES,
@@ -357,11 +358,11 @@ PARTS = st.recursive(
 RECIPES = st.fixed_dictionaries(
     {"part": PARTS},
     optional={
-        "batch": st.none() | optional(classes=st.integers(), per_class=st.integers()),
-        "ks": st.lists(st.integers()),
+        "batch": st.none() | optional(classes=WHOLE, per_class=WHOLE),
+        "ks": st.lists(WHOLE),
         "betas": st.tuples(FLOATS, FLOATS) | st.lists(FLOATS, min_size=2, max_size=2),
         "limits": st.dictionaries(st.text(), FLOATS),
-        "size": st.integers() | st.just("auto"),
+        "size": WHOLE | st.just("auto"),
     },
 )
 

@@ -8,6 +8,7 @@ and wrong types are refused with the path of the key and the nearest valid spell
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 import types
@@ -15,13 +16,16 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
-from holdfast.errors import RecipeError, unknown
+from holdfast.errors import RecipeError, shown, unknown
 from holdfast.registry import Registry
 
 T = TypeVar("T")
 
 PROVIDED = frozenset({"classes", "dim", "features"})
 """What training knows and fills in unless a recipe sets it: number of training classes, embedding and pooled dims."""
+
+LARGEST = 2**63
+"""Whole numbers from here on fit into no tensor and no file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +158,7 @@ def _open_block(registry: Registry[Any], value: Any, where: str) -> tuple[Callab
     if isinstance(value, str):
         return registry.get(value, where), {}, where
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
-        raise RecipeError(f"{where}: expected a {registry.kind} name or a block with 'name', got {value!r}")
+        raise RecipeError(f"{where}: expected a {registry.kind} name or a block with 'name', got {shown(value)}")
     given = {str(k): v for k, v in value.items() if k != "name"}
     return registry.get(value["name"], where), given, where
 
@@ -171,19 +175,26 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise RecipeError(f"{where or 'recipe'}: expected a block of keys, got {value!r}")
+        raise RecipeError(f"{where or 'recipe'}: expected a block of keys, got {shown(value)}")
     return {str(k): v for k, v in value.items()}
 
 
 def _parameters(member: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """Argument name → (type, default) of a class or factory."""
+    parameters = dict(_signature(member))
+    if dataclasses.is_dataclass(member):  # the signature has a placeholder where a factory makes the default
+        for field in dataclasses.fields(member):
+            if field.default_factory is not dataclasses.MISSING:
+                parameters[field.name] = parameters[field.name][0], field.default_factory()
+    return parameters
+
+
+@functools.cache  # reading type hints takes most of the time of checking a recipe
+def _signature(member: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     # A dataclass is asked itself: its fields may be inherited from a module whose names the subclass does not import.
     own_init = isinstance(member, type) and not dataclasses.is_dataclass(member)
     hints = typing.get_type_hints(member.__init__ if own_init else member)
     defaults = {name: parameter.default for name, parameter in inspect.signature(member).parameters.items()}
-    if dataclasses.is_dataclass(member):  # the signature has a placeholder where a factory makes the default
-        factories = {f.name: f.default_factory for f in dataclasses.fields(member)}
-        defaults |= {name: make() for name, make in factories.items() if make is not dataclasses.MISSING}
     return {name: (hints.get(name, Any), default) for name, default in defaults.items()}
 
 
@@ -241,7 +252,7 @@ def _call(member: Callable[..., Any], given: Mapping[str, Any], where: str, prov
             arguments[name] = instantiate(kind, default, _join(where, name), provided)
     try:
         return member(**arguments)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:  # the latter two: numbers out of range
         raise RecipeError(f"{where or 'recipe'}: {error}") from error
 
 
@@ -271,10 +282,13 @@ def _walk(kind: Any, value: Any, where: str, convert: Callable[[Any, Any, str], 
     if origin is Literal:
         if value in arguments:
             return value
-        raise RecipeError(f"{where}: " + unknown("value", str(value), [str(a) for a in arguments]))
+        raise RecipeError(
+            f"{where}: "
+            + unknown("value", value if isinstance(value, str) else shown(value), [str(a) for a in arguments])
+        )
     if origin in (list, tuple):
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
-            raise RecipeError(f"{where}: expected a list, got {value!r}")
+            raise RecipeError(f"{where}: expected a list, got {shown(value)}")
         repeated = origin is list or arguments[-1] is Ellipsis
         inner = [arguments[0]] * len(value) if repeated else list(arguments)
         if len(inner) != len(value):
@@ -306,7 +320,7 @@ def _walk_union(arguments: tuple[Any, ...], value: Any, where: str, convert: Cal
         kinds, valid = " or ".join(f.kind for f in families), [name for f in families for name in f.names()]
         raise RecipeError(f"{where}: " + unknown(kinds, _name(value), valid))
     if families and len(candidates) > 1 and not named:
-        raise RecipeError(f"{where}: expected {' or '.join(map(_described, candidates))}, got {value!r}")
+        raise RecipeError(f"{where}: expected {' or '.join(map(_described, candidates))}, got {shown(value)}")
     raise failure
 
 
@@ -329,11 +343,11 @@ def _scalar(kind: Any, value: Any, where: str) -> Any:
         try:
             return number(str(value))
         except (ValueError, ZeroDivisionError):
-            raise RecipeError(f"{where}: expected a number, got '{value}'") from None
-    if kind is int and isinstance(value, int) and not isinstance(value, bool):
+            raise RecipeError(f"{where}: expected a number, got {shown(value)}") from None
+    if kind is int and isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST:
         return value
     if kind in (bool, str) and isinstance(value, kind):
         return value
     if isinstance(kind, type) and kind not in (int, float, bool, str) and isinstance(value, kind):
         return value
-    raise RecipeError(f"{where}: expected {_described(kind)}, got {value!r}")
+    raise RecipeError(f"{where}: expected {_described(kind)}, got {shown(value)}")

@@ -7,14 +7,34 @@ command line prints it and leaves with exit code 2; a traceback means a defect o
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
+
+FEW = 8
+"""So many valid words still read well in one line."""
+
+MOST = 60
+"""More valid words (timm has over a thousand) are not written out, nor is a longer wrong one."""
+
+LONGEST = 1000
+"""Of a message; the middle of a longer one is left out, so that what happened and what to do both stay."""
+
+HARMFUL = ("Cc", "Cs", "Zl", "Zp")
+"""Signs that steer a terminal, break a line or cannot be written to a file; names of files may hold them."""
+
+TURNED = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Signs that let a name read backwards."""
 
 
 class HoldfastError(Exception):
-    """Something the user can mend; the message is one line and says how."""
+    """Something the user can mend; the message is one line and says how, whatever the names in it are made of."""
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str = "") -> None:
+        line = one_line(message)
+        super().__init__(line if len(line) <= LONGEST else f"{line[: LONGEST - 305]} ... {line[-300:]}")
 
 
 class RecipeError(HoldfastError):
@@ -37,11 +57,24 @@ class TrainingError(HoldfastError):
     """Training cannot go on; what was saved before is kept."""
 
 
-FEW = 8
-"""So many valid words still read well in one line."""
+def one_line(text: str) -> str:
+    """Text of a stranger as one line that a terminal only shows: control characters are written out."""
+    if text.isascii() and text.isprintable():
+        return text
+    words = " ".join(text.split())
+    return "".join(
+        sign.encode("unicode_escape").decode() if unicodedata.category(sign) in HARMFUL or sign in TURNED else sign
+        for sign in words
+    )
 
-MOST = 60
-"""More valid words (timm has over a thousand) are not written out, nor is a longer wrong one."""
+
+def shown(value: Any) -> str:
+    """A value from a file as a message quotes it: short, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python prints; nested without end
+        text = f"a {type(value).__name__} too long to write out"
+    return text if len(text) <= MOST else f"{text[:MOST]}..."
 
 
 def unknown(kind: str, word: str, valid: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import threading
 import zipfile
 from abc import ABC, abstractmethod
@@ -16,8 +17,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from holdfast.data.decode import decode, squash
+from holdfast.errors import DataError
 
 Pixels = NDArray[np.uint8]
+
+LARGEST_MEMBER = 2**28
+"""Bytes of a file in an archive, unpacked; a small archive can hold gigabytes of nothing."""
 
 
 class Source(ABC):
@@ -90,7 +95,7 @@ class FileSource(Source):
 
     def image(self, index: int, size: int | None = None) -> Pixels:
         """RGB pixels of one file."""
-        return decode(lambda: self.paths[index].open("rb"), self.where(index), size)
+        return decode(lambda: _open_plain(self.paths[index]), self.where(index), size)
 
 
 class ZipSource(Source):
@@ -128,7 +133,7 @@ class ZipSource(Source):
         if archive not in handles:
             handles[archive] = zipfile.ZipFile(self.archives[archive])
         try:
-            return io.BytesIO(handles[archive].read(member))
+            return io.BytesIO(read_member(handles[archive], member))
         except KeyError:
             raise FileNotFoundError(member) from None
 
@@ -137,3 +142,18 @@ class ZipSource(Source):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+
+def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
+    """Content of a member; one that would fill the memory is not unpacked. `KeyError` where there is none."""
+    info = archive.getinfo(member)
+    if info.file_size > LARGEST_MEMBER:
+        raise DataError(f"it would unpack to {info.file_size / 1e6:,.0f} MB, more than any picture takes")
+    return archive.read(info)
+
+
+def _open_plain(path: Path) -> BinaryIO:
+    """The file; a pipe or device of an image's name would be waited for without end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is no plain file")
+    return path.open("rb")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import zipfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from holdfast.data.decode import EXTENSIONS
-from holdfast.data.sources import FileSource, Source, ZipSource
+from holdfast.data.sources import FileSource, Source, ZipSource, read_member
 from holdfast.errors import DataError
+
+MOST_VISITS = 20
+"""Links may show a folder under several names; a few that lead to each other would make millions."""
 
 
 class Tree(ABC):
@@ -50,7 +54,7 @@ class Folder(Tree):
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.names = sorted(_walk(root, "", (os.path.realpath(root),)))
+        self.names = sorted(_walk(root))
 
     def content(self, name: str) -> bytes:
         """Content of a file."""
@@ -61,17 +65,40 @@ class Folder(Tree):
         return FileSource([self.root / name for name in names])
 
 
-def _walk(folder: Path, prefix: str, ancestors: tuple[str, ...]) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if not entry.is_dir():
-                yield prefix + entry.name
-                continue
-            real = os.path.realpath(entry.path)
-            if real not in ancestors:
-                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", (*ancestors, real))
+def _walk(root: Path) -> Iterator[str]:
+    waiting: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(root, "", (_identity(root),))]
+    visits: Counter[tuple[int, int]] = Counter()
+    while waiting:
+        folder, prefix, ancestors = waiting.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                _refuse_unwritable(prefix + entry.name)
+                if not entry.is_dir():
+                    yield prefix + entry.name
+                    continue
+                own = _identity(entry.path)
+                if own in ancestors:
+                    continue
+                visits[own] += 1
+                if visits[own] > MOST_VISITS:
+                    raise DataError(f"links lead to '{entry.path}' again and again; remove those that are not needed")
+                waiting.append((Path(entry.path), f"{prefix}{entry.name}/", (*ancestors, own)))
+
+
+def _identity(folder: str | Path) -> tuple[int, int]:
+    """The same for a folder by whatever name and link it is reached."""
+    known = Path(folder).stat()
+    return known.st_dev, known.st_ino
+
+
+def _refuse_unwritable(name: str) -> None:
+    """Refuse a name that is no text: it could be read, but no table, page or index could name the file."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"the name of '{name}' is not in UTF-8; rename the file or folder") from None
 
 
 class Archives(Tree):
@@ -81,22 +108,37 @@ class Archives(Tree):
         self.archives = list(archives)
         self._archive_of: dict[str, int] = {}
         for number, path in enumerate(self.archives):
-            try:
-                with zipfile.ZipFile(path) as archive:
-                    members = [info.filename for info in archive.infolist() if not info.is_dir()]
-            except (zipfile.BadZipFile, OSError) as error:
-                raise DataError(f"cannot open the archive '{path}': {error}; fetch it again") from error
-            self._archive_of.update((m, number) for m in members if not _hidden(m))
+            self._archive_of.update((member, number) for member in _members(path))
         self.names = sorted(self._archive_of)
 
     def content(self, name: str) -> bytes:
         """Content of a member."""
-        with zipfile.ZipFile(self.archives[self._archive_of[name]]) as archive:
-            return archive.read(name)
+        file = self.archives[self._archive_of[name]]
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return read_member(archive, name)
+        except Exception as error:  # damaged, encrypted, or packed in a way that Python does not know
+            raise DataError(f"cannot read '{name}' in the archive '{file}': {error}; fetch it again") from error
 
     def source(self, names: Sequence[str]) -> Source:
         """Members as images."""
         return ZipSource(self.archives, [(self._archive_of.get(name, 0), name) for name in names])
+
+
+def _members(path: Path) -> list[str]:
+    """Names of the files in an archive, without hidden ones."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    except Exception as error:  # a damaged directory of members fails in many ways, NotImplementedError among them
+        raise DataError(f"cannot open the archive '{path}': {error}; fetch it again") from error
+    for name, count in Counter(names).items():
+        if name.startswith("/") or ".." in PurePosixPath(name).parts:
+            raise DataError(f"the archive '{path}' holds '{name}', which leads out of it; it is refused")
+        if count > 1:
+            raise DataError(f"the archive '{path}' holds '{name}' {count} times; pack it again with one of them")
+        _refuse_unwritable(name)
+    return [name for name in names if not _hidden(name)]
 
 
 def _hidden(member: str) -> bool:
@@ -111,7 +153,7 @@ def open_tree(root: str, layout: str, archives: Sequence[str] = ()) -> Tree:
         layout: what is expected there, for the error message.
         archives: patterns of zip files; those of the first that a folder holds any of stand for its content.
     """
-    path = Path(root).expanduser()
+    path = user_path(root)
     try:
         if path.is_dir():
             packed = next((found for pattern in archives if (found := sorted(path.glob(pattern)))), None)
@@ -122,6 +164,14 @@ def open_tree(root: str, layout: str, archives: Sequence[str] = ()) -> Tree:
         raise DataError(f"cannot list '{root}': {error.strerror}; check its permissions") from error
     problem = "is neither a folder nor a zip file" if path.exists() else "does not exist"
     raise DataError(f"'{root}' {problem}; expected {layout}")
+
+
+def user_path(path: str | Path) -> Path:
+    """A path as a person writes it, `~` standing for the home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise DataError(f"'{path}' starts with a home folder that is not known; write the whole path") from None
 
 
 def require(tree: Tree, names: Sequence[str], root: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, shown
 from holdfast.models.batchnorm import BatchNormPolicy
 from holdfast.models.weights import Layout
 
@@ -31,7 +31,7 @@ def check_settings(settings: dict[str, Any], where: str) -> None:
         else:
             good = isinstance(value, bool) if key == "normalize" else isinstance(value, str) and len(value) <= 200
         if not good:
-            raise ModelError(f"config.json of {where} is damaged: {key} cannot be {_short(value)}")
+            raise ModelError(f"config.json of {where} is damaged: {key} cannot be {shown(value)}")
 
 
 def check_graph(file: Path) -> None:
@@ -45,7 +45,7 @@ def check_graph(file: Path) -> None:
     folder = file.resolve().parent
     for place in _outside_tensors(proto):
         if not (folder / place).resolve().is_relative_to(folder):
-            raise ModelError(f"{file} reads its tensors from {_short(place)}, outside its folder; it is refused")
+            raise ModelError(f"{file} reads its tensors from {shown(place)}, outside its folder; it is refused")
 
 
 def _outside_tensors(proto: Any) -> Iterator[str]:
@@ -59,11 +59,3 @@ def _outside_tensors(proto: Any) -> Iterator[str]:
         for field, value in message.ListFields():
             if field.message_type is not None:
                 waiting.extend([value] if hasattr(value, "ListFields") else value)
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # a whole number of more digits than Python prints
-        text = "a number of thousands of digits"
-    return text if len(text) <= 60 else f"{text[:60]}..."

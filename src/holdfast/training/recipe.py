@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,11 +17,16 @@ from holdfast.data import Augment, Reader, parse
 from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
+from holdfast.models.backbones import is_user_code
 from holdfast.models.compiled import Compile
 from holdfast.regimes import Regime
 from holdfast.training.optimizers import Optimizer
 from holdfast.training.recipe_files import read_plain
 from holdfast.training.schedules import Schedule
+from holdfast.yaml_files import NotYaml, read_yaml
+
+CODE_FILE = re.compile(r"\.py:")
+"""In `file.py:function`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -171,6 +177,24 @@ def load_recipe(
         path, equals, value = setting.partition("=")
         if not equals or not path:
             raise RecipeError(f"--set takes key.path=value, got '{setting}'")
-        override(plain, path.strip(), yaml.safe_load(value))
+        override(plain, path.strip(), _value(value, setting))
+    if isinstance(recipe, str | Path):
+        _refuse_code(plain, str(recipe), [setting.partition("=")[0].strip() for setting in settings])
     built: Recipe = instantiate(Recipe, plain)
     return built
+
+
+def _refuse_code(plain: dict[str, Any], recipe: str, typed: Sequence[str]) -> None:
+    """Refuse a recipe file that names code to run: only the person who starts the run may."""
+    model = plain.get("model")
+    named = {"model.backbone": model.get("backbone") if isinstance(model, dict) else None, "init": plain.get("init")}
+    for key, value in named.items():
+        if isinstance(value, str) and key not in typed and (is_user_code(value) or CODE_FILE.search(value)):
+            raise RecipeError(f"{recipe} would run the code '{value}'; if you trust it, add --set {key}={value}")
+
+
+def _value(text: str, setting: str) -> Any:
+    try:
+        return read_yaml(text)
+    except NotYaml as error:
+        raise RecipeError(f"--set {setting}: the value is not valid YAML ({error})") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.data import parse
-from holdfast.errors import RecipeError, unknown
+from holdfast.errors import RecipeError, shown, unknown
 from holdfast.yaml_files import NotYaml, read_yaml
 
 
@@ -30,7 +30,11 @@ def read_plain(recipe: str | Path | dict[str, Any]) -> dict[str, Any]:
     dictionary, to the current folder). What is written beside it is laid over that recipe, see `overlay`.
     """
     if isinstance(recipe, dict):
-        return _on_its_base(copy.deepcopy(recipe), Path(), ("this recipe",))
+        try:
+            own = copy.deepcopy(recipe)
+        except RecursionError as error:
+            raise RecipeError("this recipe is nested too deep; no block needs more than a few levels") from error
+        return _on_its_base(own, Path(), ("this recipe",))
     return _read(str(recipe), Path(), ())
 
 
@@ -85,7 +89,7 @@ def _on_its_base(plain: dict[str, Any], folder: Path | None, above: tuple[str, .
         return plain
     base = plain.pop("base")
     if not isinstance(base, str):
-        raise RecipeError(f"base: expected the name of a recipe or the path of a YAML file, got {base!r}")
+        raise RecipeError(f"base: expected the name of a recipe or the path of a YAML file, got {shown(base)}")
     below = _read(base, folder, above)
     if isinstance(below.get("data"), str) and isinstance(plain.get("data"), dict):
         below["data"] = parse(below["data"])  # a path in it becomes a key, which stays when others are added

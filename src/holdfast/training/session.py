@@ -21,6 +21,7 @@ from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder, load_model
+from holdfast.models.backbones import is_user_code
 from holdfast.models.batchnorm import batchnorm_layers
 from holdfast.processes import ALONE, Processes
 from holdfast.regimes import Regime
@@ -119,7 +120,7 @@ def build_session(
     torch.manual_seed(seeds.derive(recipe.seed, "weights"))
     model = recipe.model.build()
     if recipe.init:
-        start_from(model, recipe.init)
+        start_from(model, recipe.init, trust_code=is_user_code(recipe.model.backbone))
     if processes.several and recipe.compile is True and model.batchnorm == "train":
         raise RecipeError(
             "compile: true cannot be had while several processes share BatchNorm statistics; leave it at auto, or "
@@ -210,10 +211,16 @@ def add_sets(model: Embedder, regime: Regime, recipe: Recipe) -> None:
         model.bank.add(model.backbone, start, generator)
 
 
-def start_from(model: Embedder, spec: str) -> None:
-    """Copy the weights of another run's model of the same shape."""
+def start_from(model: Embedder, spec: str, trust_code: bool) -> None:
+    """Copy the weights of another run's model of the same shape.
+
+    Args:
+        model: to fill.
+        spec: the other model.
+        trust_code: let its package import its module; only where the user has named such code for this model too.
+    """
     try:
-        model.load_state_dict(load_model(spec, trust_code=True).state_dict())  # the user named it
+        model.load_state_dict(load_model(spec, trust_code=trust_code).state_dict())
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"init: {spec} has another backbone or size than this recipe's model ({reason})") from error

@@ -11,7 +11,7 @@ from holdfast.data.reader import Reader, register, share
 from holdfast.data.sources import FileSource
 from holdfast.data.splits import zero_shot
 from holdfast.data.table import SPLITS, ImageTable
-from holdfast.data.tree import refuse_missing
+from holdfast.data.tree import refuse_missing, user_path
 from holdfast.errors import DataError, unknown
 
 REQUIRED = ("path", "label")
@@ -46,13 +46,11 @@ class CsvFile(Reader):
 
     def read(self) -> ImageTable:
         """The listed images."""
-        path = Path(self.file).expanduser()
+        path = user_path(self.file)
         columns = _columns(path)
         paths = [path.parent / p for p in columns["path"]]
         if not self.skip_bad:
-            refuse_missing(
-                [given for given, p in zip(columns["path"], paths, strict=True) if not p.is_file()], self.file
-            )
+            refuse_missing([given for given, p in zip(columns["path"], paths, strict=True) if not _there(p)], self.file)
         if len(set(columns["label"])) < 2:
             raise DataError(f"'{self.file}' holds fewer than two labels; add images of another class")
         table = ImageTable.of(
@@ -69,19 +67,30 @@ class CsvFile(Reader):
         return table.with_splits(zero_shot(table.labels, self.test, self.test_seed))
 
 
+def _there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name longer than any file's
+        return False
+
+
 def _columns(path: Path) -> dict[str, list[str]]:
     """Known column → its cells."""
     if not path.is_file():
         raise DataError(f"there is no file '{path}'; give a CSV file with the columns path and label")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
+            # Strict: a quote that is never closed would swallow every row after it.
+            reader = csv.DictReader(file, skipinitialspace=True, strict=True)
             header = [name.strip() for name in reader.fieldnames or []]
             reader.fieldnames = header
             known = _known(header, path)
             rows = [(reader.line_num, row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"'{path}' is not a CSV file in UTF-8 ({error}); save it as one") from error
+    for line, row in rows:
+        if None in row:  # an unquoted comma moves every cell after it
+            raise DataError(f"'{path}' line {line}: more cells than columns; put a cell with a comma in quotes")
     columns = {name: [_cell(row, name, line, path) for line, row in rows] for name in known}
     if "split" in columns:
         columns["split"] = [cell.lower() for cell in columns["split"]]
@@ -99,6 +108,9 @@ def _known(header: list[str], path: Path) -> list[str]:
         close = difflib.get_close_matches(name.lower(), wanted, n=1, cutoff=0.6)
         if close:
             raise DataError(f"'{path}' has an unknown column '{name}'; did you mean '{close[0]}'?")
+    twice = next((name for name in REQUIRED + OPTIONAL if header.count(name) > 1), None)
+    if twice:
+        raise DataError(f"'{path}' has two columns '{twice}'; take one out")
     for name in REQUIRED:
         if name not in header:
             raise DataError(
@@ -109,6 +121,8 @@ def _known(header: list[str], path: Path) -> list[str]:
 
 def _cell(row: dict[str, str | None], name: str, line: int, path: Path) -> str:
     cell = (row[name] or "").strip()
+    if "\n" in cell or "\r" in cell:
+        raise DataError(f"'{path}' line {line}: a cell of '{name}' goes over several lines; check its quotes")
     if not cell:
         raise DataError(f"'{path}' line {line}: '{name}' is empty; fill it in or remove the line")
     return cell

@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.data.reader import Reader, register
 from holdfast.data.sources import FileSource, Source
 from holdfast.data.table import ImageTable
-from holdfast.data.tree import open_tree
+from holdfast.data.tree import open_tree, user_path
 from holdfast.errors import DataError
 
 LAYOUT = "a folder or zip file of images, in sub-folders or not"
@@ -50,4 +50,4 @@ def unlabelled(source: Source, ids: Sequence[str]) -> ImageTable:
 
 def image_files(paths: Sequence[str | Path]) -> ImageTable:
     """Single image files as a table without labels."""
-    return unlabelled(FileSource([Path(path).expanduser() for path in paths]), [str(path) for path in paths])
+    return unlabelled(FileSource([user_path(path) for path in paths]), [str(path) for path in paths])

@@ -15,6 +15,7 @@ from holdfast.data.reader import Reader, register
 from holdfast.data.readers.digits import digit_table
 from holdfast.data.sources import ArraySource
 from holdfast.data.table import ImageTable
+from holdfast.data.tree import user_path
 from holdfast.errors import DataError
 
 
@@ -40,7 +41,7 @@ class Mnist(Reader):
 
     def read(self) -> ImageTable:
         """The images of the protocol."""
-        root = Path(self.root).expanduser()
+        root = user_path(self.root)
         images, labels, splits = [], [], []
         for split, prefix in (("train", "train"), ("test", "t10k")):
             pixels, digits = _idx(root, f"{prefix}-images-idx3-ubyte", 3), _idx(root, f"{prefix}-labels-idx1-ubyte", 1)

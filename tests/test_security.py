@@ -1,0 +1,211 @@
+"""What must never stand in the source, and files that try to have code run."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import holdfast
+from holdfast.errors import HoldfastError, RecipeError
+from holdfast.models import Embedder, load_model
+from holdfast.studies.jobs import Cell, Computation, Probe
+from holdfast.studies.store import Store
+from holdfast.training.recipe import load_recipe
+
+SOURCE = sorted(Path(holdfast.__file__).parent.rglob("*.py"))
+MODULES = {
+    "pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "shelve",
+    "marshal",
+    "subprocess",
+    "telnetlib",
+    "ftplib",
+}
+NAMES = {"eval", "exec", "compile", "__import__"}
+CALLS = {
+    "os.system",
+    "os.popen",
+    "yaml.unsafe_load",
+    "yaml.full_load",
+    "torch.jit.load",
+    "torch.hub.load",
+    "tempfile.mktemp",
+}
+CODE_LOADERS = {"models/backbones.py", "models/load.py"}
+"""The two files that import a person's own code, when that person typed its name."""
+
+
+def problems(tree: ast.AST) -> Iterator[str]:
+    """What is unsafe in a module; a name is followed through `import a.b as c` and `from a import b as c`."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                known[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            known |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    yield from (f"imports {name}" for name in known.values() if name.partition(".")[0] in MODULES)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name, keywords = _called(node.func, known), {word.arg: word.value for word in node.keywords}
+        if name in NAMES or name in CALLS:
+            yield f"calls {name}"
+        if name == "torch.load" and not _is(keywords.get("weights_only"), True):
+            yield "torch.load without weights_only=True"
+        if name == "yaml.load" and not _safe_loader(node, tree):
+            yield "yaml.load without a safe loader"
+        if name.startswith("numpy") and "allow_pickle" in keywords and not _is(keywords["allow_pickle"], False):
+            yield "numpy with allow_pickle"
+        if "shell" in keywords and not _is(keywords["shell"], False):
+            yield "a shell"
+        if name.endswith(("extractall", ".extract")) and "archive" in name:
+            yield "unpacks an archive"
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("read_index", "exec_module")
+            and "faiss" in ast.unparse(node)
+        ):
+            yield "reads a file of FAISS"
+
+
+def _called(node: ast.expr, known: dict[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return known.get(node.id, node.id)
+    return f"{_called(node.value, known)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+def _is(node: ast.expr | None, value: bool) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value
+
+
+def _safe_loader(call: ast.Call, tree: ast.AST) -> bool:
+    """Whether the loader is a class of the same module that extends SafeLoader."""
+    safe = {n.name for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and "SafeLoader" in map(_last, n.bases)}
+    return len(call.args) == 2 and _last(call.args[1]) in safe
+
+
+def _last(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
+
+
+def test_no_unsafe_reading_anywhere_in_the_source() -> None:
+    assert len(SOURCE) > 200
+    found = {str(file): why for file in SOURCE for why in problems(ast.parse(file.read_text("utf-8")))}
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from pickle import loads as safe",
+        "import cloudpickle as c",
+        "import torch as t\nt.load('x')",
+        "from torch import load\nload('x', weights_only=False)",
+        "import torch\ntorch.load('x', weights_only=flag)",
+        "import yaml as y\ny.load(text, y.Loader)",
+        "import yaml\nyaml.load(text)",
+        "from yaml import unsafe_load as f\nf(text)",
+        "eval('1')",
+        "exec(code)",
+        "import os as o\no.system('x')",
+        "import subprocess",
+        "run(command, shell=True)",
+        "import numpy as np\nnp.load('x', allow_pickle=True)",
+        "from numpy import load\nload('x', allow_pickle=asked)",
+        "import faiss\nfaiss.read_index('x')",
+    ],
+)
+def test_the_scan_finds_what_it_looks_for(text: str) -> None:
+    assert list(problems(ast.parse(text)))
+
+
+def test_only_two_files_import_code_by_a_name_from_outside() -> None:
+    root = Path(holdfast.__file__).parent
+    signs = ("exec_module(", "import_module(module_name")
+    loaders = {str(f.relative_to(root)) for f in SOURCE if any(sign in f.read_text("utf-8") for sign in signs)}
+    assert loaders == CODE_LOADERS
+
+
+@pytest.fixture
+def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module that leaves a mark when it is imported; the mark."""
+    mark = tmp_path / "exploded"
+    (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w')\ndef net(): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return mark
+
+
+@pytest.mark.parametrize(
+    "block", [{"model": {"backbone": "evil:net"}}, {"init": "evil.py:net"}, {"init": "./evil.py:net"}]
+)
+def test_a_recipe_file_runs_no_code(evil: Path, tmp_path: Path, block: dict) -> None:
+    file = tmp_path / "stranger.yaml"
+    file.write_text(yaml.safe_dump({"data": "glyphs", **block}))
+    (tmp_path / "mine.yaml").write_text("base: stranger.yaml\nepochs: 2\n")
+    for recipe in (file, tmp_path / "mine.yaml"):
+        with pytest.raises(RecipeError, match="would run the code"):
+            load_recipe(recipe)
+    assert not evil.exists()
+
+
+def test_code_that_the_user_typed_is_accepted(evil: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("data: glyphs\nmodel: {backbone: 'evil:net'}\n")
+    assert load_recipe(tmp_path / "own.yaml", settings=["model.backbone=evil:net"]).model.backbone == "evil:net"
+    assert load_recipe({"data": "glyphs", "init": "evil.py:net"}).init == "evil.py:net"
+
+
+def test_a_package_that_a_recipe_starts_from_runs_no_code(evil: Path, tmp_path: Path) -> None:
+    from holdfast.training.session import start_from
+
+    Embedder("conv-tiny", dim=4).save_pretrained(tmp_path / "package")
+    config = tmp_path / "package" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "backbone": "evil:net"}))
+    with pytest.raises(HoldfastError, match="would run the code"):
+        start_from(Embedder("conv-tiny", dim=4), str(tmp_path / "package"), trust_code=False)
+    with pytest.raises(HoldfastError, match="would run the code"):
+        load_model(str(tmp_path / "package"))
+    assert not evil.exists()
+
+
+@pytest.mark.parametrize("model", ["evil:net", "evil.py:net"])
+def test_a_report_of_a_strangers_audit_runs_no_code(evil: Path, tmp_path: Path, model: str) -> None:
+    from holdfast.cli import main
+
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    document = {
+        "schema": 1,
+        "protocol": "ers",
+        "mode": "fixed",
+        "data": {"name": "glyphs"},
+        "model": model,
+        "metrics": {},
+    }
+    (folder / "audit.json").write_text(json.dumps(document))
+    (folder / "recipe.yaml").write_text(yaml.safe_dump({"data": "glyphs", "model": {"backbone": model}, "init": model}))
+    main(["report", str(folder)])
+    assert not evil.exists()
+
+
+def test_a_study_record_runs_no_code(evil: Path, tmp_path: Path) -> None:
+    cell = Cell(arm="a", job=Computation(measure=Probe(function="spent")), seed=0)
+    store = Store(tmp_path / "studies")
+    recipe = {"model": {"backbone": "evil:net"}, "init": "evil.py:net"}
+    store.write(cell, {"figures": {}, "series": {}, "recipe": recipe, "measures": {}, "model": "evil:net"})
+    store.outcome(cell)
+    store.missing(cell)
+    assert not evil.exists()
