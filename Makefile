@@ -13,7 +13,7 @@ OUT ?= runs/bench
 BATCHES ?= 128 1024
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow faults lint format bench results docs clean
+.PHONY: help setup demo test test-slow faults fuzz audit-deps lint format bench results docs clean
 
 help: ## show this help
 	@echo "holdfast: train, attack and audit image embeddings"

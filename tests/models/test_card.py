@@ -137,6 +137,7 @@ def test_strings_from_files_stay_text(run: Path) -> None:
     (run / "recipe.yaml").write_text(yaml.safe_dump({**RECIPE, "data": {"name": evil}}))
     flag = {"name": evil, "level": "note", "why": evil, "advice": evil}
     (run / "audit.json").write_text(json.dumps({**AUDIT, "data": evil, "flags": [flag], "protocol": evil}))
+    (run / "evaluation.json").write_text(json.dumps({**EVALUATION, "data": evil, "split": evil}))
     text = write_card(run, title="t").read_text()
     body = ModelCard(text).text
     assert "<script" not in body

@@ -62,3 +62,12 @@ def test_markdown_is_left_as_it_is_written() -> None:
 
 def test_counting_words() -> None:
     assert (plural(1, "seed"), plural(0, "seed")) == ("1 seed", "0 seeds")
+
+
+def test_hostile_names_stay_text_in_markdown() -> None:
+    evil = "<script>x</script> | [a](javascript:1)\n# b <javascript:1>"
+    line = markdown(inert_table((["arm"], [[evil]]))).splitlines()[-1]
+    assert "<s" not in line
+    assert "<j" not in line
+    assert "](" not in line
+    assert line.count("|") - line.count("\\|") == 2

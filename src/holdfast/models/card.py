@@ -151,7 +151,7 @@ def card_text(
             training=training_rows(recipe, evaluation, log),
             metrics=metric_rows(evaluation),
             images=f"{count:,} images of " if count else "",
-            split=(evaluation or {}).get("split"),
+            split=said((evaluation or {}).get("split")),
             audits=[audit_section(audit) for audit in audits],
             license=license,
         )

@@ -146,7 +146,7 @@ def _head(scale: Scale, found: Sequence[Finished]) -> str:
         ["computing time", duration(sum(_distinct(found).values()))],
         ["extent", f"{len(found)} of {_possible(scale)} studies, {plural(len(_distinct(found)), 'cell')} run"],
     ]
-    table = "\n\n" + markdown((["", ""], rows), right=False) if found else ""
+    table = "\n\n" + markdown(inert_table((["", ""], rows)), right=False) if found else ""
     return (
         "Made by `make results` from the raw files beside this page; no figure or verdict is written by hand. "
         f"To run a study yourself: `holdfast study ID --scale {scale}`. Tables show mean ± standard deviation over "
