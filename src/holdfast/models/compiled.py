@@ -20,8 +20,8 @@ Compile: TypeAlias = bool | Literal["auto"]
 """`auto`: on a GPU, if there is enough work to earn the minute or two that compiling takes."""
 
 WORTH = 1_000_000
-"""Images times passes from which `auto` compiles: a minute and a half of an uncompiled ResNet-18 on a large GPU, four of a
-ResNet-50."""
+"""Images times passes from which `auto` compiles: a minute and a half of an uncompiled ResNet-18 on a large GPU,
+four of a ResNet-50."""
 
 GRAPHS = 64
 """Graphs one callable may have before torch would silently fall back to running it uncompiled."""
