@@ -65,7 +65,7 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
         published = r["ers"]["published"]
         clean = [_tenth(r["clean"].get(key)) for key in CLEAN]
         scores = [_tenth(r["ers"]["fixed"]["ERS"]), _tenth(published and published["ERS"])]
-        cost = [f"{r['cost']['passes']:g}", f"{duration(r['cost']['seconds'])}, {r['cost']['hardware']}"]
+        cost = [_tenth(r["cost"]["passes"]), f"{duration(r['cost']['seconds'])}, {r['cost']['hardware']}"]
         subset = f" ({r['ers']['limit']} images attacked)" if r["ers"]["limit"] else ""
         name = f"{r['name']}, {r['epochs']} epochs, {plural(len(r['seeds']), 'seed')}{subset}"
         rows.append([name, r["data"], r["backbone"], *clean, *scores, *cost, r["recipe_digest"], r["submitted_by"]])
