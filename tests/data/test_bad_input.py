@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -92,19 +93,29 @@ def test_a_link_shows_a_folder_under_a_second_name(tmp_path: Path) -> None:
     assert sorted(from_folder(tmp_path).ids) == ["cat/a.png", "dog/b.png", "hound/b.png"]
 
 
-def test_folders_deeper_than_python_may_call_itself(tmp_path: Path) -> None:
-    photos(tmp_path, "cat/a.png")
-    (tmp_path / "deep").mkdir()
-    here = Path.cwd()
-    os.chdir(tmp_path / "deep")
-    try:
-        for _ in range(1500):
-            Path("d").mkdir()
-            os.chdir("d")
-    finally:
-        os.chdir(here)
-    photos(tmp_path, "dog/b.png")
-    assert len(from_folder(tmp_path)) == 2
+DEPTH = 1500
+"""More folders in each other than Python may call itself."""
+
+
+@pytest.fixture
+def with_deep_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a deep tree in it, taken down again: pytest's own removal would call itself too often."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(DEPTH):
+        Path("d").mkdir()
+        os.chdir("d")
+    os.chdir(tmp_path)
+    yield tmp_path
+    for _ in range(DEPTH):
+        os.chdir("d")
+    for _ in range(DEPTH):
+        os.chdir("..")
+        Path("d").rmdir()
+
+
+def test_folders_deeper_than_python_may_call_itself(with_deep_folder: Path) -> None:
+    photos(with_deep_folder, "cat/a.png", "dog/b.png")
+    assert len(from_folder(with_deep_folder)) == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names are bytes on POSIX alone")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -31,6 +31,7 @@ def asked(destination: Destination, u: float = 0.2, margin: float = 0.2) -> Tens
     return destination(clean(), torch.Generator().manual_seed(1), u, margin)
 
 
+@settings(deadline=None)
 @given(losses, positive, positive, st.floats(0, 1))
 def test_formulas(loss: float, u: float, margin: float, xi: float) -> None:
     share = min(u, loss) / u
@@ -61,6 +62,7 @@ def test_a_gradual_adversary_starts_weak_and_ends_strong(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", destinations.names())
+@settings(deadline=None)
 @given(loss=st.floats(0, 3, width=32))
 def test_memory_survives_a_restart_exactly(name: str, loss: float) -> None:
     first, second = destinations.build(name), destinations.build(name)
@@ -72,6 +74,7 @@ def test_memory_survives_a_restart_exactly(name: str, loss: float) -> None:
 
 
 @pytest.mark.parametrize("name", destinations.names())
+@settings(deadline=None)
 @given(losses=st.dictionaries(st.integers(0, 12), st.floats(0, 3, width=32), min_size=1))
 def test_every_mining_group_has_a_memory(name: str, losses: dict[int, float]) -> None:
     first, second = destinations.build(name), destinations.build(name)
