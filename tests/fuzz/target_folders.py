@@ -62,6 +62,8 @@ def _grow(folder: Path, draw: random.Random, depth: int) -> None:
 
 
 def _folder(draw: random.Random, folder: Path) -> None:
+    folder = folder / "a" / "b" / "c"  # links upwards must not lead out of what this input made
+    folder.mkdir(parents=True)
     _grow(folder, draw, 2)
     if draw.random() < 0.05:
         deep = folder / "deep"
