@@ -57,6 +57,11 @@ class TrainingError(HoldfastError):
     """Training cannot go on; what was saved before is kept."""
 
 
+def described(error: BaseException) -> str:
+    """Kind and message of an error from somebody else's code, in one line."""
+    return f"{type(error).__name__}: {one_line(str(error))[:200]}"
+
+
 def one_line(text: str) -> str:
     """Text of a stranger as one line that a terminal only shows: control characters are written out."""
     if text.isascii() and text.isprintable():

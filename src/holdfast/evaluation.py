@@ -154,7 +154,7 @@ def evaluate(
         skip_bad: leave unreadable images out, and report them, instead of stopping.
         seed: of the clustering and of sampled pairs.
         console: shows progress if given.
-        processes: who else embeds a share of the images; the main one then measures.
+        processes: who else embeds a share of the images and ranks a share of the queries.
     """
     table, skip_bad = read_table(data, skip_bad)
     if not table.labelled:
@@ -174,12 +174,11 @@ def evaluate(
         arguments["gallery"] = embed(embedder, others, batch, console, processes=processes)
         skipped += others.skipped
 
-    def measure() -> tuple[dict[str, Any], dict[str, str]]:
-        found = metrics.evaluate(vectors, **_columns(store.table), **arguments, ks=RECALLS, seed=seed)
-        return {name: _plain(value) for name, value in found.values.items()}, dict(found.reasons)
-
-    values, reasons = processes.tell(measure)
-    return Result(values, reasons, chosen, len(vectors), skipped)
+    found = metrics.evaluate(
+        vectors, **_columns(store.table), **arguments, ks=RECALLS, seed=seed, processes=processes
+    )
+    values = {name: _plain(value) for name, value in found.values.items()}
+    return Result(values, dict(found.reasons), chosen, len(vectors), skipped)
 
 
 def _columns(table: ImageTable, prefix: str = "") -> dict[str, Any]:

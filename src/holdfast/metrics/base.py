@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import DataError
+from holdfast.processes import Processes
 from holdfast.registry import Registry
 from holdfast.sphere import precise
 
@@ -146,6 +147,25 @@ class Metric(ABC):
     @abstractmethod
     def __call__(self, data: EmbeddedSet) -> Values:
         """Measure a set of embeddings."""
+
+    def together(self, data: EmbeddedSet, processes: Processes) -> Values:
+        """Measure a set that every process has; all get the values.
+
+        Here the main process measures and tells the others. A metric whose work can be shared out does so instead.
+        """
+        if not processes.several:
+            return self(data)
+        told = processes.tell(lambda: _told(self(data)))
+        values = Values()
+        values.update(told["values"])
+        values.reasons.update(told["reasons"])
+        return values
+
+
+def _told(values: Values) -> dict[str, Any]:
+    """Values as JSON carries them; a metric of a user's may give numbers of other kinds."""
+    plain = {key: value.item() if isinstance(value, (np.generic, Tensor)) else value for key, value in values.items()}
+    return {"values": plain, "reasons": values.reasons}
 
 
 registry: Registry[Metric] = Registry("metric", Metric, "holdfast.metrics")

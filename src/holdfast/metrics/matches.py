@@ -10,13 +10,14 @@ from torch import Tensor
 from holdfast.metrics.base import EmbeddedSet, blocks
 from holdfast.metrics.ranking import Block, by_counting, by_sorting
 from holdfast.metrics.searched import WIDTH, Gallery
+from holdfast.processes import ALONE, Processes
 
 FEW = 16
 """Matches up to which counting what is nearer than each takes less time than sorting the row."""
 
 
 def match_ranks(
-    data: EmbeddedSet, chunk: int | None = None, within: int | None = None
+    data: EmbeddedSet, chunk: int | None = None, within: int | None = None, processes: Processes = ALONE
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Ranks of each query's matches in its ordering of the gallery, for one block of queries after another.
 
@@ -29,6 +30,8 @@ def match_ranks(
         chunk: queries per block.
         within: rank only each query's nearest match, and that one exactly only up to here: R@k asks no more, and
             nearly all of the counting is spared.
+        processes: who else ranks; each gets every so-manieth block. They are dealt out whole, as the last bit of a
+            product of matrices, and with it the order of near neighbours, may depend on what else is in them.
 
     Yields:
         queries: which queries the block holds.
@@ -48,7 +51,7 @@ def match_ranks(
     by_count = by_count[candidates[by_count] > 0]
     few = int((candidates[by_count] <= FEW).sum()) if len(gallery) > WIDTH else 0
     for part, columns, ranked in ((by_count[:few], WIDTH, by_counting), (by_count[few:], len(gallery), by_sorting)):
-        for rows in blocks(len(part), columns, chunk):
+        for rows in blocks(len(part), columns, chunk)[processes.rank :: processes.world]:
             block = part[rows]
             slots = torch.arange(int(candidates[block].max()), device=block.device)
             match = slots < candidates[block, None]

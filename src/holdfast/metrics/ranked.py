@@ -10,6 +10,7 @@ from torch import Tensor
 from holdfast.errors import DataError
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, register
 from holdfast.metrics.matches import match_ranks
+from holdfast.processes import ALONE, Processes
 
 
 def retrieval(
@@ -23,6 +24,7 @@ def retrieval(
     gallery_groups: Array | None = None,
     averages: bool = True,
     chunk: int | None = None,
+    processes: Processes = ALONE,
 ) -> Values:
     """R@k, mAP, mAP@R and mAP@C in percent, ranked by euclidean distance.
 
@@ -47,6 +49,7 @@ def retrieval(
         gallery_groups: group of each gallery vector.
         averages: also mAP, mAP@R and mAP@C; without them only each query's nearest match is ranked, in less time.
         chunk: queries per block; chosen from the size of the gallery when left out.
+        processes: who else ranks a share of the queries; all are given the same vectors and get the same values.
 
     Requirements: a class with two images, or with one in the queries and one in the gallery; otherwise every value is
         None. Equal distances are ordered by gallery index. Distances are compared in float32.
@@ -54,7 +57,7 @@ def retrieval(
     Reference: mAP@R: Musgrave et al., ECCV 2020; mAP@C: Roth et al., ICML 2020.
     """
     data = EmbeddedSet.of(embeddings, labels, gallery, gallery_labels, groups, gallery_groups)
-    return Retrieval(tuple(ks), chunk, averages)(data)
+    return Retrieval(tuple(ks), chunk, averages).together(data, processes)
 
 
 @register("retrieval")
@@ -76,26 +79,37 @@ class Retrieval(Metric):
         self.chunk = chunk
         self.averages = averages
 
-    @torch.no_grad()
     def __call__(self, data: EmbeddedSet) -> Values:
         """Measure the ranking of every query."""
+        return self.together(data, ALONE)
+
+    def together(self, data: EmbeddedSet, processes: Processes) -> Values:
+        """Measure the rankings of queries that are shared out."""
         values = Values()
-        for key, scores in self.per_query(data).items():
+        for key, scores in self.per_query(data, processes).items():
             answered = scores[~scores.isnan()]
             mean = 100 * float(answered.mean()) if len(answered) else None
             values.put(key, mean, "no query has an image of its class to find")
         return values
 
     @torch.no_grad()
-    def per_query(self, data: EmbeddedSet) -> dict[str, Tensor]:
-        """Each query's share of each value, between 0 and 1; NaN for a query that has no match to find."""
+    def per_query(self, data: EmbeddedSet, processes: Processes = ALONE) -> dict[str, Tensor]:
+        """Each query's share of each value, between 0 and 1; NaN for a query that has no match to find.
+
+        Args:
+            data: the queries and what they search.
+            processes: who else ranks some of the queries; all of them get all scores.
+        """
         keys = [*(f"R@{k}" for k in self.ks), *(("mAP", "mAP@R", "mAP@C") if self.averages else ())]
-        scores = torch.full((len(data.labels), len(keys)), torch.nan, dtype=torch.float64, device=data.labels.device)
+        # Each row is filled by one process at most, so adding them up changes no bit; the last column says by whether.
+        scores = torch.zeros(len(data.labels), len(keys) + 1, dtype=torch.float64, device=data.labels.device)
         within = None if self.averages else max(self.ks)
-        for queries, ranks, counts in match_ranks(data, self.chunk, within):
+        for queries, ranks, counts in match_ranks(data, self.chunk, within, processes):
             answerable = counts > 0
-            scores[queries[answerable]] = self._scores(ranks[answerable], counts[answerable, None])
-        return dict(zip(keys, scores.unbind(1), strict=True))
+            found = self._scores(ranks[answerable], counts[answerable, None])
+            scores[queries[answerable]] = torch.nn.functional.pad(found, (0, 1), value=1)
+        *columns, answered = processes.add(scores).unbind(1)
+        return {key: column.where(answered > 0, torch.nan) for key, column in zip(keys, columns, strict=True)}
 
     def _scores(self, ranks: Tensor, counts: Tensor) -> Tensor:
         """One row per query, one column per key."""

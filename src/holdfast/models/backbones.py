@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from holdfast.errors import ModelError, unknown
+from holdfast.errors import ModelError, described, unknown
 from holdfast.models.small import MnistPlaneNet, SmallConvNet
 from holdfast.models.stem import with_blocked_stem
 from holdfast.models.torchvision_shim import ensure_torchvision
@@ -91,7 +91,7 @@ def call_by_path(path: str) -> nn.Module:
     except AttributeError as error:
         raise ModelError(f"backbone '{path}': {error}") from error
     except Exception as error:  # whatever a user's module may raise
-        raise ModelError(f"backbone '{path}' cannot be imported ({one_line(error)})") from error
+        raise ModelError(f"backbone '{path}' cannot be imported ({described(error)})") from error
     return checked_module(function, path)
 
 
@@ -102,15 +102,10 @@ def checked_module(function: Any, path: str) -> nn.Module:
     try:
         module = function()
     except Exception as error:  # whatever a user's code may raise
-        raise ModelError(f"'{path}' failed ({one_line(error)})") from error
+        raise ModelError(f"'{path}' failed ({described(error)})") from error
     if not isinstance(module, nn.Module):
         raise ModelError(f"'{path}' must return a torch.nn.Module, got {type(module).__name__}")
     return module
-
-
-def one_line(error: Exception) -> str:
-    """Type and message of an error from somebody else's code, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _callable_bare(function: Any) -> bool:
@@ -141,7 +136,7 @@ def _probe(module: nn.Module, size: int) -> int:
             out = module(torch.zeros(2, 3, size, size, device=parameter.device, dtype=parameter.dtype))
     except Exception as error:  # whatever a user's module may raise
         raise ModelError(
-            f"the module does not take images of shape (B, 3, {size}, {size}) ({one_line(error)}); "
+            f"the module does not take images of shape (B, 3, {size}, {size}) ({described(error)}); "
             "give --size (model.size in a recipe)"
         ) from error
     finally:
@@ -212,7 +207,7 @@ def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
     except Exception as error:  # offline, or a size that the architecture cannot be cut into
         if pretrained:
             raise ModelError(_no_download(name, error)) from error
-        raise ModelError(f"{name} cannot be built for {size} px ({one_line(error)}); try another --size") from error
+        raise ModelError(f"{name} cannot be built for {size} px ({described(error)}); try another --size") from error
 
 
 def _no_download(name: str, error: Exception) -> str:

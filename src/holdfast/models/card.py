@@ -128,7 +128,7 @@ def card_text(
     """
     from huggingface_hub import ModelCard, ModelCardData
 
-    title = one_line(title or f"{said(recipe['loss']['name'])} on {data_name(recipe['data'])}")
+    title = heading(title or f"{said(recipe['loss']['name'])} on {data_name(recipe['data'])}")
     found = results(evaluation, audits)
     header = ModelCardData(
         library_name=LIBRARY,
@@ -159,7 +159,7 @@ def card_text(
     return f"{text.rstrip()}\n\n{MARK}{_digest(text)} -->\n"
 
 
-def one_line(title: str) -> str:
+def heading(title: str) -> str:
     """A title as a heading can hold it; the same when it is read back and written again."""
     return " ".join(title.split())[:120].replace("<", "&lt;")
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from holdfast.errors import ModelError
-from holdfast.models.backbones import one_line
+from holdfast.errors import ModelError, described
 from holdfast.models.embedder import Embedder
 from holdfast.version import __version__
 
@@ -58,7 +57,7 @@ def build_graph(model: Embedder, opset: int, notes: Mapping[str, str]) -> bytes:
             )
     except Exception as error:  # the exporter has no common exception type; each means an operator ONNX lacks
         raise ModelError(
-            f"this model has no ONNX form at opset {opset} ({one_line(error)}); try a later one"
+            f"this model has no ONNX form at opset {opset} ({described(error)}); try a later one"
         ) from error
     return noted(content.getvalue(), {**facts(model), **notes})
 

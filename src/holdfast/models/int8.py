@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, described
 from holdfast.files import write_atomic
-from holdfast.models.backbones import one_line
 from holdfast.models.embedder import Embedder
 from holdfast.models.export import CHUNK, OPSET, checked_difference
 from holdfast.models.graph import INPUT, build_graph, facts, noted
@@ -126,5 +125,5 @@ def _quantise(graph: bytes, images: Tensor, place: Path) -> bytes:
             weight_type=quantization.QuantType.QInt8,
         )
     except Exception as error:  # onnxruntime has no common exception type
-        raise ModelError(f"this graph cannot be quantised ({one_line(error)}); export without int8") from error
+        raise ModelError(f"this graph cannot be quantised ({described(error)}); export without int8") from error
     return Path(integers).read_bytes()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from torch import nn
 
-from holdfast.errors import ModelError
-from holdfast.models.backbones import checked_module, one_line
+from holdfast.errors import ModelError, described
+from holdfast.models.backbones import checked_module
 from holdfast.models.embedder import WEIGHTS_FILE, Embedder
 from holdfast.models.onnx_file import OnnxModule
 from holdfast.models.weights import load_backbone_weights
@@ -87,7 +87,7 @@ def _load_folder(folder: Path, trust_code: bool) -> Embedder:
     try:
         return Embedder.from_pretrained(str(folder), trust_code=trust_code)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:  # JSON of another kind, or too deep
-        raise ModelError(f"{folder / 'config.json'} is damaged ({one_line(error)})") from error
+        raise ModelError(f"{folder / 'config.json'} is damaged ({described(error)})") from error
 
 
 def _call_in_file(file: Path, function: str) -> nn.Module:
@@ -101,7 +101,7 @@ def _call_in_file(file: Path, function: str) -> nn.Module:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a user's code may raise
-        raise ModelError(f"{file} cannot be imported ({one_line(error)})") from error
+        raise ModelError(f"{file} cannot be imported ({described(error)})") from error
     if not hasattr(module, function):
         raise ModelError(f"{file} has no function '{function}'")
     return checked_module(getattr(module, function), f"{file}:{function}")

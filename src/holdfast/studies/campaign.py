@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
 from holdfast.console import Console
-from holdfast.errors import LONGEST, HoldfastError, one_line
+from holdfast.errors import HoldfastError, described
 from holdfast.studies.jobs import Cell, Measure, Training
 from holdfast.studies.running import Places, run_cell
 from holdfast.studies.store import Store, measure_key
@@ -172,4 +172,4 @@ def _line(error: Exception) -> str:
     """What went wrong, in one line; what is no error of ours says its kind."""
     if isinstance(error, BrokenProcessPool):  # one was killed, and takes those beside it along
         return DIED
-    return str(error) if isinstance(error, HoldfastError) else one_line(f"{type(error).__name__}: {error}")[:LONGEST]
+    return str(error) if isinstance(error, HoldfastError) else described(error)

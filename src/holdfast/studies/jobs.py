@@ -118,7 +118,7 @@ class Computation:
     Args:
         measure: what to compute.
         data: a dataset as in `Training`, or None.
-        backbone: whose starting weights embed the images: `resnet50`, `mobilenetv2_100`; None for no model.
+        backbone: whose starting weights embed the images: `resnet50`, `torchvision:mobilenet_v2`; None for no model.
     """
 
     measure: Probe
