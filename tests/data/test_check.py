@@ -115,10 +115,21 @@ def test_a_folder_with_stray_and_broken_files(paint: Paint, tmp_path: Path) -> N
     (root / "b" / "2.png").write_bytes(b"broken")
     paint("set/b/3.png")
     problems = check(build("folder", root=str(root)))
-    assert kinds(problems) == ["ignored-file", "unreadable-image"]
-    assert "2 files" in problems[0].what
-    assert "b/2.png" in problems[1].what
-    assert problems[1].rows == [3]
+    assert kinds(problems) == ["ignored-file", "ignored-file", "unreadable-image"]
+    assert "1 file is passed over: no image by extension (.txt 1: a/notes.txt)" in problems[0].what
+    assert "1 image is passed over: in no class folder or list (loose.png)" in problems[1].what
+    assert "b/2.png" in problems[2].what
+    assert problems[2].rows == [3]
+
+
+def test_a_file_listed_twice(paint: Paint, tmp_path: Path) -> None:
+    for number in range(1, 5):
+        paint(f"{number}.png")
+    rows = ["1.png,a", "2.png,a", "3.png,b", "4.png,b", "3.png,b"]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows]))
+    (problem,) = check(build("csv", file=str(tmp_path / "list.csv")))
+    assert (problem.kind, problem.rows) == ("listed-twice", [2, 4])
+    assert "1 file is listed more than once (3.png)" in problem.what
 
 
 def test_a_list_with_missing_files(paint: Paint, tmp_path: Path) -> None:

@@ -71,6 +71,8 @@ def _folder(draw: random.Random, folder: Path) -> None:
             deep = deep / "d"
         deep.mkdir(parents=True)
         (deep / "a.jpg").write_bytes(photo(draw))
+    if draw.random() < 0.2:
+        (folder / draw.choice(("Thumbs.db", ".DS_Store", "desktop.ini"))).write_bytes(b"x")
     few = list(itertools.islice(_files(folder, (os.path.realpath(folder),)), MANY))
     _check(folder, draw, len(few) if len(few) < MANY else None)
 
@@ -79,7 +81,7 @@ def _files(folder: Path, ancestors: tuple[str, ...]) -> Iterator[Path]:
     """Files that are not hidden, links followed but not in circles."""
     for path in folder.iterdir():
         real = os.path.realpath(path)
-        if path.name.startswith("."):
+        if path.name.startswith(".") or path.name in ("Thumbs.db", "desktop.ini"):
             continue
         if not path.is_dir():
             yield path
@@ -92,8 +94,9 @@ def _check(root: Path, draw: random.Random, files: int | None) -> None:
     for name in ("folder", "images"):
         reader: Reader = instantiate(Reader, {"name": name, "root": str(root), "validation": 0})
         table = reader.table()
-        if files is not None and len(table) + len(reader.ignored()) != files:
-            raise Wrong(f"{files} files; {name} reads {len(table)} and passes over {len(reader.ignored())}")
+        others = table.passed_over
+        if files is not None and len(table) + len(others.no_images) + len(others.unplaced) != files:
+            raise Wrong(f"{files} files; {name} reads {len(table)} and passes over {others}")
         for row in draw.sample(range(len(table)), min(4, len(table))):
             try:
                 pixels = table.source.image(int(table.positions[row]), 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import target_benchmarks
 import target_csv
 import target_folders
 import target_images
@@ -13,6 +14,7 @@ from fuzzing import Target
 TARGETS: tuple[Target, ...] = (
     *target_recipes.TARGETS,
     *target_csv.TARGETS,
+    *target_benchmarks.TARGETS,
     *target_folders.TARGETS,
     *target_images.TARGETS,
     *target_packages.TARGETS,

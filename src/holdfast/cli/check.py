@@ -19,14 +19,27 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print what is wrong."""
     from holdfast.data import check, load
+    from holdfast.data.passed_over import counted, few
 
-    images = load(options.data)
+    images = load(options.data, skip_bad=True)  # what is missing is told among the other problems
     problems = check(images)
     if options.json:
         rows = [{"kind": p.kind, "what": p.what, "mend": p.how_to_mend} for p in problems]
-        print(json.dumps({"data": options.data, "images": len(images), "problems": rows}))
+        print(
+            json.dumps(
+                {
+                    "data": options.data,
+                    "images": len(images),
+                    "passed_over": images.passed_over.counts(),
+                    "problems": rows,
+                }
+            )
+        )
         return
     print(images)
+    if images.passed_over.hidden:
+        hidden = images.passed_over.hidden
+        print(f"{counted(hidden, 'hidden or system file')} passed over ({few(hidden)})")
     for problem in problems:
         print(f"- {problem.kind}: {problem.what}\n  {problem.how_to_mend}")
     print(f"{len(problems)} kinds of problem" if problems else "nothing wrong")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.data.duplicates import THUMBNAIL, near_duplicates, to_grey
 from holdfast.data.loading import WORKERS, chunks
+from holdfast.data.passed_over import counted, extensions, few
 from holdfast.data.reader import Reader
 from holdfast.data.table import SPLITS, ImageTable, Integers
 
@@ -24,6 +25,7 @@ Kind = Literal[
     "query-without-match",
     "near-duplicate",
     "ignored-file",
+    "listed-twice",
 ]
 
 
@@ -48,22 +50,41 @@ def check(data: ImageTable | Reader) -> list[Problem]:
     """Look at every image and label of a dataset; an empty list means that nothing is wrong.
 
     Args:
-        data: a table, or a reader, whose stray files are then looked at too.
+        data: a table, or a reader, whose missing files are then a problem among the others.
     """
-    ignored: list[str] = []
     if isinstance(data, Reader):
-        ignored = data.ignored()
         data = replace(data, skip_bad=True).table()
-    return [*_files(ignored), *_classes(data), *_splits(data), *_queries(data), *_images(data)]
+    return [*_files(data), *_twice(data), *_classes(data), *_splits(data), *_queries(data), *_images(data)]
 
 
-def _files(ignored: list[str]) -> Iterator[Problem]:
-    if ignored:
+def _files(table: ImageTable) -> Iterator[Problem]:
+    others, unplaced = table.passed_over.no_images, table.passed_over.unplaced
+    if others:
         yield Problem(
             "ignored-file",
-            f"{len(ignored):,} files are no images in a class folder ({_few(ignored)})",
-            "move images into a folder named after their class; remove the rest or let them be",
+            f"{counted(others, 'file')} passed over: no image by extension ({extensions(others)})",
+            "save pictures in another format (jpg, png, webp, bmp, gif, tif); let the rest be",
             [],
+        )
+    if unplaced:
+        yield Problem(
+            "ignored-file",
+            f"{counted(unplaced, 'image')} passed over: in no class folder or list ({few(unplaced)})",
+            "move them into a folder named after their class, add them to the list, or let them be",
+            [],
+        )
+
+
+def _twice(table: ImageTable) -> Iterator[Problem]:
+    counts = Counter(table.ids)
+    rows = [row for row, name in enumerate(table.ids) if counts[name] > 1]
+    if rows:
+        names = list(dict.fromkeys(table.ids[row] for row in rows))
+        yield Problem(
+            "listed-twice",
+            f"{counted(names, 'file')} listed more than once ({_few(names)})",
+            "keep one line of each: an image that is its own match is always found",
+            rows,
         )
 
 
@@ -159,4 +180,4 @@ def _duplicates(table: ImageTable, rows: Integers, thumbnails: NDArray[np.uint8]
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return few(names, 3)

@@ -49,10 +49,6 @@ class Reader(ABC):
     def read(self) -> ImageTable:
         """The dataset with its own splits."""
 
-    def ignored(self) -> list[str]:
-        """Files under the dataset's root that are no part of it, for the checker."""
-        return []
-
     def table(self) -> ImageTable:
         """The dataset with its validation split, and as much of its training images as is asked for."""
         table = self.read()

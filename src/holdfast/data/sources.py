@@ -152,6 +152,15 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
     return archive.read(info)
 
 
+def read_plain(path: Path) -> bytes:
+    """Content of a file that is to be read whole, such as a list; no pipe, device or disk image."""
+    with _open_plain(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_MEMBER:
+            raise ValueError(f"it has {size / 1e6:,.0f} MB, more than any list takes")
+        return file.read()
+
+
 def _open_plain(path: Path) -> BinaryIO:
     """The file; a pipe or device of an image's name would be waited for without end."""
     if not stat.S_ISREG(path.stat().st_mode):

@@ -6,21 +6,30 @@ import os
 import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from holdfast.data.decode import EXTENSIONS
-from holdfast.data.sources import FileSource, Source, ZipSource, read_member
+from holdfast.data.passed_over import PassedOver
+from holdfast.data.sources import FileSource, Source, ZipSource, read_member, read_plain
 from holdfast.errors import DataError
 
 MOST_VISITS = 20
 """Links may show a folder under several names; a few that lead to each other would make millions."""
 
 
+SYSTEM_FILES = frozenset({"__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
+"""What systems leave behind in folders of pictures, in small letters."""
+
+
 class Tree(ABC):
-    """Files by their path below the root, with forward slashes; hidden files and folders are left out."""
+    """Files by their path below the root, with forward slashes.
+
+    `names` are without hidden files and folders, which are in `hidden`, each hidden folder as one entry.
+    """
 
     names: list[str]
+    hidden: list[str]
 
     @abstractmethod
     def content(self, name: str) -> bytes:
@@ -28,7 +37,7 @@ class Tree(ABC):
 
     def text(self, name: str) -> str:
         """Content of a text file."""
-        return self.content(name).decode("utf-8", errors="replace")
+        return self.content(name).decode("utf-8-sig", errors="replace")
 
     @abstractmethod
     def source(self, names: Sequence[str]) -> Source:
@@ -37,6 +46,21 @@ class Tree(ABC):
     def images(self) -> list[str]:
         """Names of image files, by extension, in order."""
         return [name for name in self.names if is_image(name)]
+
+    def passed_over(self, used: Collection[str], within: str | None = None) -> PassedOver:
+        """Files that are no part of a dataset.
+
+        Args:
+            used: the images that are.
+            within: a published dataset brings other files, too; only images below this folder are missed then.
+        """
+        used = frozenset(used)
+        unused = [name for name in self.names if name not in used and name.startswith(within or "")]
+        return PassedOver(
+            no_images=tuple(name for name in unused if not is_image(name)) if within is None else (),
+            unplaced=tuple(name for name in unused if is_image(name)),
+            hidden=tuple(self.hidden),
+        )
 
     def find(self, name: str) -> str | None:
         """The shortest path that ends in this name, for a dataset unpacked inside a folder of its own."""
@@ -54,25 +78,32 @@ class Folder(Tree):
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.names = sorted(_walk(root))
+        self.hidden = []
+        self.names = sorted(_walk(root, self.hidden))
+        self.hidden.sort()
 
     def content(self, name: str) -> bytes:
         """Content of a file."""
-        return (self.root / name).read_bytes()
+        try:
+            return read_plain(self.root / name)
+        except (OSError, ValueError) as error:
+            raise DataError(f"cannot read '{self.root / name}': {error}; look at the file") from error
 
     def source(self, names: Sequence[str]) -> Source:
         """Files as images."""
         return FileSource([self.root / name for name in names])
 
 
-def _walk(root: Path) -> Iterator[str]:
+def _walk(root: Path, hidden: list[str]) -> Iterator[str]:
+    """Names of files; those that are passed over are added to `hidden`."""
     waiting: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(root, "", (_identity(root),))]
     visits: Counter[tuple[int, int]] = Counter()
     while waiting:
         folder, prefix, ancestors = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.startswith("."):
+                if _hidden(entry.name):
+                    hidden.append(prefix + entry.name)
                     continue
                 _refuse_unwritable(prefix + entry.name)
                 if not entry.is_dir():
@@ -107,8 +138,15 @@ class Archives(Tree):
     def __init__(self, archives: Sequence[Path]) -> None:
         self.archives = list(archives)
         self._archive_of: dict[str, int] = {}
+        self.hidden = []
         for number, path in enumerate(self.archives):
-            self._archive_of.update((member, number) for member in _members(path))
+            for member in _members(path):
+                if any(_hidden(part) for part in PurePosixPath(member).parts):
+                    self.hidden.append(member)
+                    continue
+                other = self._archive_of.setdefault(member, number)
+                if other != number and is_image(member):
+                    raise DataError(f"'{member}' is in '{self.archives[other]}' and in '{path}'; remove one of them")
         self.names = sorted(self._archive_of)
 
     def content(self, name: str) -> bytes:
@@ -126,23 +164,24 @@ class Archives(Tree):
 
 
 def _members(path: Path) -> list[str]:
-    """Names of the files in an archive, without hidden ones."""
+    """Names of the files in an archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [info.filename for info in archive.infolist() if not info.is_dir()]
     except Exception as error:  # a damaged directory of members fails in many ways, NotImplementedError among them
         raise DataError(f"cannot open the archive '{path}': {error}; fetch it again") from error
     for name, count in Counter(names).items():
-        if name.startswith("/") or ".." in PurePosixPath(name).parts:
+        if _leads_out(name):
             raise DataError(f"the archive '{path}' holds '{name}', which leads out of it; it is refused")
         if count > 1:
             raise DataError(f"the archive '{path}' holds '{name}' {count} times; pack it again with one of them")
         _refuse_unwritable(name)
-    return [name for name in names if not _hidden(name)]
+    return names
 
 
-def _hidden(member: str) -> bool:
-    return any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(member).parts)
+def _hidden(name: str) -> bool:
+    """Whether a file or folder of this name is never a person's own picture."""
+    return name.startswith(".") or name.lower() in SYSTEM_FILES
 
 
 def open_tree(root: str, layout: str, archives: Sequence[str] = ()) -> Tree:
@@ -174,10 +213,26 @@ def user_path(path: str | Path) -> Path:
         raise DataError(f"'{path}' starts with a home folder that is not known; write the whole path") from None
 
 
-def require(tree: Tree, names: Sequence[str], root: str) -> None:
-    """Refuse a dataset some of whose listed files are not there."""
+def require(tree: Tree, names: Sequence[str], root: str, skip_bad: bool = False) -> None:
+    """Refuse a dataset whose list names files outside its root, or files that are not there.
+
+    Args:
+        tree: the files that are there.
+        names: those that are listed.
+        root: for the message.
+        skip_bad: let missing ones pass; they are found missing when they are read.
+    """
     there = set(tree.names)
-    refuse_missing([name for name in names if name not in there], root)
+    missing = [name for name in names if name not in there]
+    outside = next((name for name in missing if _leads_out(name)), None)
+    if outside is not None:
+        raise DataError(f"a list in '{root}' names '{outside}', which lies outside; fetch it again")
+    if not skip_bad:
+        refuse_missing(missing, root)
+
+
+def _leads_out(name: str) -> bool:
+    return name.startswith("/") or ".." in PurePosixPath(name).parts
 
 
 def refuse_missing(missing: Sequence[str], where: str) -> None:

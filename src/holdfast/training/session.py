@@ -130,6 +130,8 @@ def build_session(
     add_sets(model, regime, recipe)
     store = ImageStore(table.split("train"), model.canvas, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
+    if table.passed_over:
+        console.say(f"passed over: {table.passed_over}")
     if store.skipped:
         console.say("skipped: " + ", ".join(image for image, _ in store.skipped[:5]))
     labels = torch.tensor(store.table.compacted(reader.labels), device=accelerator.device)

@@ -41,7 +41,7 @@ def test_split_folders(paint: Paint, tmp_path: Path) -> None:
     wanted = dict(zip(names, ["train", "train", "val", "test", "query", "gallery"], strict=True))
     assert splits_of(table) == wanted
     assert table.class_names[table.labels[table.ids.index("query/e/1.gif")]] == "e"
-    assert sorted(reader.ignored()) == ["extras/x/1.png", "test/loose.png"]
+    assert table.passed_over.unplaced == ("extras/x/1.png", "test/loose.png")
     assert table.read(range(len(table)), 8).shape == (6, 3, 8, 8)
 
 

@@ -7,7 +7,7 @@ import pytest
 from pictures import Paint
 from torch import nn
 
-from holdfast.data import build, load
+from holdfast.data import load
 from holdfast.data.readers.images import image_files
 from holdfast.errors import DataError
 from holdfast.evaluation import evaluate
@@ -27,7 +27,8 @@ def test_every_image_is_found_without_a_label(loose: Path) -> None:
     assert not table.labelled
     assert set(table.splits.tolist()) == {"gallery"}
     assert table.read([0, 1], 16).shape == (2, 3, 16, 16)
-    assert build("images", root=str(loose)).ignored() == ["notes.txt"]
+    assert table.passed_over.no_images == ("notes.txt",)
+    assert table.passed_over.hidden == (".hidden.png",)
 
 
 def test_a_zip_file_will_do(loose: Path, tmp_path: Path) -> None:

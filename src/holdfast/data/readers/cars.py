@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
+from holdfast.data.matlab import read_matlab
 from holdfast.data.reader import Reader, register
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, open_tree, require
-from holdfast.errors import DataError
+from holdfast.errors import DataError, described
 
 LAYOUT = "Cars196 as published (cars_annos.mat beside car_ims/), or one folder of images per model"
 TRAINING_CLASSES = 98
@@ -26,7 +24,6 @@ class Cars(Reader):
         root: folder with `cars_annos.mat` and `car_ims`, or with one folder of images per model (also inside `train`
             and `test`, which are then put together); such folders count in alphabetical order.
 
-    Requirements: scipy for `cars_annos.mat`.
     Relations: `cub` and `sop` are its usual companions.
     Reference: Krause et al., 2013; the split: Song et al., CVPR 2016.
     """
@@ -46,28 +43,26 @@ class Cars(Reader):
             splits=["train" if number <= TRAINING_CLASSES else "test" for number in numbers],
             ids=names,
             name="cars",
+            passed_over=tree.passed_over(names, within=""),
         )
 
     def _annotated(self, tree: Tree, annotations: str) -> tuple[list[str], list[int], list[str]]:
         """Image, class number and model from the published file."""
+        content = tree.content(annotations)
+        prefix = annotations.removesuffix("cars_annos.mat").removesuffix("devkit/")
         try:
-            from scipy.io import loadmat  # type: ignore[import-untyped]
-        except ImportError as error:
-            raise DataError("reading cars_annos.mat needs scipy; install scipy") from error
-        try:
-            content = loadmat(io.BytesIO(tree.content(annotations)), squeeze_me=True)
-            rows = np.atleast_1d(content["annotations"])
-            titles = [str(title) for title in np.atleast_1d(content["class_names"])]
-            prefix = annotations.removesuffix("cars_annos.mat").removesuffix("devkit/")
-            names = [prefix + str(row["relative_im_path"]) for row in rows]
-            numbers = [int(row["class"]) for row in rows]
-            models = [titles[number - 1] for number in numbers]
-        except (ValueError, KeyError, IndexError, TypeError, NotImplementedError) as error:
+            found = read_matlab(content, wanted=("relative_im_path", "class"))
+            rows, titles = found["annotations"], found["class_names"]
+            names = [prefix + row["relative_im_path"] for row in rows]
+            numbers = [int(number) for row in rows for (number,) in [row["class"]]]
+            if not all(1 <= number <= len(titles) for number in numbers):
+                raise ValueError("a class without a name")
+            models = [str(titles[number - 1]) for number in numbers]
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise DataError(
-                f"'{Path(self.root) / annotations}' is not Cars196's list ({error}); fetch it again"
+                f"'{Path(self.root) / annotations}' is not Cars196's list ({described(error)}); fetch it again"
             ) from error
-        if not self.skip_bad:
-            require(tree, names, self.root)
+        require(tree, names, self.root, self.skip_bad)
         return names, numbers, models
 
 

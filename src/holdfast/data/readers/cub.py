@@ -33,7 +33,7 @@ class Cub(Reader):
     def read(self) -> ImageTable:
         """All photographs."""
         tree = open_tree(self.root, LAYOUT, archives=("cub*.zip",))
-        names = self._names(tree)
+        names, within = self._names(tree)
         species = [_species(name) for name in names]
         if not names or None in species:
             raise DataError(f"'{self.root}' does not hold CUB-200-2011; expected {LAYOUT}")
@@ -44,18 +44,22 @@ class Cub(Reader):
             splits=["train" if number is not None and number <= 100 else "test" for number in species],
             ids=[name.split("images/")[-1] for name in names],
             name="cub",
+            passed_over=tree.passed_over(names, within),
         )
 
-    def _names(self, tree: Tree) -> list[str]:
-        """The photographs that the official list names, or, without one, those in numbered folders."""
+    def _names(self, tree: Tree) -> tuple[list[str], str]:
+        """The photographs that the official list names, or, without one, those in numbered folders; where they lie."""
         listing = tree.find("images.txt")
         if listing is None:
-            return sorted((n for n in tree.images() if _species(n) is not None), key=lambda n: n.split("/")[-2:])
+            found = sorted((n for n in tree.images() if _species(n) is not None), key=lambda n: n.split("/")[-2:])
+            return found, ""
         folder = listing.removesuffix("images.txt") + "images/"
-        names = [folder + line.split(maxsplit=1)[1].strip() for line in tree.text(listing).splitlines() if line.strip()]
-        if not self.skip_bad:
-            require(tree, names, self.root)
-        return names
+        rows = [line.split(maxsplit=1) for line in tree.text(listing).splitlines() if line.strip()]
+        if any(len(row) != 2 for row in rows):
+            raise DataError(f"'{listing}' does not list 'number image' on each line; fetch it again")
+        names = [folder + row[1].strip() for row in rows]
+        require(tree, names, self.root, self.skip_bad)
+        return names, folder
 
 
 def _species(name: str) -> int | None:

@@ -63,16 +63,11 @@ class ImageFolder(Reader):
             splits=[s or "train" for s in splits],
             ids=names,
             name="folder",
+            passed_over=tree.passed_over(names),
         )
         if any(splits):
             return table
         return table.with_splits(zero_shot(table.labels, self.test, self.test_seed))
-
-    def ignored(self) -> list[str]:
-        """Files that are no images, and images outside class folders."""
-        tree = open_tree(self.root, LAYOUT)
-        placed = _place(tree)
-        return [name for name in tree.names if name not in placed]
 
 
 def _place(tree: Tree) -> dict[str, tuple[str | None, str]]:

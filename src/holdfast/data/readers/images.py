@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.data.passed_over import NOTHING, PassedOver
 from holdfast.data.reader import Reader, register
 from holdfast.data.sources import FileSource, Source
 from holdfast.data.table import ImageTable
@@ -35,17 +36,19 @@ class Images(Reader):
         names = tree.images()
         if not names:
             raise DataError(f"no images under '{self.root}'; expected {LAYOUT}")
-        return unlabelled(tree.source(names), names)
-
-    def ignored(self) -> list[str]:
-        """Files that are no images."""
-        tree = open_tree(self.root, LAYOUT)
-        return sorted(set(tree.names) - set(tree.images()))
+        return unlabelled(tree.source(names), names, tree.passed_over(names))
 
 
-def unlabelled(source: Source, ids: Sequence[str]) -> ImageTable:
+def unlabelled(source: Source, ids: Sequence[str], passed_over: PassedOver = NOTHING) -> ImageTable:
     """Images of no known class."""
-    return ImageTable.of(source, classes=[""] * len(ids), splits=["gallery"] * len(ids), ids=ids, name="images")
+    return ImageTable.of(
+        source,
+        classes=[""] * len(ids),
+        splits=["gallery"] * len(ids),
+        ids=ids,
+        name="images",
+        passed_over=passed_over,
+    )
 
 
 def image_files(paths: Sequence[str | Path]) -> ImageTable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from holdfast.data.reader import Reader, register
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, open_tree, require
-from holdfast.errors import DataError
+from holdfast.errors import DataError, one_line
 
 LISTING = "list_eval_partition.txt"
 LAYOUT = f"In-shop Clothes Retrieval as published ({LISTING}, perhaps in Eval/, and img/, perhaps in Img/)"
@@ -35,13 +35,18 @@ class InShop(Reader):
         listing = tree.find(LISTING)
         if listing is None:
             raise DataError(f"there is no '{LISTING}' in '{self.root}'; expected {LAYOUT}")
-        rows = [line.split() for line in tree.text(listing).splitlines()[2:] if line.strip()]
+        lines = tree.text(listing).splitlines()
+        rows = [line.split() for line in lines[2:] if line.strip()]
         if not rows or any(len(row) != 3 for row in rows):
             raise DataError(f"'{listing}' does not list 'image item part' on each line; fetch it again")
+        if lines[0].strip() != str(len(rows)):
+            said = one_line(lines[0].strip()[:20])
+            raise DataError(f"'{listing}' says that it lists {said} images, and lists {len(rows)}; fetch it again")
+        for part in {row[2] for row in rows} - {"train", "query", "gallery"}:
+            raise DataError(f"'{listing}' names a part '{part}'; fetch it again")
         folder = _image_folder(tree)
         names = [folder + row[0] for row in rows]
-        if not self.skip_bad:
-            require(tree, names, self.root)
+        require(tree, names, self.root, self.skip_bad)
         return ImageTable.of(
             tree.source(names),
             classes=[row[1] for row in rows],
@@ -49,6 +54,7 @@ class InShop(Reader):
             ids=[row[0] for row in rows],
             name="inshop",
             coarse=["/".join(row[0].split("/")[1:3]) for row in rows],
+            passed_over=tree.passed_over(names, within=f"{folder}img/"),
         )
 
 

@@ -18,6 +18,9 @@ from holdfast.data.table import ImageTable
 from holdfast.data.tree import user_path
 from holdfast.errors import DataError
 
+LARGEST = 2**28
+"""Bytes of a file, unpacked: five times MNIST's own; a small one can hold gigabytes of nothing."""
+
 
 @register("mnist")
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +50,18 @@ class Mnist(Reader):
             pixels, digits = _idx(root, f"{prefix}-images-idx3-ubyte", 3), _idx(root, f"{prefix}-labels-idx1-ubyte", 1)
             if len(pixels) != len(digits):
                 raise DataError(f"'{root}': {len(pixels)} {prefix} images but {len(digits)} labels; fetch MNIST again")
+            if (digits > 9).any() or 0 in pixels.shape:
+                raise DataError(
+                    f"'{root}': a {prefix} file holds no images, or labels other than 0-9; fetch MNIST again"
+                )
             if self.protocol == "digits":
                 wanted = (digits <= 5) == (split == "train")
                 pixels, digits = pixels[wanted], digits[wanted]
             images.append(pixels)
             labels.append(digits)
             splits += [split] * len(digits)
+        if images[0].shape[1:] != images[1].shape[1:]:
+            raise DataError(f"'{root}': the images for training and testing differ in size; fetch MNIST again")
         return digit_table(
             ArraySource(np.concatenate(images)), np.concatenate(labels).astype(np.int64), np.array(splits), name="mnist"
         )
@@ -67,7 +76,10 @@ def _idx(root: Path, name: str, axes: int) -> NDArray[np.uint8]:
             "(train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and the same with t10k)"
         )
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(LARGEST)
+            if file.read(1):
+                raise ValueError(f"more than {LARGEST / 1e6:,.0f} MB")
         shape = np.frombuffer(content, ">u4", count=axes, offset=4)
         if content[:4] != bytes((0, 0, 8, axes)):
             raise ValueError("wrong header")

@@ -45,6 +45,7 @@ class Omniglot(Reader):
             ids=names,
             name="omniglot",
             coarse=[alphabet for _, (_, alphabet, _) in drawings],
+            passed_over=tree.passed_over(names, within=""),
         )
 
 

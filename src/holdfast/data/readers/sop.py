@@ -40,7 +40,10 @@ class OnlineProducts(Reader):
             if listing is None:
                 raise DataError(f"there is no 'Ebay_{split}.txt' in '{self.root}'; expected {LAYOUT}")
             folder = listing.removesuffix(f"Ebay_{split}.txt")
-            for line in tree.text(listing).splitlines()[1:]:
+            head, *lines = tree.text(listing).splitlines() or [""]
+            if len(head.split()) != 4 or head.split()[0].isdigit():
+                raise DataError(f"'{listing}' does not begin with its line of titles; fetch it again")
+            for line in lines:
                 cells = line.split()
                 if len(cells) != 4:
                     raise DataError(
@@ -50,8 +53,15 @@ class OnlineProducts(Reader):
                 products.append(cells[1])
                 categories.append(cells[3].partition("/")[0].removesuffix("_final"))
                 splits.append(split)
-        if not self.skip_bad:
-            require(tree, names, self.root)
+        if not names:
+            raise DataError(f"the lists in '{self.root}' name no photographs; fetch them again")
+        require(tree, names, self.root, self.skip_bad)
         return ImageTable.of(
-            tree.source(names), classes=products, splits=splits, ids=names, name="sop", coarse=categories
+            tree.source(names),
+            classes=products,
+            splits=splits,
+            ids=names,
+            name="sop",
+            coarse=categories,
+            passed_over=tree.passed_over(names, within=folder),
         )
