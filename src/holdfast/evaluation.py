@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from holdfast import metrics
 from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable, centre_crop
+from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
 from holdfast.models import Embedder, as_embedder
@@ -97,6 +98,11 @@ def embed(
     return processes.gather(vectors, ((len(store.table), 1),))
 
 
+def used_once(processes: Processes) -> Cache:
+    """Where to keep images that are embedded and then done with: with several processes, none reads another's share."""
+    return "none" if processes.several else "auto"
+
+
 def embed_splits(
     model: Embedder, table: ImageTable, device: torch.device, console: Console | None = None
 ) -> dict[str, tuple[Tensor, Tensor]]:
@@ -164,19 +170,18 @@ def evaluate(
     embedder = embedder.to(place)
     chosen = choose_split(table, split)
     query = table if chosen == "all" else table.split(chosen)
-    store = ImageStore(query, embedder.canvas, place, skip_bad=skip_bad)
+    cache = used_once(processes)
+    store = ImageStore(query, embedder.canvas, place, cache, skip_bad)
     vectors = embed(embedder, store, batch, console, processes=processes)
     arguments: dict[str, Any] = {}
     skipped = list(store.skipped)
     if chosen == "query":
-        others = ImageStore(table.split("gallery"), embedder.canvas, place, skip_bad=skip_bad)
+        others = ImageStore(table.split("gallery"), embedder.canvas, place, cache, skip_bad)
         arguments = _columns(others.table, "gallery")
         arguments["gallery"] = embed(embedder, others, batch, console, processes=processes)
         skipped += others.skipped
 
-    found = metrics.evaluate(
-        vectors, **_columns(store.table), **arguments, ks=RECALLS, seed=seed, processes=processes
-    )
+    found = metrics.evaluate(vectors, **_columns(store.table), **arguments, ks=RECALLS, seed=seed, processes=processes)
     values = {name: _plain(value) for name, value in found.values.items()}
     return Result(values, dict(found.reasons), chosen, len(vectors), skipped)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.attacks import Budget, Goal
 from holdfast.audit.base import PUBLISHED_BATCH, Part, Protocol, register
-from holdfast.audit.clean import clean_figures, retrieval_figures, searched, stacked
+from holdfast.audit.clean import clean_figures, retrieval_figures, stacked
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
 from holdfast.config import instantiate
@@ -76,7 +76,7 @@ class Adml(Protocol):
         figures.clustering("NMI", clean, labels)
         for name in GOALS:
             vectors = stacked(measured[name], subject)
-            retrieval_figures(figures, KEYS, searched(subject, vectors, self.mode), f"{name}/")
+            retrieval_figures(figures, KEYS, subject, vectors, self.mode, f"{name}/")
             figures.clustering(f"{name}/NMI", vectors, labels)
         return figures
 

@@ -11,10 +11,12 @@ from holdfast.metrics import EmbeddedSet
 from holdfast.metrics.ranked import Retrieval
 
 
-def retrieval_figures(figures: Figures, keys: tuple[str, ...], data: EmbeddedSet, prefix: str = "") -> None:
-    """R@k and mAP figures of some queries."""
+def retrieval_figures(
+    figures: Figures, keys: tuple[str, ...], subject: Subject, vectors: Tensor, mode: str, prefix: str = ""
+) -> None:
+    """R@k and mAP figures of the attacked images as some vectors."""
     ks = tuple(int(key.removeprefix("R@")) for key in keys if key.startswith("R@"))
-    scores = Retrieval(ks).per_query(data)
+    scores = Retrieval(ks).per_query(searched(subject, vectors, mode), subject.processes)
     for key in keys:
         figures.mean(prefix + key, scores[key].cpu(), scale=100)
 
@@ -22,7 +24,7 @@ def retrieval_figures(figures: Figures, keys: tuple[str, ...], data: EmbeddedSet
 def clean_figures(figures: Figures, subject: Subject, keys: tuple[str, ...] = ("R@1",), mode: str = "fixed") -> Tensor:
     """R@1 and others of the clean images, searched as the attacked ones are; returns their vectors."""
     vectors = subject.references.clean(subject.rows)
-    retrieval_figures(figures, keys, searched(subject, vectors, mode))
+    retrieval_figures(figures, keys, subject, vectors, mode)
     return vectors
 
 

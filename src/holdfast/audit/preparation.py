@@ -100,6 +100,7 @@ def make_subject(
         gallery_groups=_groups(stores[-1].table, device),
         chunk=batch,
         digest=_digest([each.table for each in stores]),
+        processes=processes,
     )
     if through_sets:
         views = {name: _view(model, Through(embedder, name)) for name in embedder.bank.names()}

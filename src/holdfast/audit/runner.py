@@ -6,6 +6,8 @@ import dataclasses
 import hashlib
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +31,7 @@ from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.evaluation import choose_split, read_table
 from holdfast.files import inside, write_json
+from holdfast.locks import locked
 from holdfast.models import Embedder
 from holdfast.models.compiled import Compile
 from holdfast.models.run_card import write_card
@@ -110,7 +113,13 @@ def run(
     batch = batch or (GPU_BLOCK if place.type == "cuda" else 256)
     embedder, raised = borrow_model(model, size, trust_code, place, chosen.through_sets)
     part = choose_split(table, split)
-    with frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
+    title = f"{protocol}-{mode}"
+    folder = Path(out) if out and processes.main else None
+    with (
+        _held(folder, title, processes),
+        frozen(embedder),
+        torch.random.fork_rng(seeded_devices(embedder.mean.device)),
+    ):
         subject, skipped, more = make_subject(
             embedder, table, part, limit, seed, batch, skip_bad, console, chosen.through_sets, processes
         )
@@ -118,11 +127,9 @@ def run(
         subject = speed_up(subject, budget, precision, compile)
         if budget.eps > 1:
             raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}/255?")
-        title = f"{protocol}-{mode}"
         console.say(
             f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}"
         )
-        folder = Path(out) if out and processes.main else None
         identity = _identity(embedder, subject, budget, title)
         state = None
         if folder is not None:
@@ -163,17 +170,38 @@ def run(
         if examples:
             pictures = inside(folder, folder / "artifacts" / f"examples-{name}")
             stored.append(save_examples(subject, budget, pictures, examples))
-    document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
-    document["identity"] = _short(identity)
-    file = folder / audit_file(protocol, mode)
-    kept = keep_other_audit(file, document["identity"])
-    if kept:
-        console.say(f"an audit of something else was in {file.name}; it is now {kept.name}")
-    write_json(file, document)
-    state.forget()
-    if isinstance(model, str) and (folder / "recipe.yaml").is_file() and Path(model).resolve() == folder.resolve():
-        _refresh_card(folder, console)
-    return Audit(document, file)
+        document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
+        document["identity"] = _short(identity)
+        file = folder / audit_file(protocol, mode)
+        kept = keep_other_audit(file, document["identity"])
+        if kept:
+            console.say(f"an audit of something else was in {file.name}; it is now {kept.name}")
+        write_json(file, document)
+        state.forget()
+        if isinstance(model, str) and (folder / "recipe.yaml").is_file() and Path(model).resolve() == folder.resolve():
+            _refresh_card(folder, console)
+        return Audit(document, file)
+
+
+@contextmanager
+def _held(folder: Path | None, title: str, processes: Processes) -> Iterator[None]:
+    """Keep other audits of the protocol out of the folder: they would throw away each other's measurements.
+
+    Args:
+        folder: of the audit, which the main process alone has; None where nothing is written.
+        title: protocol and mode; different ones may share a folder.
+        processes: those that stop together if the folder is in use.
+    """
+    with ExitStack() as stack:
+
+        def hold() -> None:
+            if folder is not None:
+                artifacts = inside(folder, folder / "artifacts")
+                artifacts.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(artifacts / f".{title}.lock", f"the {title} audit in {folder}"))
+
+        processes.tell(hold)
+        yield
 
 
 def _refresh_card(run: Path, console: Console) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.attacks import Budget
 from holdfast.audit.adml import fixed_attack, refuse_queries
 from holdfast.audit.base import Part, Protocol, register
-from holdfast.audit.clean import clean_figures, retrieval_figures, searched, stacked
+from holdfast.audit.clean import clean_figures, retrieval_figures, stacked
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError
@@ -78,13 +78,13 @@ class Stax(Protocol):
         kinds |= {f"{part}/": stacked(arrays, subject) for part, arrays in measured.items() if part not in through}
         for prefix, vectors in kinds.items():
             if prefix:
-                retrieval_figures(figures, KEYS, searched(subject, vectors, self.mode), prefix)
+                retrieval_figures(figures, KEYS, subject, vectors, self.mode, prefix)
             figures.clustering(f"{prefix}NMI", vectors, labels)
             figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
         for name, view in subject.sets.items():
             clean, part = view.references.clean(subject.rows), _set_part(name)
-            retrieval_figures(figures, KEYS, searched(view, clean, self.mode), f"set/{name}/")
-            retrieval_figures(figures, KEYS, searched(view, stacked(measured[part], view), self.mode), f"{part}/")
+            retrieval_figures(figures, KEYS, view, clean, self.mode, f"set/{name}/")
+            retrieval_figures(figures, KEYS, view, stacked(measured[part], view), self.mode, f"{part}/")
         return figures
 
 

@@ -27,18 +27,23 @@ def run(options: argparse.Namespace) -> None:
     """Write vectors."""
     from holdfast.data import ImageStore
     from holdfast.devices import choose_device
-    from holdfast.evaluation import choose_split, embed, read_table
+    from holdfast.evaluation import choose_split, embed, read_table, used_once
     from holdfast.models import load_model
+    from holdfast.processes import joined
     from holdfast.search.vectors import check_format, save_vectors
 
     out = check_format(Path(options.out or "embeddings.npz"))
-    images, skip_bad = read_table(options.data, options.skip_bad)
-    split = choose_split(images, options.split or "all")
     device = choose_device(options.device)
-    model = load_model(options.model, options.size, options.trust_code).to(device)
-    chosen = images if split == "all" else images.split(split)
-    store = ImageStore(chosen, model.canvas, device, skip_bad=skip_bad)
-    vectors = embed(model, store, options.batch or 256, Console(options.json))
-    save_vectors(writable(str(out)), vectors, store.table)
+    with joined(device) as processes:
+        images, skip_bad = read_table(options.data, options.skip_bad)
+        split = choose_split(images, options.split or "all")
+        model = load_model(options.model, options.size, options.trust_code).to(device)
+        chosen = images if split == "all" else images.split(split)
+        store = ImageStore(chosen, model.canvas, device, used_once(processes), skip_bad)
+        console = Console(options.json or not processes.main)
+        vectors = embed(model, store, options.batch or 256, console, processes=processes)
+        if not processes.main:
+            return
+        save_vectors(writable(str(out)), vectors, store.table)
     facts = {"file": str(out), "images": len(vectors), "dim": vectors.shape[1], "skipped": len(store.skipped)}
     print(json.dumps(facts) if options.json else f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}")

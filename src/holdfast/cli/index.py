@@ -23,7 +23,12 @@ from holdfast.console import Console
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
+    import torch
+
     from holdfast.data import ImageTable
+    from holdfast.processes import Processes
+    from holdfast.search import Index
+    from holdfast.search.building import Added
 
 
 def add(commands: Commands) -> None:
@@ -54,13 +59,31 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> None:
     """Build or extend an index."""
     from holdfast.devices import choose_device
+    from holdfast.processes import joined
+
+    _refuse(options)
+    device = choose_device(options.device)
+    with joined(device) as processes:
+        folder, index, added = _built(options, device, processes)
+    if not processes.main:
+        return
+    counts = dataclasses.asdict(added)
+    if options.json:
+        facts = {"folder": str(folder), "images": len(index), "dim": index.dim, "kind": index.structure.name}
+        print(json.dumps({**facts, **counts, "calibrated_on": len(index.clean)}))
+        return
+    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing to add"
+    print(f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.structure.name})")
+
+
+def _built(options: argparse.Namespace, device: torch.device, processes: Processes) -> tuple[Path, Index, Added]:
+    """The folder, the index in it, and what was added."""
     from holdfast.evaluation import choose_split, read_table
     from holdfast.models import load_model
     from holdfast.search import add_images, create_index
     from holdfast.search.building import CALIBRATED_ON
 
-    _refuse(options)
-    device, console = choose_device(options.device), Console(options.json)
+    console = Console(options.json or not processes.main)
     table, skip_bad = read_table(options.add or options.data, options.skip_bad)
     split = choose_split(table, options.split or "all")
     table = _named(table if split == "all" else table.split(split), options.prefix)
@@ -76,28 +99,24 @@ def run(options: argparse.Namespace) -> None:
             skip_bad=skip_bad,
             trust_code=options.trust_code,
             console=console,
+            processes=processes,
         )
-    else:
-        folder = writable(options.out)
-        index, added = create_index(
-            folder,
-            load_model(options.model, options.size, options.trust_code).to(device),
-            table,
-            reference=Path(options.model).name if Path(options.model).exists() else options.model,
-            kind=options.kind,
-            calibrate=CALIBRATED_ON if options.calibrate is None else options.calibrate,
-            batch=options.batch,
-            seed=options.seed or 0,
-            skip_bad=skip_bad,
-            console=console,
-        )
-    counts = dataclasses.asdict(added)
-    if options.json:
-        facts = {"folder": str(folder), "images": len(index), "dim": index.dim, "kind": index.structure.name}
-        print(json.dumps({**facts, **counts, "calibrated_on": len(index.clean)}))
-        return
-    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing to add"
-    print(f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.structure.name})")
+        return folder, index, added
+    folder = Path(processes.tell(lambda: str(writable(options.out))))
+    index, added = create_index(
+        folder,
+        load_model(options.model, options.size, options.trust_code).to(device),
+        table,
+        reference=Path(options.model).name if Path(options.model).exists() else options.model,
+        kind=options.kind,
+        calibrate=CALIBRATED_ON if options.calibrate is None else options.calibrate,
+        batch=options.batch,
+        seed=options.seed or 0,
+        skip_bad=skip_bad,
+        console=console,
+        processes=processes,
+    )
+    return folder, index, added
 
 
 def _named(table: ImageTable, prefix: str) -> ImageTable:

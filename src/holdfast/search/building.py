@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,17 @@ from holdfast import seeds
 from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import ModelError, SearchError
+from holdfast.evaluation import used_once
 from holdfast.files import new_folder
+from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
+from holdfast.processes import ALONE, Processes
 from holdfast.search.index import Index, make_index
 from holdfast.search.looking import look, model_facts, print_images, refuse_other_model
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 from holdfast.search.tampering import statistics
 
+LOCK = ".lock"
 CALIBRATED_ON = 1000
 """Images whose statistics stand for clean queries; at one false alarm in a hundred, ten of them are beyond."""
 
@@ -48,6 +53,7 @@ def create_index(
     seed: int = 0,
     skip_bad: bool = False,
     console: Console | None = None,
+    processes: Processes = ALONE,
 ) -> tuple[Index, Added]:
     """Embed images and write an index of them.
 
@@ -62,25 +68,39 @@ def create_index(
         seed: of everything random.
         skip_bad: leave unreadable images out.
         console: shows progress if given.
+        processes: who else looks at a share of the images; the main one alone writes.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SearchError(f"{folder} is there already; add to an index with --add, or give another --out")
-    model.eval()
-    store = ImageStore(table, model.canvas, model.mean.device, skip_bad=skip_bad)
-    _refuse_twins(store.table)
-    everything = np.arange(len(store))
-    vectors = look(model, store, everything, batch, console=console).vectors
-    prints = print_images(store, batch)
-    facts = model_facts(model, reference)
-    index = make_index(vectors, store.table.ids, _labels(store.table), prints, facts, kind, seed)
-    index = _calibrated(index, model, store, everything, calibrate, batch, console)
+    with ExitStack() as stack:
+
+        def begin() -> None:
+            # Beside the folder, which is moved into its place when it is whole.
+            stack.enter_context(locked(folder.with_name(f".{folder.name}{LOCK}"), f"the index {folder}"))
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise SearchError(f"{folder} is there already; add to an index with --add, or give another --out")
+
+        processes.tell(begin)
+        model.eval()
+        store = ImageStore(table, model.canvas, model.mean.device, used_once(processes), skip_bad)
+        _refuse_twins(store.table)
+        everything = np.arange(len(store))
+        vectors = look(model, store, everything, batch, console=console, processes=processes).vectors
+        prints = print_images(store, batch, processes)
+        facts = model_facts(model, reference)
+        index = make_index(vectors, store.table.ids, _labels(store.table), prints, facts, kind, seed)
+        index = _calibrated(index, model, store, everything, calibrate, batch, console, processes)
+        if processes.main:
+            _write_new(folder, model, index)
+    return index, Added(len(index), 0, 0, len(store.skipped))
+
+
+def _write_new(folder: Path, model: Embedder, index: Index) -> None:
+    """A folder with an index and, where it can be packaged, its model."""
     with new_folder(folder) as aside:
         try:
             model.save_pretrained(aside / MODEL)
         except ModelError:  # a wrapped module or graph; a search must be given it
             shutil.rmtree(aside / MODEL, ignore_errors=True)
         write_index(aside, index)
-    return index, Added(len(index), 0, 0, len(store.skipped))
 
 
 def add_images(
@@ -93,6 +113,7 @@ def add_images(
     skip_bad: bool = False,
     trust_code: bool = False,
     console: Console | None = None,
+    processes: Processes = ALONE,
 ) -> tuple[Index, Added]:
     """Add images to the index of a folder; those that are in it already, and have not changed, are passed over.
 
@@ -105,13 +126,36 @@ def add_images(
         skip_bad: leave unreadable images out.
         trust_code: let the model inside import its own module.
         console: shows progress if given.
+        processes: who else looks at a share of the images; the main one alone writes.
     """
+    with ExitStack() as stack:
+
+        def begin() -> None:
+            read_manifest(folder)  # nothing is written into a folder that holds no index
+            stack.enter_context(locked(folder / LOCK, f"the index {folder}"))
+
+        processes.tell(begin)
+        return _add(folder, table, model, device, batch, skip_bad, trust_code, console, processes)
+
+
+def _add(
+    folder: Path,
+    table: ImageTable,
+    model: Embedder | None,
+    device: torch.device | str,
+    batch: int,
+    skip_bad: bool,
+    trust_code: bool,
+    console: Console | None,
+    processes: Processes,
+) -> tuple[Index, Added]:
+    """As `add_images`, once no other process can change the index."""
     manifest = read_manifest(folder)
     index = read_index(folder, manifest)
     model = model_of(folder, index, model, device, trust_code)
-    store = ImageStore(table, model.canvas, model.mean.device, skip_bad=skip_bad)
+    store = ImageStore(table, model.canvas, model.mean.device, used_once(processes), skip_bad)
     _refuse_twins(store.table)
-    prints = print_images(store, batch)
+    prints = print_images(store, batch, processes)
     row_of = {name: row for row, name in enumerate(index.ids)}
     old = [row_of.get(name) for name in store.table.ids]
     labels = _labels(store.table)
@@ -124,11 +168,12 @@ def add_images(
     done = Added(len(new) - replaced, replaced, len(store) - len(new), len(store.skipped))
     if not len(new):
         return index, done
-    vectors = look(model, store, new, batch, console=console).vectors
+    vectors = look(model, store, new, batch, console=console, processes=processes).vectors
     index = index.extended(vectors, [store.table.ids[i] for i in new], [labels[i] for i in new], prints[new])
     calibrate = max(len(index.clean), CALIBRATED_ON if len(index.clean) else 0)
-    index = _calibrated(index, model, store, new, calibrate, batch, console)
-    write_index(folder, index, replaces=manifest)
+    index = _calibrated(index, model, store, new, calibrate, batch, console, processes)
+    if processes.main:
+        write_index(folder, index, replaces=manifest)
     return index, done
 
 
@@ -146,7 +191,14 @@ def model_of(
 
 
 def _calibrated(
-    index: Index, model: Embedder, store: ImageStore, rows: Any, count: int, batch: int, console: Console | None
+    index: Index,
+    model: Embedder,
+    store: ImageStore,
+    rows: Any,
+    count: int,
+    batch: int,
+    console: Console | None,
+    processes: Processes,
 ) -> Index:
     """The index with statistics of a seeded choice of images, each searched among the others."""
     if count == 0:
@@ -156,7 +208,7 @@ def _calibrated(
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
     share = count if not len(old) else max(1, round(count * len(rows) / len(index)))
     chosen = np.sort(draw.permutation(rows)[:share])
-    looks = look(model, store, chosen, batch, index.seed, moved=True, console=console)
+    looks = look(model, store, chosen, batch, index.seed, moved=True, console=console, processes=processes)
     row_of = {name: row for row, name in enumerate(index.ids)}
     prints = index.prints[[row_of[store.table.ids[row]] for row in chosen]]
     found = statistics(index, looks, prints)

@@ -16,6 +16,7 @@ from holdfast.console import Console
 from holdfast.data import ImageStore, centre_crop
 from holdfast.errors import ModelError
 from holdfast.models import Embedder
+from holdfast.processes import ALONE, Processes
 from holdfast.search.index import ModelFacts, Prints
 from holdfast.search.kinds import usable
 
@@ -44,13 +45,15 @@ class Looks:
     shift: NDArray[np.float32] | None = None
 
 
-def print_images(store: ImageStore, batch: int) -> Prints:
-    """A digest of each image of a store."""
+def print_images(store: ImageStore, batch: int, processes: Processes = ALONE) -> Prints:
+    """A digest of each image of a store, whose images are shared out if there are other processes."""
     found = []
-    for start in range(0, len(store), batch):
-        pixels = store.get(torch.arange(start, min(start + batch, len(store)))).cpu().permute(0, 2, 3, 1)
+    mine = processes.share(len(store))
+    for start in range(mine.start, mine.stop, batch):
+        pixels = store.get(torch.arange(start, min(start + batch, mine.stop))).cpu().permute(0, 2, 3, 1)
         found += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in pixels.contiguous().numpy()]
-    return np.frombuffer(b"".join(found), np.uint8).reshape(-1, 16).copy()
+    own = np.frombuffer(b"".join(found), np.uint8).reshape(-1, 16).copy()
+    return processes.gather(torch.from_numpy(own), ((len(store), 1),)).numpy()
 
 
 @torch.no_grad()
@@ -62,6 +65,7 @@ def look(
     seed: int = 0,
     moved: bool = False,
     console: Console | None = None,
+    processes: Processes = ALONE,
 ) -> Looks:
     """Vectors of some images and, if asked, how far small changes move them.
 
@@ -73,16 +77,18 @@ def look(
         seed: of the noise, which is the same for all images, so that a verdict does not depend on the company.
         moved: also look at changed copies, which costs six more passes.
         console: shows a bar if given.
+        processes: who else looks at a share; all of them get everything.
     """
-    parts = []
-    with (console or Console(quiet=True)).bar(len(rows), unit="image", what="embedding") as bar:
-        for start in range(0, len(rows), batch):
-            images = centre_crop(store.get(torch.from_numpy(rows[start : start + batch])), model.size)
+    parts = [torch.empty(0, model.dim + 2 * moved)]
+    mine = rows[processes.share(len(rows))]
+    with (console or Console(quiet=True)).bar(len(mine), unit="image", what="embedding") as bar:
+        for start in range(0, len(mine), batch):
+            images = centre_crop(store.get(torch.from_numpy(mine[start : start + batch])), model.size)
             vectors = model(images).float()
             moves = [_mean_move(model, vectors, copies) for copies in changed_copies(images, seed)] if moved else []
             parts.append(torch.stack([*moves, *vectors.unbind(1)], 1).cpu())
             bar.update(len(images))
-    table = torch.cat(parts).numpy() if parts else np.empty((0, model.dim + 2 * moved), np.float32)
+    table = processes.gather(torch.cat(parts), ((len(rows), 1),)).numpy()
     bad = np.flatnonzero(~usable(table))
     if len(bad):
         name = store.table.ids[rows[bad[0]]]

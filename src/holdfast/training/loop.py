@@ -232,14 +232,14 @@ class Loop:
         self.finite.check_weights(session.model, self.step, self._kept())
         model, precision = session.evaluated_model, session.precision
         vectors = embed(model, self.validation, precision=precision, processes=self.processes)
+        labels = torch.tensor(self.validation.table.labels_for(self.recipe.data.plain["labels"]))
+        values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8), processes=self.processes)
         if self.processes.main:
-            self._judge(vectors, self.validation)
+            self._judge(vectors, values)
 
-    def _judge(self, vectors: Tensor, validation: ImageStore) -> None:
+    def _judge(self, vectors: Tensor, values: metrics.Values) -> None:
         """Write down how well embeddings of the validation classes retrieve; package the model if none was better."""
         session = self.session
-        labels = torch.tensor(validation.table.labels_for(self.recipe.data.plain["labels"]))
-        values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8))
         self._write({"epoch": self.step // self.epoch_steps, "validation": dict(values)})
         session.accelerator.log({f"validation/{k}": v for k, v in values.items() if v is not None}, step=self.step)
         score = values["R@1"]
