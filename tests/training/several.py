@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from holdfast.training.context import TrainingContext
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import Session, build_session
 from holdfast.training.step import gradients, load_batch, one_step
+from meeting import meet
 
 STEPS = 3
 
@@ -122,21 +121,6 @@ def recorded(case: str, processes: Processes) -> dict[str, Tensor]:
     found |= {f"model {name}": tensor.clone() for name, tensor in session.model.state_dict().items()}
     found |= {f"loss {name}": tensor.clone() for name, tensor in session.criterion.state_dict().items()}
     return found
-
-
-def meet(rank: int, world: int, port: int) -> None:
-    """What a launcher tells a process."""
-    here = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in here.items()}, MASTER_ADDR="127.0.0.1")
-    if Path("/sys/class/net/lo").exists():  # the host's name need not resolve
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    torch.set_num_threads(1)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def record_all(rank: int, world: int, port: int, folder: str, cases: list[str]) -> None:

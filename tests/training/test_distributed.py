@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from several import CASES, MORE, free_port, record_all, recorded
+from several import CASES, MORE, record_all, recorded
 from torch import Tensor
 
 from holdfast.processes import ALONE
+from meeting import free_port
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 WORLD = 2

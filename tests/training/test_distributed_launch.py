@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from launching import ended, environment, start, together, write_recipe
-from several import free_port
+from launching import environment, write_recipe
 
 import holdfast
 from holdfast.training.checkpoint import load_checkpoint
 from holdfast.training.logs import read_log
+from meeting import ended, free_port, start, together
 
 pytestmark = [
     pytest.mark.slow,

@@ -27,6 +27,7 @@ from holdfast.cli import (
     study,
     train,
 )
+from holdfast.cli.memory import memory_line
 from holdfast.cli.parsing import Parser
 from holdfast.errors import HoldfastError
 from holdfast.version import __version__
@@ -76,6 +77,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             traceback.print_exc()
         print(f"holdfast: {_os_line(error, options)}", file=sys.stderr)
+        return HoldfastError.exit_code
+    except (MemoryError, RuntimeError) as error:
+        line = memory_line(error, options)
+        if line is None:
+            raise
+        if options.debug:
+            traceback.print_exc()
+        print(f"\nholdfast: {line}", file=sys.stderr)  # on a line of its own: a progress bar may leave none
         return HoldfastError.exit_code
     return 0
 
