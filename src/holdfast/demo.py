@@ -125,8 +125,8 @@ def _earlier_audit(run: Run, limit: int) -> dict[str, Any] | None:
     """The audit of an earlier call, unless it attacked another number of images or another model."""
     file = run.folder / "audit.json"
     try:
-        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        found: Any = json.loads(file.read_text("utf-8"))
         newer = file.stat().st_mtime >= (run.folder / "evaluation.json").stat().st_mtime
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return found if newer and found.get("limit") == limit else None
+    return found if newer and isinstance(found, dict) and found.get("limit") == limit else None

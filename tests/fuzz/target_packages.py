@@ -28,6 +28,8 @@ Files = dict[str, bytes]
 
 def damaged_json(content: bytes, draw: random.Random) -> bytes:
     """A JSON file with other values, or no JSON any more."""
+    if draw.random() < 0.02:
+        return draw.choice((b"[", b'{"a":')) * 100_000
     if draw.random() < 0.75:
         return json.dumps(json_fit(damaged(json.loads(content), draw))).encode()
     return damaged_text(content.decode(), draw).encode("utf-8", "surrogatepass")

@@ -11,7 +11,7 @@ from typing import Any
 
 from compared_runs import add_exhibits, make_run
 from fuzzing import Target, Wrong
-from mutations import damaged_text, encoded
+from mutations import damaged_bytes, damaged_text, encoded
 from target_packages import Files, _read, _unpack, damaged_json
 
 from holdfast.errors import HoldfastError
@@ -36,7 +36,11 @@ def _run() -> Files:
 def _hurt(draw: random.Random, folder: Path) -> None:
     """A run with one damaged file."""
     files = dict(_run())
-    name = draw.choice([name for name in files if name.endswith((".json", ".jsonl", ".yaml"))])
+    name = draw.choice(sorted(files))
+    if name.endswith((".png", ".safetensors")):
+        files[name] = damaged_bytes(files[name], draw)
+        _unpack(files, folder)
+        return
     text = files[name].decode()
     if name.endswith(".json"):
         files[name] = damaged_json(files[name], draw)
@@ -141,7 +145,7 @@ def _entry() -> bytes:
 def _submission(draw: random.Random, folder: Path) -> None:
     try:
         record = json.loads(damaged_json(_entry(), draw))
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     problems = leaderboard.validate(record)
     if problems:

@@ -6,8 +6,10 @@ import target_benchmarks
 import target_csv
 import target_folders
 import target_images
+import target_models
 import target_packages
 import target_recipes
+import target_resumed
 import target_runs
 from fuzzing import Target
 
@@ -18,5 +20,7 @@ TARGETS: tuple[Target, ...] = (
     *target_folders.TARGETS,
     *target_images.TARGETS,
     *target_packages.TARGETS,
+    *target_models.TARGETS,
     *target_runs.TARGETS,
+    *target_resumed.TARGETS,
 )

@@ -221,7 +221,7 @@ def keep_other_audit(file: Path, identity: str) -> Path | None:
     """Move an existing document of another model, data, budget or subset out of the way; evidence is never lost."""
     try:
         there = json.loads(file.read_text("utf-8")).get("identity") if file.is_file() else identity
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         there = None
     if there == identity:
         return None

@@ -41,9 +41,13 @@ def run(options: argparse.Namespace) -> None:
         chosen = images if split == "all" else images.split(split)
         store = ImageStore(chosen, model.canvas, device, used_once(processes), skip_bad)
         console = Console(options.json or not processes.main)
+        if images.passed_over:
+            console.say(f"passed over: {images.passed_over}")
         vectors = embed(model, store, options.batch or 256, console, processes=processes)
         if not processes.main:
             return
         save_vectors(writable(str(out)), vectors, store.table)
     facts = {"file": str(out), "images": len(vectors), "dim": vectors.shape[1], "skipped": len(store.skipped)}
-    print(json.dumps(facts) if options.json else f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}")
+    skipped = f"; {len(store.skipped):,} unreadable images skipped" if store.skipped else ""
+    words = f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}{skipped}"
+    print(json.dumps(facts) if options.json else words)

@@ -85,6 +85,8 @@ def _built(options: argparse.Namespace, device: torch.device, processes: Process
 
     console = Console(options.json or not processes.main)
     table, skip_bad = read_table(options.add or options.data, options.skip_bad)
+    if table.passed_over:
+        console.say(f"passed over: {table.passed_over}")
     split = choose_split(table, options.split or "all")
     table = _named(table if split == "all" else table.split(split), options.prefix)
     if options.add:

@@ -25,7 +25,7 @@ def is_current(folder: Path, *, images: bool = True) -> bool:
     try:
         made = file.stat().st_mtime
         document = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         return False

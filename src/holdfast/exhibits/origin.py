@@ -108,7 +108,7 @@ def _audit(folder: Path) -> dict[str, Any]:
     for file in audit_files(folder):
         try:
             found = json.loads(file.read_text("utf-8"))
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise HoldfastError(f"{file} is damaged; delete it and audit again")

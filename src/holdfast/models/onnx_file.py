@@ -12,6 +12,9 @@ from holdfast.errors import ModelError
 from holdfast.models.graph import PREFIX, need_onnx
 from holdfast.models.untrusted import LARGEST, check_graph
 
+FATAL = 4
+"""onnxruntime's warnings show names from the file as they are, and these could steer a terminal."""
+
 
 class OnnxModule(nn.Module):
     """An ONNX graph from images in [0, 1] to vectors, run on the CPU.
@@ -30,11 +33,16 @@ class OnnxModule(nn.Module):
         if not file.is_file():
             raise ModelError(f"no ONNX file at {file}")
         check_graph(file)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = FATAL
         try:
-            self._session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+            # A second attempt, on other devices, would print what went wrong at the first, in words of the file.
+            self._session = onnxruntime.InferenceSession(
+                str(file), options, providers=["CPUExecutionProvider"], enable_fallback=0
+            )
+            inputs, notes = self._session.get_inputs(), self._session.get_modelmeta().custom_metadata_map
         except Exception as error:  # onnxruntime has a dozen exception types; each means the file is no usable graph
             raise ModelError(f"cannot read {file}: {' '.join(str(error).split())[:160]}") from error
-        inputs = self._session.get_inputs()
         if len(inputs) != 1 or len(inputs[0].shape) != 4:
             raise ModelError(f"{file} must take one input of shape (B, 3, H, W)")
         self._input = inputs[0].name
@@ -42,7 +50,6 @@ class OnnxModule(nn.Module):
         self.size: int | None = side if isinstance(side, int) else None
         if self.size is not None and not 1 <= self.size <= LARGEST["size"]:
             raise ModelError(f"{file} takes images of {self.size} px, which no model does")
-        notes = self._session.get_modelmeta().custom_metadata_map
         self.canvas = _whole(notes.get(f"{PREFIX}canvas", ""), self.size or LARGEST["size"])
         """Size that images are first resized to, where `holdfast export` noted it."""
         self.unit_length = notes.get(f"{PREFIX}unit_length") != "no"

@@ -29,12 +29,15 @@ def read_state(file: Path) -> dict[str, Tensor]:
         else:
             state = torch.load(file, map_location="cpu", weights_only=True)
             state = state.get("state_dict", state)
+            if not isinstance(state, dict):
+                raise TypeError(f"a {type(state).__name__} instead of tensors by name")
     except Exception as error:  # each reader has its own exception types; all mean the file is not what it should be
         reason = str(error).partition("\n")[0]
         raise ModelError(
             f"cannot read weights from {file}: {reason}; use a safetensors file or a state dict"
         ) from error
-    return {k: v.float() if v.is_floating_point() else v for k, v in state.items() if isinstance(v, Tensor)}
+    tensors = {k: v for k, v in state.items() if isinstance(k, str) and isinstance(v, Tensor)}
+    return {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
 
 
 def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: int | None = None) -> None:

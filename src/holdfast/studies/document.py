@@ -100,7 +100,7 @@ def read_plain(file: str | Path) -> dict[str, Any]:
         sound = content["schema"] == SCHEMA and content["scale"] in SCALES and isinstance(content["study"], str)
         for arm in content["arms"].values():
             sound = sound and isinstance(arm["planned"], list) and all(_sound_cell(cell) for cell in arm["cells"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
         raise HoldfastError(f"{file} is no raw result of a study of this version; `holdfast study --summary` writes it")

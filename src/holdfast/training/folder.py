@@ -93,7 +93,7 @@ class RunFolder:
             return None
         try:
             found = json.loads(self.evaluation.read_text("utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError):
+        except (ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
 

@@ -103,7 +103,7 @@ def read_log(file: Path) -> list[dict[str, Any]]:
     for line in file.read_text("utf-8", errors="replace").split("\n"):
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict) and isinstance(entry.get("step"), int):
             entries.append(entry)
