@@ -46,7 +46,7 @@ test-slow: $(READY) $(BROWSER) ## run the long campaigns: kill and resume, sever
 	$(PYTEST) -m slow
 
 faults: $(READY) ## kill, fill disks, damage files and more; print what was survived (docs/reliability.md)
-	$(BIN)/python tools/faults.py --only kills commands stops disks damage images clocks processes health
+	$(BIN)/python tools/faults.py --only kills commands stops disks damage images clocks memory processes ranks health
 
 fuzz: $(READY) ## 100,000 damaged and hostile inputs (FUZZ="--seconds 20" for as many as fit)
 	OMP_NUM_THREADS=1 $(BIN)/python tools/fuzz.py $(FUZZ)

@@ -27,8 +27,10 @@ from fault_disks import full_disk, read_only  # noqa: E402
 from fault_health import Health, long_run  # noqa: E402
 from fault_images import bad_images, dying_decoders  # noqa: E402
 from fault_kills import kill_training  # noqa: E402
+from fault_memory import out_of_memory  # noqa: E402
 from fault_outcomes import Outcome, failures, table  # noqa: E402
-from fault_processes import clock_jumps, stop_requests, two_processes  # noqa: E402
+from fault_processes import clock_jumps, stop_requests, two_commands, two_processes  # noqa: E402
+from fault_ranks import dying_ranks  # noqa: E402
 from fault_runs import REGIMES  # noqa: E402
 
 
@@ -109,6 +111,11 @@ def images(folder: Path, draw: random.Random, scale: float) -> list[Outcome]:
     return [*bad_images(folder / "images", draw), *dying_decoders(folder / "decoders", draw)]
 
 
+def processes(folder: Path, draw: random.Random, scale: float) -> list[Outcome]:
+    """A second process where one works."""
+    return [*two_processes(folder / "run"), *two_commands(folder / "commands", trained(folder / "model"))]
+
+
 CAMPAIGNS: dict[str, Callable[[Path, random.Random, float], list[Outcome]]] = {
     "kills": kills,
     "commands": commands,
@@ -117,7 +124,9 @@ CAMPAIGNS: dict[str, Callable[[Path, random.Random, float], list[Outcome]]] = {
     "damage": lambda folder, draw, scale: damage_checkpoints(folder, draw, max(1, round(8 * scale))),
     "images": images,
     "clocks": lambda folder, draw, scale: clock_jumps(folder, draw),
-    "processes": lambda folder, draw, scale: two_processes(folder),
+    "memory": lambda folder, draw, scale: out_of_memory(folder, draw, trained(folder / "model")),
+    "processes": processes,
+    "ranks": lambda folder, draw, scale: dying_ranks(folder, draw),
 }
 
 if __name__ == "__main__":

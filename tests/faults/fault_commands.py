@@ -60,34 +60,28 @@ def trained(folder: Path) -> Path:
 
 def kill_audit(folder: Path, draw: random.Random, count: int, model: Path) -> list[Outcome]:
     """Kill an audit; the measurements of every image must come out as without."""
+    words = partial(audit_words, model)
+    return kill_command("SIGKILL of other commands", "audit", words, audit_end, folder, draw, count)
 
-    def words(place: Path) -> list[str]:
-        return ["audit", str(model), *DATA, "--limit", "12", "--batch", "4", "--out", str(place / "out")]
 
-    def end(place: Path) -> dict[str, str]:
-        found = json.loads((place / "out" / "audit.json").read_text())
-        stored = {name: hashlib.sha256((place / "out" / name).read_bytes()).hexdigest() for name in found["artifacts"]}
-        return {**stored, "metrics": json.dumps(found["metrics"]), "intervals": json.dumps(found["intervals"])}
+def audit_words(model: Path, place: Path) -> list[str]:
+    """The words that audit a model in `place/out`."""
+    return ["audit", str(model), *DATA, "--limit", "12", "--batch", "4", "--out", str(place / "out")]
 
-    return kill_command("SIGKILL of other commands", "audit", words, end, folder, draw, count)
+
+def audit_end(place: Path) -> dict[str, str]:
+    """Everything a finished audit says."""
+    found = json.loads((place / "out" / "audit.json").read_text())
+    stored = {name: hashlib.sha256((place / "out" / name).read_bytes()).hexdigest() for name in found["artifacts"]}
+    return {**stored, "metrics": json.dumps(found["metrics"]), "intervals": json.dumps(found["intervals"])}
 
 
 def kill_index(folder: Path, draw: random.Random, count: int, model: Path) -> list[Outcome]:
     """Kill the making of an index and the adding to one, which must stay usable all the time."""
 
-    def made(place: Path) -> list[str]:
-        return ["index", str(model), *DATA, "--split", "test", "--out", str(place / "index")]
-
-    def added(place: Path) -> list[str]:
-        return ["index", str(place / "index"), "--add", "glyphs", "--split", "val", "--device", "cpu", "--json"]
-
     def with_an_index(place: Path) -> None:
         place.mkdir(parents=True)
-        finished(made(place), place)
-
-    def end(place: Path) -> dict[str, str]:
-        found = read_index(place / "index")
-        return {"ids": str(found.ids), "vectors": hashlib.sha256(found.vectors.tobytes()).hexdigest()}
+        finished(index_words(model, place), place)
 
     def usable(place: Path) -> bool:
         try:
@@ -97,9 +91,25 @@ def kill_index(folder: Path, draw: random.Random, count: int, model: Path) -> li
 
     strike = partial(kill_command, "SIGKILL of other commands", draw=draw, count=count)
     return [
-        *strike("index", made, end, folder / "make"),
-        *strike("index --add", added, end, folder / "add", prepare=with_an_index, usable=usable),
+        *strike("index", partial(index_words, model), index_end, folder / "make"),
+        *strike("index --add", adding_words, index_end, folder / "add", prepare=with_an_index, usable=usable),
     ]
+
+
+def index_words(model: Path, place: Path) -> list[str]:
+    """The words that make an index in `place/index`."""
+    return ["index", str(model), *DATA, "--split", "test", "--out", str(place / "index")]
+
+
+def adding_words(place: Path) -> list[str]:
+    """The words that add to it."""
+    return ["index", str(place / "index"), "--add", "glyphs", "--split", "val", "--device", "cpu", "--json"]
+
+
+def index_end(place: Path) -> dict[str, str]:
+    """What is in it."""
+    found = read_index(place / "index")
+    return {"ids": str(found.ids), "vectors": hashlib.sha256(found.vectors.tobytes()).hexdigest()}
 
 
 def kill_embed(folder: Path, draw: random.Random, count: int, model: Path) -> list[Outcome]:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from fault_children import Child, command, finished
+from fault_commands import adding_words, audit_end, audit_words, index_end, index_words
 from fault_outcomes import Outcome
 from fault_runs import different, ending, kept, small, training
 
@@ -100,6 +101,31 @@ def two_processes(folder: Path) -> list[Outcome]:
     finished(words, folder / "cut")
     wrong = different(whole, ending(run))
     return [*outcomes, Outcome("lock of a dead process", "one run folder", stale and not wrong, bool(wrong))]
+
+
+def two_commands(folder: Path, model: Path) -> list[Outcome]:
+    """The same for an audit and for adding to an index."""
+    outcomes = []
+    for where, words, end, lock in (
+        ("audit", partial(audit_words, model), audit_end, "out/artifacts/.ers-fixed.lock"),
+        ("index --add", adding_words, index_end, "index/.lock"),
+    ):
+        whole, cut = folder / where / "whole", folder / where / "cut"
+        for place in (whole, cut):
+            place.mkdir(parents=True)
+            if where != "audit":
+                finished(index_words(model, place), place)
+        finished(words(whole), whole)
+        first = Child(words(cut), cut)
+        _wait_for(cut / lock, first)
+        first.send(signal.SIGSTOP)
+        second = command(words(cut), folder)
+        refused = second.one_line and f"is in use by process {first.number};" in second.said
+        first.send(signal.SIGCONT)
+        alone = first.ended()
+        wrong = different(end(whole), end(cut)) if alone.code == 0 else ["the first"]
+        outcomes.append(Outcome("two processes", where, refused and not wrong, bool(wrong), second.said[-200:]))
+    return outcomes
 
 
 def _wait_for(file: Path, child: Child) -> None:

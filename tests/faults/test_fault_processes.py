@@ -1,4 +1,4 @@
-"""Spoilt images, dying threads, jumping clocks, requests to stop and a second process: the run goes on as it was."""
+"""Spoilt images, dying threads and processes, jumping clocks, no memory: the run goes on as it was."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import random
 from pathlib import Path
 
 import pytest
+from fault_commands import trained
 from fault_images import WAYS, bad_images, dying_decoders
+from fault_memory import out_of_memory
 from fault_outcomes import failures
-from fault_processes import clock_jumps, stop_requests, two_processes
+from fault_processes import clock_jumps, stop_requests, two_commands, two_processes
+from fault_ranks import dying_ranks
 
 
 def test_images_that_vanish_or_turn_unreadable(tmp_path: Path) -> None:
@@ -25,6 +28,21 @@ def test_requests_to_stop_at_random_moments(tmp_path: Path) -> None:
 
 def test_two_processes_on_one_folder(tmp_path: Path) -> None:
     assert failures(two_processes(tmp_path)) == []
+
+
+@pytest.mark.slow
+def test_two_audits_and_two_additions_to_an_index(tmp_path: Path) -> None:
+    assert failures(two_commands(tmp_path, trained(tmp_path / "model"))) == []
+
+
+@pytest.mark.slow
+def test_memory_that_runs_out(tmp_path: Path) -> None:
+    assert failures(out_of_memory(tmp_path, random.Random(3), trained(tmp_path / "model"))) == []
+
+
+@pytest.mark.slow
+def test_one_of_two_processes_dies(tmp_path: Path) -> None:
+    assert failures(dying_ranks(tmp_path, random.Random(3))) == []
 
 
 @pytest.mark.slow
