@@ -15,7 +15,7 @@ from holdfast.studies.claims import Status, Verdict
 from holdfast.studies.document import read, read_plain, title, verdicts
 from holdfast.studies.jobs import Scale
 from holdfast.studies.results import Outcome, Results
-from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural
+from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural, prose
 
 PAPERS = {
     "A": "ADML: alignment and uniformity",
@@ -178,7 +178,7 @@ def _section(one: Finished, figures: Sequence[Picture], reading: Path | None) ->
     parts = [f"### {study.id}", f"**{inert(title(study))}.** {inert(study.source)}."]
     parts.append(f"Published: {inert(study.published)}" + ("" if study.published.endswith(".") else "."))
     if notes := study.notes(one.scale):
-        parts.append(inert(notes))
+        parts.append(prose(notes))
     parts.append(_how(one))
     parts.append(markdown(inert_table(arm_table(study, one.scale, one.results, one.planned))))
     parts += [f"![{inert(text)}]({file})" for text, file in figures]
@@ -197,8 +197,8 @@ def _how(one: Finished) -> str:
         return f"Computed in {whole}."
     data = sorted({job["data"] if isinstance(job["data"], str) else job["data"]["name"] for job in jobs})
     backbones = sorted({job["backbone"] for job in jobs})
-    epochs = sorted({job["epochs"] for job in jobs})
-    return f"Run: {', '.join(backbones)} on {', '.join(data)}, {' or '.join(map(str, epochs))} epochs, {whole} in all."
+    epochs = " or ".join(map(str, sorted({job["epochs"] for job in jobs})))
+    return inert(f"Run: {', '.join(backbones)} on {', '.join(data)}, {epochs} epochs, {whole} in all.")
 
 
 def _draw(one: Finished, folder: Path) -> list[tuple[str, Path]]:

@@ -55,8 +55,19 @@ def inert_table(table: Table) -> Table:
 
 
 def inert(text: str) -> str:
-    """Text that Markdown leaves as it is: `HM[S,LGA](&ICS)` is no link, `a<b` no tag."""
-    return re.sub(r"<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("](", "]\\("))
+    """Text that Markdown leaves as it is: `HM[S,LGA](&ICS)` is no link, `a<b` no tag, `{: x=y }` no attribute."""
+    return _escaped(" ".join(text.split()))
+
+
+def prose(text: str) -> str:
+    """The same for sentences of a study's own, whose `code` stays code."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(part if number % 2 else _escaped(part) for number, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    marked = re.sub(r"[\\`*{]|(?<=\])\(|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"&(?=#?\w+;)", "&amp;", marked))
 
 
 def spread(values: Sequence[float], figure: str) -> str:
