@@ -20,6 +20,8 @@ from holdfast.training.recipe import load_recipe
 SOURCE = sorted(Path(holdfast.__file__).parent.rglob("*.py"))
 MODULES = {
     "pickle",
+    "_pickle",
+    "pickletools",
     "cPickle",
     "dill",
     "cloudpickle",
@@ -29,17 +31,33 @@ MODULES = {
     "subprocess",
     "telnetlib",
     "ftplib",
+    "tarfile",
+    "xml",
+    "runpy",
+    "code",
+    "ctypes",
 }
 NAMES = {"eval", "exec", "compile", "__import__"}
 CALLS = {
+    *(f"builtins.{name}" for name in NAMES),
     "os.system",
     "os.popen",
     "yaml.unsafe_load",
+    "yaml.unsafe_load_all",
     "yaml.full_load",
+    "yaml.full_load_all",
+    "yaml.load_all",
     "torch.jit.load",
     "torch.hub.load",
+    "torch.serialization.load",
+    "torch.export.load",
+    "torch.package.PackageImporter",
+    "pandas.read_pickle",
+    "scipy.io.loadmat",
+    "shutil.unpack_archive",
     "tempfile.mktemp",
 }
+"""`loadmat` runs compiled code that a damaged file can crash."""
 CODE_LOADERS = {"models/backbones.py", "models/load.py"}
 """The two files that import a person's own code, when that person typed its name."""
 
@@ -67,9 +85,13 @@ def problems(tree: ast.AST) -> Iterator[str]:
             yield "yaml.load without a safe loader"
         if name.startswith("numpy") and "allow_pickle" in keywords and not _is(keywords["allow_pickle"], False):
             yield "numpy with allow_pickle"
+        if name in ("numpy.load", "numpy.lib.npyio.load") and (len(node.args) > 2 or None in keywords):
+            yield "numpy.load, perhaps with allow_pickle"
+        if name == "importlib.import_module" and any(_text(arg).partition(".")[0] in MODULES for arg in node.args):
+            yield "imports a module that it must not, by its name"
         if "shell" in keywords and not _is(keywords["shell"], False):
             yield "a shell"
-        if name.endswith(("extractall", ".extract")) and "archive" in name:
+        if _last(node.func) == "extractall" or (name.endswith(".extract") and "archive" in name):
             yield "unpacks an archive"
     for node in ast.walk(tree):
         if (
@@ -84,6 +106,10 @@ def _called(node: ast.expr, known: dict[str, str]) -> str:
     if isinstance(node, ast.Name):
         return known.get(node.id, node.id)
     return f"{_called(node.value, known)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _is(node: ast.expr | None, value: bool) -> bool:
@@ -126,10 +152,39 @@ def test_no_unsafe_reading_anywhere_in_the_source() -> None:
         "import numpy as np\nnp.load('x', allow_pickle=True)",
         "from numpy import load\nload('x', allow_pickle=asked)",
         "import faiss\nfaiss.read_index('x')",
+        "import marshal",
+        "import shelve as s",
+        "from _pickle import Unpickler",
+        "import builtins\nbuiltins.eval('1')",
+        "import importlib\nimportlib.import_module('pickle')",
+        "from importlib import import_module as i\ni('dill')",
+        "import numpy as np\nnp.load('x', None, True)",
+        "import numpy as np\nnp.load('x', **options)",
+        "from torch.serialization import load\nload('x')",
+        "import yaml\nyaml.load_all(text)",
+        "import yaml\nyaml.load(text, Loader=yaml.UnsafeLoader)",
+        "import zipfile\nwith zipfile.ZipFile('x') as z:\n    z.extractall()",
+        "import shutil\nshutil.unpack_archive('x')",
+        "from scipy.io import loadmat\nloadmat('x')",
+        "import pandas as pd\npd.read_pickle('x')",
     ],
 )
 def test_the_scan_finds_what_it_looks_for(text: str) -> None:
     assert list(problems(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ntorch.load('x', weights_only=True)",
+        "import numpy as np\nnp.load('x', allow_pickle=False)\nnp.load('x')",
+        "import yaml\nyaml.safe_load(text)",
+        "import importlib\nimportlib.import_module('onnx')",
+        "import zipfile\nzipfile.ZipFile('x').read('y')",
+    ],
+)
+def test_the_scan_lets_safe_reading_be(text: str) -> None:
+    assert list(problems(ast.parse(text))) == []
 
 
 def test_only_two_files_import_code_by_a_name_from_outside() -> None:

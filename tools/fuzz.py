@@ -4,6 +4,8 @@
     python tools/fuzz.py --seconds 20                 as much of it as fits
     python tools/fuzz.py --target csv --count 5000    one target
     python tools/fuzz.py --target csv --seed 1234     one input again, with its traceback
+    python tools/fuzz.py --piece 3/40 --json 3.json   the third of forty parts of the campaign
+    python tools/fuzz.py --add 1.json 2.json 3.json   the figures of several parts in one table
 
 Input N of a target is made from the target's name and N alone. A failure prints the command that repeats it; put its
 number into `tests/fuzz/seeds.json`, where the tests try it from then on.
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -49,8 +52,14 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="number of the first input (default 0)")
     parser.add_argument("--count", type=int, default=CAMPAIGN, help="inputs in all (default %(default)s)")
     parser.add_argument("--seconds", type=float, help="stop after so many seconds")
+    parser.add_argument("--piece", type=_piece, default=(1, 1), metavar="I/N", help="only the I-th of N equal parts")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--add", type=Path, nargs="+", metavar="FILE", help="run nothing; add up files of --json")
     options = parser.parse_args()
+    if options.add:
+        tallies = added(options.add)
+        print(table(tallies))
+        return int(any(tally.failures for tally in tallies.values()))
     chosen = [target for target in TARGETS if options.target in (None, target.name)]
     with tempfile.TemporaryDirectory(prefix="holdfast-fuzz-") as scratch:
         folder = Path(scratch) / "input"
@@ -58,17 +67,28 @@ def main() -> int:
             return _again(chosen[0], options.seed, folder)
         started = time.monotonic()
         tallies = {target.name: Tally() for target in chosen}
-        for target, count in _portions(chosen, options.count):
-            tally = tallies[target.name]
-            begin = options.start + sum(tally.counts.values())
-            for seed in range(begin, begin + count):
-                _one(target, seed, folder, tally)
+        for target, numbers in _portions(chosen, options.count, *options.piece):
+            for number in numbers:
+                _one(target, options.start + number, folder, tallies[target.name])
             if options.seconds is not None and time.monotonic() - started > options.seconds:
                 break
     print(table(tallies))
     if options.json:
         options.json.write_text(json.dumps({name: vars(tally) for name, tally in tallies.items()}, indent=1))
     return int(any(tally.failures for tally in tallies.values()))
+
+
+def added(files: list[Path]) -> dict[str, Tally]:
+    """The figures of several parts together, in the order of the targets."""
+    tallies: dict[str, Tally] = {}
+    for file in files:
+        for name, part in json.loads(file.read_text("utf-8")).items():
+            tally = tallies.setdefault(name, Tally())
+            tally.counts += Counter(part["counts"])
+            tally.seconds += part["seconds"]
+            tally.slowest = max(tally.slowest, part["slowest"])
+            tally.failures += part["failures"]
+    return tallies
 
 
 def table(tallies: dict[str, Tally]) -> str:
@@ -90,18 +110,28 @@ def _row(name: str, tally: Tally) -> str:
     return f"| {name} | {' | '.join(f'{count:,}' for count in counts)} | {tally.slowest:.2f} s |"
 
 
-def _portions(chosen: list[Target], count: int) -> list[tuple[Target, int]]:
-    """Rounds in which every target has its turn, so that a campaign cut short has tried them all."""
+def _portions(chosen: list[Target], count: int, part: int, parts: int) -> Iterator[tuple[Target, range]]:
+    """Numbers of inputs, in rounds in which every target has its turn: a campaign cut short has tried them all.
+
+    Args:
+        chosen: the targets.
+        count: inputs of the whole campaign.
+        part: which part of it, counted from 1.
+        parts: how many there are; each input is in one of them.
+    """
     shares = sum(target.share for target in chosen)
-    rounds = max(1, count // 1000)
-    wanted = {target.name: max(1, round(count * target.share / shares)) for target in chosen}
-    portions = []
-    for number in range(rounds):
+    rounds = max(parts, count // 1000)
+    for number in range(rounds * (part - 1) // parts, rounds * part // parts):
         for target in chosen:
-            done, due = (wanted[target.name] * n // rounds for n in (number, number + 1))
-            if due > done:
-                portions.append((target, due - done))
-    return portions
+            wanted = max(1, round(count * target.share / shares))
+            yield target, range(wanted * number // rounds, wanted * (number + 1) // rounds)
+
+
+def _piece(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError("expected I/N, such as 3/40")
+    return int(part), int(parts)
 
 
 def _one(target: Target, seed: int, folder: Path, tally: Tally) -> None:

@@ -21,6 +21,7 @@ from holdfast.report.page import make
 from holdfast.studies import leaderboard
 from holdfast.studies.document import read
 from holdfast.studies.jobs import Audit, Cell, Computation, Probe, Training
+from holdfast.studies.page import load, page_text
 from holdfast.studies.store import Store, measure_key
 
 
@@ -119,10 +120,14 @@ def _study(draw: random.Random, folder: Path) -> None:
                 raise Wrong(f"a figure is {value!r}")
 
 
+PLACE = {"device": "CPU", "versions": {"holdfast": "0"}, "files": ["weights.pth"]}
+
+
 @functools.cache
 def _raw() -> bytes:
-    cell = {"seed": 0, "figures": {"R@1": 5.0}, "series": {"a": [1]}, "seconds": 1.5, "place": {}, "stopped": None}
-    arms = {"low": {"job": {"recipe": "pocket"}, "planned": [0], "cells": [cell, {**cell, "seed": 1}]}}
+    cell = {"seed": 0, "figures": {"R@1": 5.0}, "series": {"a": [1]}, "seconds": 1.5, "place": PLACE, "stopped": None}
+    job = {"recipe": "pocket", "data": "glyphs", "backbone": "conv-small", "epochs": 24}
+    arms = {"standard": {"job": job, "planned": [0], "cells": [cell, {**cell, "seed": 1}]}}
     return json.dumps({"schema": 1, "study": "A1", "scale": "pocket", "arms": arms, "verdicts": []}).encode()
 
 
@@ -131,6 +136,9 @@ def _document(draw: random.Random, folder: Path) -> None:
     _, _, results = read(folder / "A1.json")
     for arm in results.outcomes:
         results.mean(arm, "R@1")
+    found = load(folder / "A1.json")
+    if "<script>alert" in page_text(found.scale, [found], {}):
+        raise Wrong("a name became part of the page")
 
 
 @functools.cache

@@ -98,8 +98,7 @@ def read_plain(file: str | Path) -> dict[str, Any]:
     try:
         content = json.loads(Path(file).read_text("utf-8"))
         sound = content["schema"] == SCHEMA and content["scale"] in SCALES and isinstance(content["study"], str)
-        for arm in content["arms"].values():
-            sound = sound and isinstance(arm["planned"], list) and all(_sound_cell(cell) for cell in arm["cells"])
+        sound = sound and all(_sound_arm(arm) for arm in content["arms"].values())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
@@ -124,9 +123,25 @@ def outdated(study: Study, scale: Scale, content: Mapping[str, Any]) -> list[str
     ]
 
 
+def _sound_arm(arm: Any) -> bool:
+    job, cells = arm["job"], arm["cells"]
+    if not isinstance(job, dict) or not isinstance(arm["planned"], list) or not isinstance(cells, list):
+        return False
+    if "recipe" in job and cells:
+        data = job["data"] if isinstance(job["data"], str) else job["data"]["name"]
+        words = isinstance(data, str) and isinstance(job["backbone"], str)
+        if not words or finite(job["epochs"]) is None:
+            return False
+    return all(_sound_cell(cell) for cell in cells)
+
+
 def _sound_cell(cell: Any) -> bool:
-    kinds: dict[str, Any] = {"seed": int, "figures": dict, "series": dict, "seconds": (int, float), "place": dict}
-    return set(cell) == {*kinds, "stopped"} and all(isinstance(cell[key], kind) for key, kind in kinds.items())
+    kinds: dict[str, Any] = {"seed": int, "figures": dict, "series": dict, "place": dict, "stopped": str | None}
+    if set(cell) != {*kinds, "seconds"} or not all(isinstance(cell[key], kind) for key, kind in kinds.items()):
+        return False
+    found, files = cell["place"].get("versions", {}), cell["place"].get("files", [])
+    texts = isinstance(files, list) and all(isinstance(text, str) for text in (*found.values(), *files))
+    return texts and finite(cell["seconds"]) is not None
 
 
 def _outcome(cell: dict[str, Any]) -> Outcome:
