@@ -9,6 +9,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from holdfast.errors import harmless
+
 
 class _Bar(tqdm):  # type: ignore[type-arg]
     """A bar by a clock that nobody sets: tqdm's own stands still for an hour when the time is put back by one."""
@@ -33,7 +35,7 @@ class Console:
     def say(self, text: str) -> None:
         """One line, above a running bar if there is one."""
         if not self.quiet:
-            tqdm.write(text, file=sys.stderr)
+            tqdm.write(harmless(text), file=sys.stderr)
 
     def bar(self, total: int, done: int = 0, unit: str = "step", what: str = "") -> tqdm[Any]:
         """A progress bar with time left; without a terminal it refreshes every ten seconds instead of ten a second."""

@@ -64,12 +64,16 @@ def described(error: BaseException) -> str:
 
 def one_line(text: str) -> str:
     """Text of a stranger as one line that a terminal only shows: control characters are written out."""
-    if text.isascii() and text.isprintable():
-        return text
-    words = " ".join(text.split())
+    return text if text.isascii() and text.isprintable() else harmless(" ".join(text.split()))
+
+
+def harmless(text: str) -> str:
+    """Text with names of a stranger that a terminal only shows: control characters are written out, lines stay."""
     return "".join(
-        sign.encode("unicode_escape").decode() if unicodedata.category(sign) in HARMFUL or sign in TURNED else sign
-        for sign in words
+        sign.encode("unicode_escape").decode()
+        if sign != "\n" and (unicodedata.category(sign) in HARMFUL or sign in TURNED)
+        else sign
+        for sign in text
     )
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 
 from holdfast.cli.parsing import Commands, command, writable
+from holdfast.errors import harmless
 
 
 def add(commands: Commands) -> None:
@@ -48,4 +49,4 @@ def run(options: argparse.Namespace) -> None:
     if comparison.unfair:
         lines += ["", "Not measured alike, so no best is marked there:", *[entry.line for entry in comparison.unfair]]
     lines += ["", *[str(entry) for entry in comparison.missing]] if comparison.missing else []
-    print("\n".join([*lines, f"written to {', '.join(map(str, written))}"]))
+    print(harmless("\n".join([*lines, f"written to {', '.join(map(str, written))}"])))

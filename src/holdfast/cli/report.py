@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, writable
 from holdfast.console import Console
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, harmless
 
 
 def add(commands: Commands) -> None:
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     if reason:
         print(f"the model could not be looked at: {reason}")
     for name, why in page.missing.items():
-        print(f"not on the page: {name} ({why})")
+        print(harmless(f"not on the page: {name} ({why})"))
     print(f"report: {out}")
 
 

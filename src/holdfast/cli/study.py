@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.parsing import Commands, command, non_negative, positive, refuse_idle
 from holdfast.console import Console, table
-from holdfast.errors import HoldfastError, unknown
+from holdfast.errors import HoldfastError, harmless, unknown
 
 if TYPE_CHECKING:
     from holdfast.studies.base import Study
@@ -131,7 +131,7 @@ def _tell(
         return
     if failed:
         lines += ["Not run:", *[f"  {name}: {why}" for name, why in failed.items()], ""]
-    print("\n".join([*lines, f"written to {page}"]))
+    print(harmless("\n".join([*lines, f"written to {page}"])))
 
 
 def _list(cells: Iterable[Cell], store: Store, places: Places, plain: bool) -> None:

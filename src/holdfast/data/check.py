@@ -16,6 +16,7 @@ from holdfast.data.loading import WORKERS, chunks
 from holdfast.data.passed_over import counted, extensions, few
 from holdfast.data.reader import Reader
 from holdfast.data.table import SPLITS, ImageTable, Integers
+from holdfast.errors import one_line
 
 Kind = Literal[
     "missing-file",
@@ -173,7 +174,7 @@ def _duplicates(table: ImageTable, rows: Integers, thumbnails: NDArray[np.uint8]
             yield Problem(
                 "near-duplicate",
                 f"{len(np.unique(b)):,} images of '{other}' look the same as one of '{one}' "
-                f"({table.ids[a[0]]} and {table.ids[b[0]]})",
+                f"({one_line(table.ids[a[0]])} and {one_line(table.ids[b[0]])})",
                 "keep all copies of a picture in one split",
                 np.unique(np.concatenate((a, b))).tolist(),
             )
