@@ -61,9 +61,10 @@ def counted(names: Sequence[str], noun: str) -> str:
 def extensions(names: Sequence[str]) -> str:
     """How many files of each extension, the most frequent first, and one of them by name."""
     kinds = Counter(PurePosixPath(name).suffix.lower()[:20] or "no extension" for name in names)
-    parts = [f"{one_line(kind)} {count:,}" for kind, count in kinds.most_common(KINDS_SHOWN)]
-    more = f", {len(kinds) - KINDS_SHOWN:,} other kinds" if len(kinds) > KINDS_SHOWN else ""
-    return f"{', '.join(parts)}{more}: {few(names)}"
+    shown = kinds.most_common(KINDS_SHOWN)
+    parts = [f"{one_line(kind)} {count:,}" for kind, count in shown]
+    rest = len(names) - sum(count for _, count in shown)
+    return f"{', '.join([*parts, f'others {rest:,}'] if rest else parts)}: {few(names)}"
 
 
 def few(names: Sequence[str], most: int = SHOWN) -> str:
