@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from holdfast.devices import choose_device
+from holdfast.devices import choose_device, tiny_as_zero
 from holdfast.errors import HoldfastError
 
 
@@ -28,3 +28,16 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_device("cuda:1") == torch.device("cuda", 1)
     with pytest.raises(HoldfastError, match="no device 'cuda:2' here; the last one is cuda:1"):
         choose_device("cuda:2")
+
+
+def test_tiny_numbers_are_zero_in_the_block_alone() -> None:
+    if not torch.set_flush_denormal(False):
+        pytest.skip("this processor cannot")
+    small = torch.full((2,), 1e-30)
+    with tiny_as_zero(torch.device("cpu")):
+        with tiny_as_zero(torch.device("cpu")):
+            assert (small * 1e-10 == 0).all()
+        assert (small * 1e-10 == 0).all(), "the inner block must leave what it found"
+    assert (small * 1e-10 > 0).all()
+    with tiny_as_zero(torch.device("cuda")):
+        assert (small * 1e-10 > 0).all()

@@ -92,14 +92,16 @@ def look_on(file: str) -> None:
 
     def bar(self: console.Console, *arguments: Any, **settings: Any) -> Any:
         made = real_bar(self, *arguments, **settings)
-        bars.append(made)
+        if not bars:  # the training's own; every evaluation has another, which must not be kept
+            bars.append(made)
         return made
 
     def step(*arguments: Any) -> Any:
         nonlocal count
         count += 1
         if count % EVERY == 0 or count == 1:
-            look = {"step": count, "rss": process.memory_info().rss, "time": time.monotonic(), "left": _left(bars[0])}
+            clocks = {"time": time.monotonic(), "cpu": time.process_time()}
+            look = {"step": count, "rss": process.memory_info().rss, "left": _left(bars[0]), **clocks}
             with Path(file).open("a") as handle:
                 handle.write(json.dumps(look) + "\n")
         return real_step(*arguments)

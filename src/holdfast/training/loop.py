@@ -15,7 +15,7 @@ from torch import Tensor
 from holdfast import metrics, seeds
 from holdfast.console import Console
 from holdfast.data import ImageStore
-from holdfast.devices import choose_device, seeded_devices
+from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import embed
 from holdfast.models.compiled import worth_compiling
@@ -93,6 +93,7 @@ def train(
             console.say(f"{run.folder} is already finished")
             return Run(run.folder, checked, done)
         processes.tell(lambda: stack.enter_context(run.held(checked)))
+        stack.enter_context(tiny_as_zero(place))
         stack.enter_context(torch.random.fork_rng(seeded_devices(place)))  # the caller's random state is its own
         session = build_session(checked, place, skip_bad, console, run.folder, processes)
         with seeds.deterministic(session.device):
