@@ -164,7 +164,8 @@ def _open_block(registry: Registry[Any], value: Any, where: str) -> tuple[Callab
 
 
 def _name(value: Any) -> str:
-    return value if isinstance(value, str) else str(value["name"])
+    name = value if isinstance(value, str) else value["name"]
+    return name if isinstance(name, str) else shown(name)
 
 
 def _fields(value: Any) -> dict[str, Any]:
