@@ -115,3 +115,12 @@ def test_two_processes_index_as_one(place: Path, by_one: Path, by_two: list[dict
     np.testing.assert_allclose(two.vectors, one.vectors, atol=1e-5)
     np.testing.assert_allclose(two.clean, one.clean, atol=1e-4)
     assert not list((place / "two").glob(".*")), "no lock is left"
+
+
+@pytest.mark.parametrize("words", [["study", "E1"], ["report", "runs"], ["list", "losses"]])
+def test_a_command_for_one_process_is_refused_to_several(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(words) == 2
+    assert "for one process" in capsys.readouterr().err

@@ -52,6 +52,8 @@ COMMANDS = (
 )
 """In the order of `holdfast --help`; each module has `add(commands)`."""
 
+TOGETHER = (train, evaluate, embed, index, audit)
+"""Commands that several processes do together; of any other, each would do and write all of it."""
 
 WRITTEN = ("out", "onnx", "html")
 """Options that say where something is written."""
@@ -61,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 if it did what was asked, 2 with one line on standard error if the user must mend something."""
     options = parser().parse_args(arguments)
     try:
+        _refuse_several(options)
         options.run(options)
     except HoldfastError as error:
         if options.debug:
@@ -87,6 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\nholdfast: {line}", file=sys.stderr)  # on a line of its own: a progress bar may leave none
         return HoldfastError.exit_code
     return 0
+
+
+def _refuse_several(options: argparse.Namespace) -> None:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and options.run not in [command.run for command in TOGETHER]:
+        raise HoldfastError("this command is for one process; start it without torchrun or accelerate launch")
 
 
 def parser() -> Parser:
