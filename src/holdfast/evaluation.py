@@ -124,15 +124,26 @@ def choose_split(table: ImageTable, split: str | None) -> str:
     return next((s for s in ("query", "test", "val") if table.has(s)), "all")
 
 
-def read_table(data: str | dict[str, Any] | ImageTable, skip_bad: bool) -> tuple[ImageTable, bool]:
-    """The table of some data, and whether bad images are left out: asked for here, or by the data's own block."""
+def read_table(
+    data: str | dict[str, Any] | ImageTable, skip_bad: bool, console: Console | None = None
+) -> tuple[ImageTable, bool]:
+    """The table of some data, and whether bad images are left out: asked for here, or by the data's own block.
+
+    Args:
+        data: a table, or a data specification.
+        skip_bad: leave unreadable images out.
+        console: told which files are no part of it.
+    """
     from holdfast.data import load, parse
 
     if isinstance(data, ImageTable):
         return data, skip_bad
     block = parse(data)
     skip_bad = skip_bad or block.get("skip_bad") is True
-    return load({**block, "skip_bad": True} if skip_bad else block), skip_bad
+    table = load({**block, "skip_bad": True} if skip_bad else block)
+    if console is not None and table.passed_over:
+        console.say(f"passed over: {table.passed_over}")
+    return table, skip_bad
 
 
 def evaluate(
@@ -162,7 +173,7 @@ def evaluate(
         console: shows progress if given.
         processes: who else embeds a share of the images and ranks a share of the queries.
     """
-    table, skip_bad = read_table(data, skip_bad)
+    table, skip_bad = read_table(data, skip_bad, console)
     if not table.labelled:
         raise DataError(f"the images of '{table.name}' have no labels to evaluate by; give folder:DIR or csv:FILE")
     embedder = as_embedder(model, size)

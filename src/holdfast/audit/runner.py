@@ -108,7 +108,7 @@ def run(
         raise RecipeError(f"limit must be 1 or more, got {limit}")
     if examples and out is None:
         raise RecipeError("examples need a folder to go to; give out")
-    table, skip_bad = read_table(data, skip_bad)
+    table, skip_bad = read_table(data, skip_bad, console)
     place = choose_device(device)
     batch = batch or (GPU_BLOCK if place.type == "cuda" else 256)
     embedder, raised = borrow_model(model, size, trust_code, place, chosen.through_sets)

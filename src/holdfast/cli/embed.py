@@ -35,14 +35,12 @@ def run(options: argparse.Namespace) -> None:
     out = check_format(Path(options.out or "embeddings.npz"))
     device = choose_device(options.device)
     with joined(device) as processes:
-        images, skip_bad = read_table(options.data, options.skip_bad)
+        console = Console(options.json or not processes.main)
+        images, skip_bad = read_table(options.data, options.skip_bad, console)
         split = choose_split(images, options.split or "all")
         model = load_model(options.model, options.size, options.trust_code).to(device)
         chosen = images if split == "all" else images.split(split)
         store = ImageStore(chosen, model.canvas, device, used_once(processes), skip_bad)
-        console = Console(options.json or not processes.main)
-        if images.passed_over:
-            console.say(f"passed over: {images.passed_over}")
         vectors = embed(model, store, options.batch or 256, console, processes=processes)
         if not processes.main:
             return

@@ -84,9 +84,7 @@ def _built(options: argparse.Namespace, device: torch.device, processes: Process
     from holdfast.search.building import CALIBRATED_ON
 
     console = Console(options.json or not processes.main)
-    table, skip_bad = read_table(options.add or options.data, options.skip_bad)
-    if table.passed_over:
-        console.say(f"passed over: {table.passed_over}")
+    table, skip_bad = read_table(options.add or options.data, options.skip_bad, console)
     split = choose_split(table, options.split or "all")
     table = _named(table if split == "all" else table.split(split), options.prefix)
     if options.add:

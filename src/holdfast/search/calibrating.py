@@ -42,7 +42,7 @@ def calibrate(
         skip_bad: leave unreadable images out.
         console: shows progress if given.
     """
-    table, skip_bad = read_table(data, skip_bad)
+    table, skip_bad = read_table(data, skip_bad, console)
     if not table.labelled:
         raise DataError(f"the images of '{table.name}' have no labels to pair by; give folder:DIR or csv:FILE")
     chosen = choose_split(table, split)
