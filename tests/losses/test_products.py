@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from holdfast.losses import products
-from holdfast.losses.products import add_transpose, both_ways, gram
+from holdfast.losses.products import across, add_transpose, both_ways, gram
 
 
 def vectors(size: int, dim: int = 5) -> torch.Tensor:
@@ -21,6 +21,23 @@ def test_gram_and_transpose(size: int, tile: int, monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(gram(z), z @ z.T)
     matrix = vectors(size, size)
     torch.testing.assert_close(add_transpose(matrix.clone()), matrix + matrix.T)
+
+
+@pytest.mark.parametrize("pairs", [0, 1, 4])
+def test_across(pairs: int) -> None:
+    chosen = vectors(2 * pairs).requires_grad_()
+    torch.testing.assert_close(across(chosen), chosen[:pairs] @ chosen[pairs:].T)
+    assert torch.autograd.gradcheck(across, (chosen,))
+
+
+def test_across_is_float32_under_autocast() -> None:
+    chosen = vectors(8).bfloat16().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        matrix = across(chosen)
+        matrix.sum().backward()
+    assert matrix.dtype == torch.float32
+    torch.testing.assert_close(matrix, chosen.float()[:4] @ chosen.float()[4:].T)
+    torch.testing.assert_close(chosen.grad[:4].float(), chosen.float()[4:].sum(0).bfloat16().float().expand(4, -1))
 
 
 @pytest.mark.parametrize("squared", [False, True])

@@ -8,13 +8,14 @@ from torch.nn.functional import cross_entropy, softplus
 
 from holdfast.losses.base import register
 from holdfast.losses.logsumexp import masked_logsumexp
+from holdfast.losses.products import across
 from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.mining.base import Miner
 from holdfast.mining.batch import relations, require_labels
 from holdfast.mining.tuples import Tuples
-from holdfast.sphere import Mask, similarity
+from holdfast.sphere import Mask
 
 
 @register("info-nce")
@@ -83,8 +84,7 @@ class NPair(InfoNCE):
             return super().terms(embeddings, labels, tuples, generator)
         first, second, other = _first_pairs(embeddings, labels)
         # One choice for both, as the gradient of each is a tensor of the size of the batch.
-        chosen = embeddings.index_select(0, torch.cat([first, second]))
-        matrix = similarity(*chosen.view(2, len(first), embeddings.shape[1]).unbind())
+        matrix = across(embeddings.index_select(0, torch.cat([first, second])))
         if other is not None or self.part != "both":
             own = torch.eye(len(first), dtype=torch.bool, device=matrix.device)
             matrix = self.one_sided(matrix, own, ~own)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from holdfast.sphere import precise
 
 TILE = 256
 """Side of the squares in which a matrix is transposed on a CPU, so that they stay in the cache of a core."""
@@ -22,6 +27,31 @@ def gram(z: Tensor) -> Tensor:
         torch.mm(z[rows], z[: start + TILE].T, out=s[rows, : start + TILE])
         s[before, rows] = s[rows, before].T
     return s
+
+
+def across(chosen: Tensor) -> Tensor:
+    """a bᵀ of the first and the second half of some vectors, outside autocast; both gradients fill one tensor."""
+    with torch.autocast(chosen.device.type, enabled=False):
+        cross: Tensor = _Across.apply(precise(chosen))  # type: ignore[no-untyped-call]
+        return cross
+
+
+class _Across(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, chosen: Tensor) -> Tensor:
+        ctx.save_for_backward(chosen)
+        a, b = chosen.chunk(2)
+        return a @ b.T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> Tensor:
+        (chosen,) = ctx.saved_tensors
+        gradient = torch.empty_like(chosen)
+        (a, b), (of_a, of_b) = chosen.chunk(2), gradient.chunk(2)
+        torch.mm(upstream, b, out=of_a)
+        torch.mm(upstream.T, a, out=of_b)
+        return gradient
 
 
 def both_ways(matrix: Tensor, z: Tensor, squared: bool) -> Tensor:
