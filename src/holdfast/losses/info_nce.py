@@ -91,7 +91,7 @@ class NPair(InfoNCE):
             matrix = matrix if other is None else matrix.masked_fill(~(other | own), -torch.inf)
         # A cross-entropy in which each partner is a class of its own.
         cost = cross_entropy(matrix, torch.arange(len(first), device=matrix.device), reduction="none")
-        return [Terms(cost, torch.ones_like(cost))]
+        return [Terms(cost)]
 
 
 def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Mask | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
@@ -57,4 +56,4 @@ class MultiSimilarity(PairLoss):
         """One cost per anchor."""
         pull = softplus(masked_logsumexp(near.values, scale=-self.alpha) + self.alpha * self.base) / self.alpha
         push = softplus(masked_logsumexp(far.values, scale=self.beta) - self.beta * self.base) / self.beta
-        return [Terms(pull + push, torch.ones_like(pull, dtype=torch.bool))]
+        return [Terms(pull + push)]

@@ -66,7 +66,7 @@ class ClassLoss(TermLoss):
     def split(self, costs: dict[str, dict[str, Any]], labels: Tensor) -> list[Terms]:
         """The library's dictionary of costs as terms."""
         values = costs["loss"]["losses"]
-        return [Terms(values, torch.ones_like(values, dtype=torch.bool))]
+        return [Terms(values)]
 
     def _sized(self, embeddings: Tensor, labels: Tensor) -> nn.Module:
         if self.inner is None:
@@ -194,7 +194,7 @@ class ProxyAnchor(ClassLoss):
         """Positive costs of the classes in the batch, negative costs of all."""
         pull, push = costs["pos_loss"]["losses"], costs["neg_loss"]["losses"]
         present = torch.zeros_like(pull, dtype=torch.bool).index_fill_(0, labels, True)
-        return [Terms(pull, present), Terms(push, torch.ones_like(present))]
+        return [Terms(pull, present), Terms(push)]
 
 
 @register("soft-triple")

@@ -19,22 +19,26 @@ class Terms(NamedTuple):
 
     Args:
         values: the costs.
-        which: of them exist: a mask of booleans or of zeros and ones, or the side whose pairs have these costs. The
-            others hold anything finite.
+        which: of them exist: a mask of booleans or of zeros and ones, or the side whose pairs have these costs; all
+            when left out. The others hold anything finite.
         active: average only over costs above zero; those that do not exist are not above zero.
     """
 
     values: Tensor
-    which: Tensor | Side
+    which: Tensor | Side | None = None
     active: bool = False
 
     @property
     def mask(self) -> Tensor:
         """Which costs exist."""
+        if self.which is None:
+            return torch.ones_like(self.values, dtype=torch.bool)
         return self.which if isinstance(self.which, Tensor) else self.which.mask
 
     def mean(self) -> Tensor:
         """The average cost; zero, still with a graph, when there is none."""
+        if self.which is None and not self.active:
+            return self.values.mean() if self.values.numel() else self.values.sum()
         total, number = self.sums()
         return total / number.clamp_min(1)
 

@@ -170,7 +170,7 @@ class TripletLoss(TupleLoss):
         if self.part != "both":
             near, far = (near, self.constant(far)) if self.part == "positive" else (self.constant(near), far)
         cost = self.cost(near, far)
-        return [Terms(cost, torch.ones_like(cost, dtype=torch.bool), self.active)]
+        return [Terms(cost, active=self.active)]
 
     @abstractmethod
     def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
