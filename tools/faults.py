@@ -72,6 +72,7 @@ def health_table(health: Health) -> str:
         )
         + " MiB",
         "growth of memory after the first fifth": f"{slope:+.1f} ± {half:.1f} KiB per 1,000 steps (95 %)",
+        "processor time per 1,000 steps, in each fifth": ", ".join(f"{pace:.1f}" for pace in health.pace) + " s",
         "metrics.jsonl": f"{health.log:.1f} bytes per step (a line every 10 steps)",
         "standard error without a terminal": f"{health.said:.0f} bytes per minute",
         "time left as shown ÷ as it was, at each tenth": ", ".join(f"{ratio:.2f}" for ratio in health.left),

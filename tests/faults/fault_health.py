@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import statistics
@@ -30,6 +31,7 @@ class Health:
         log: bytes of metrics.jsonl per step.
         said: bytes on standard error per minute.
         left: time left as shown over the time that was left, at each tenth of the run.
+        pace: seconds of the processor per thousand steps, in each fifth of the run.
     """
 
     steps: int
@@ -39,6 +41,7 @@ class Health:
     log: float
     said: float
     left: list[float]
+    pace: list[float]
 
 
 def long_run(folder: Path, steps: int) -> Health:
@@ -57,6 +60,7 @@ def long_run(folder: Path, steps: int) -> Health:
     shown = [look for look in looks if look["left"] is not None and look["step"] < last["step"]]
     tenths = [min(shown, key=lambda look: abs(look["step"] - last["step"] * n / 10)) for n in range(1, 10)]
     steady = looks[len(looks) // 5 :]  # allocators and caches fill up in the beginning
+    fifths = [looks[n * (len(looks) - 1) // 5] for n in range(6)]
     return Health(
         steps=last["step"],
         seconds=last["time"] - looks[0]["time"],
@@ -65,6 +69,7 @@ def long_run(folder: Path, steps: int) -> Health:
         log=(folder / "run" / "metrics.jsonl").stat().st_size / last["step"],
         said=len(ended.said) / (ended.seconds / 60),
         left=[look["left"] / max(0.5, last["time"] - look["time"]) for look in tenths],
+        pace=[1000 * (b["cpu"] - a["cpu"]) / (b["step"] - a["step"]) for a, b in itertools.pairwise(fifths)],
     )
 
 
