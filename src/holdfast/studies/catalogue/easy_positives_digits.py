@@ -8,19 +8,29 @@ from holdfast.studies.claims import Claim, Ordered
 from holdfast.studies.drawings import Bars, Curves, Drawing
 from holdfast.studies.jobs import Arm, Probe, Scale
 
-MNIST = Ground(label="MNIST", data={"name": "mnist", "labels": "coarse"}, recipe="eps-mnist", settings={**KEEP_GOING})
+SEEDS = tuple(range(8))
+"""More than elsewhere: a network into the plane comes out differently each time."""
+
+MNIST = Ground(
+    label="MNIST",
+    data={"name": "mnist", "labels": "coarse"},
+    recipe="eps-mnist",
+    settings={**KEEP_GOING},
+    seeds=SEEDS,
+)
 LONGER = Ground(
     label="MNIST",
     data={"name": "mnist", "labels": "coarse"},
     recipe="eps-mnist",
     settings={**KEEP_GOING, "epochs": 10},
-    seeds=tuple(range(8)),
+    seeds=SEEDS,
 )
 DIGITS = Ground(
     label="Digits",
     data={"name": "digits", "labels": "coarse", "size": 28},
     recipe="eps-mnist",
     settings={**KEEP_GOING, "epochs": 40, "evaluate_every": 40},
+    seeds=SEEDS,
 )
 WHERE = Probe(function="plane", arguments={"split": "train"})
 """Figure 2: the digits trained on, in the plane."""
@@ -76,10 +86,15 @@ class OddAndEven(Study):
 
     def notes(self, scale: Scale) -> str:
         """Training length, and what the paper leaves open."""
-        length = "two passes over MNIST" if scale == "pocket" else "ten passes over MNIST, eight seeds"
+        length = "two passes over MNIST" if scale == "pocket" else "ten passes over MNIST"
         return (
             f"The paper's network in the plane, {length}; Adam at 1e-3, batches of 80 odd and 80 even images. Both "
             "arms draw negatives semi-hard; they differ in the positive only. The paper gives no rule for negatives, "
             "no length and no learning rate. Seen digits are measured on 6,000 of the training images."
-            + (" 'Digits' are scikit-learn's 8×8 scans." if scale == "pocket" else "")
+            + (
+                " 'Digits' are scikit-learn's 8×8 scans. With three seeds the unseen digits were undecided on both "
+                "sets; the other five were added then, for all arms at once."
+                if scale == "pocket"
+                else ""
+            )
         )
