@@ -1,12 +1,14 @@
-"""A folder that is replaced is the old one or the new one, wherever the process dies."""
+"""A folder that is replaced is the old one or the new one, wherever the process dies; names that no file can have."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from holdfast.files import new_folder, recover_folder
+from holdfast.errors import HoldfastError
+from holdfast.files import kind_of, new_folder, recover_folder
 
 
 class Dies(BaseException):
@@ -44,3 +46,37 @@ def test_an_older_folder_survives_a_second_crash_before_it_was_put_back(tmp_path
     with pytest.raises(Dies), new_folder(tmp_path / "model"):
         raise Dies
     assert (tmp_path / "model" / "weights").read_text() == "old"
+
+
+def test_what_lies_at_a_path(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("file")
+    found = {
+        name: kind_of(tmp_path / name) for name in ("file", "link", ".", "pipe", "none", "x" * 5000, "\0", "\ud800")
+    }
+    assert found == {
+        "file": "file", "link": "file", ".": "folder", "pipe": "other", "none": None, "x" * 5000: None, "\0": None,
+        "\ud800": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, f"{'x' * 5000}.yaml", f"{'x' * 300}/y"])
+def test_a_name_longer_than_any_files_is_one_line(name: str) -> None:
+    from holdfast.data import load
+    from holdfast.models import load_model
+    from holdfast.models.weights import read_state
+    from holdfast.training.recipe import load_recipe
+
+    for read in (
+        lambda: load_recipe(name),
+        lambda: load_recipe({"base": name, "data": "glyphs"}),
+        lambda: load_model(f"./{name}"),
+        lambda: load_model(f"onnx:{name}"),
+        lambda: read_state(Path(name)),
+        lambda: load(f"mnist:{name}"),
+        lambda: load(f"csv:{name}"),
+        lambda: load(f"folder:{name}"),
+    ):
+        with pytest.raises(HoldfastError):
+            read()

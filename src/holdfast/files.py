@@ -1,16 +1,26 @@
-"""Writing that survives a crash: a file or folder is either the old one or the new one, never half of either."""
+"""What lies at a path; writing that survives a crash: a file or folder is the old one or the new one, never half."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.errors import HoldfastError
+
+
+def kind_of(path: Path) -> Literal["file", "folder", "other"] | None:
+    """What lies at a path, links followed; None where nothing does, or where nothing could be of that name."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # longer than any file's name, or no name at all
+        return None
+    return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
 
 
 def write_atomic(file: Path, content: bytes | str) -> None:

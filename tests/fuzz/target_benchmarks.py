@@ -276,8 +276,8 @@ def _bomb() -> bytes:
 
 
 TARGETS = (
-    Target("dataset-lists", _listed, 60),
+    Target("dataset-lists", _listed, 40),
     Target("dataset-cars", _cars, 30),
-    Target("dataset-omniglot", _omniglot, 15),
-    Target("dataset-mnist", _mnist, 40),
+    Target("dataset-omniglot", _omniglot, 8),
+    Target("dataset-mnist", _mnist, 20),
 )

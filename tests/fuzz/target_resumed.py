@@ -81,4 +81,4 @@ def _asked(run: Path, draw: random.Random) -> None:
         (run / "aside").rename(run / "recipe.yaml")
 
 
-TARGETS = (Target("run-folder", _resumed, 40),)
+TARGETS = (Target("run-folder", _resumed, 20),)

@@ -164,7 +164,7 @@ def _submission(draw: random.Random, folder: Path) -> None:
 TARGETS = (
     Target("report", _report, 5),
     Target("compare", _compare, 3),
-    Target("model-card", _card, 20),
+    Target("model-card", _card, 12),
     Target("study-record", _study, 60),
     Target("study-raw", _document, 120),
     Target("leaderboard", _submission, 120),

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import nn
 
 from holdfast.errors import ModelError, described
+from holdfast.files import kind_of
 from holdfast.models.backbones import checked_module
 from holdfast.models.embedder import WEIGHTS_FILE, Embedder
 from holdfast.models.onnx_file import OnnxModule
@@ -40,14 +41,15 @@ def load_model(spec: str, size: int | None = None, trust_code: bool = False, set
         load_backbone_weights(model.backbone, name, "imagenet", size)
         return model.eval()
     folder = Path(spec)
-    if folder.is_dir():
+    kind = kind_of(folder)
+    if kind == "folder":
         package = folder / "model" if (folder / "model").is_dir() else folder
         model = _load_folder(package, trust_code)
         if sets:
             model.bank.load(model.backbone, package)
         refuse_size(spec, model.size, size)
         return model
-    if folder.exists() or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
+    if kind or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
         raise ModelError(f"no model at '{spec}'; MODEL is {MODEL_HELP}")
     try:
         model = Embedder.from_pretrained(spec, trust_code=trust_code)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError
+from holdfast.files import kind_of
 from holdfast.models.graph import PREFIX, need_onnx
 from holdfast.models.untrusted import LARGEST, check_graph
 
@@ -30,7 +31,7 @@ class OnnxModule(nn.Module):
         need_onnx()
         import onnxruntime
 
-        if not file.is_file():
+        if kind_of(file) != "file":
             raise ModelError(f"no ONNX file at {file}")
         check_graph(file)
         options = onnxruntime.SessionOptions()

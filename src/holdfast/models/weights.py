@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError
+from holdfast.files import kind_of
 from holdfast.models.backbones import build_backbone
 
 Layout: TypeAlias = Literal["standard", "stride-1x1"]
@@ -19,7 +20,7 @@ _CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.")
 
 def read_state(file: Path) -> dict[str, Tensor]:
     """Tensors of a safetensors file, or of a torch file read with `weights_only=True`; half precision is widened."""
-    if not file.is_file():
+    if kind_of(file) != "file":
         raise ModelError(f"no weights at {file}; check model.weights")
     try:
         if file.suffix == ".safetensors":

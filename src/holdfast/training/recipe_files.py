@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.data import parse
 from holdfast.errors import RecipeError, shown, unknown
+from holdfast.files import kind_of
 from holdfast.yaml_files import NotYaml, read_yaml
 
 
@@ -67,8 +68,9 @@ def _read(recipe: str, folder: Path | None, above: tuple[str, ...]) -> dict[str,
     """
     where = "base: " if above else ""
     file = None if folder is None else folder / recipe
-    if file is not None and (file.suffix in (".yaml", ".yml") or (file.exists() and recipe not in shipped())):
-        if not file.is_file():
+    kind = None if file is None else kind_of(file)
+    if file is not None and (file.suffix in (".yaml", ".yml") or (kind and recipe not in shipped())):
+        if kind != "file":
             raise RecipeError(
                 f"{where}no recipe at {file}; `holdfast list recipes` shows those that ship with holdfast"
             )

@@ -13,6 +13,7 @@ from holdfast.data.splits import zero_shot
 from holdfast.data.table import SPLITS, ImageTable
 from holdfast.data.tree import refuse_missing, user_path
 from holdfast.errors import DataError, unknown
+from holdfast.files import kind_of
 
 REQUIRED = ("path", "label")
 OPTIONAL = ("coarse", "split", "group")
@@ -50,7 +51,9 @@ class CsvFile(Reader):
         columns = _columns(path)
         paths = [path.parent / p for p in columns["path"]]
         if not self.skip_bad:
-            refuse_missing([given for given, p in zip(columns["path"], paths, strict=True) if not _there(p)], self.file)
+            refuse_missing(
+                [given for given, p in zip(columns["path"], paths, strict=True) if kind_of(p) != "file"], self.file
+            )
         if len(set(columns["label"])) < 2:
             raise DataError(f"'{self.file}' holds fewer than two labels; add images of another class")
         table = ImageTable.of(
@@ -67,16 +70,9 @@ class CsvFile(Reader):
         return table.with_splits(zero_shot(table.labels, self.test, self.test_seed))
 
 
-def _there(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name longer than any file's
-        return False
-
-
 def _columns(path: Path) -> dict[str, list[str]]:
     """Known column → its cells."""
-    if not path.is_file():
+    if kind_of(path) != "file":
         raise DataError(f"there is no file '{path}'; give a CSV file with the columns path and label")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

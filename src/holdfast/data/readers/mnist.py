@@ -17,6 +17,7 @@ from holdfast.data.sources import ArraySource
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import user_path
 from holdfast.errors import DataError
+from holdfast.files import kind_of
 
 LARGEST = 2**28
 """Bytes of a file, unpacked: five times MNIST's own; a small one can hold gigabytes of nothing."""
@@ -69,7 +70,7 @@ class Mnist(Reader):
 
 def _idx(root: Path, name: str, axes: int) -> NDArray[np.uint8]:
     """The array of one idx file: two zero bytes, type 8, the number of axes, each length, then the values."""
-    path = next((p for p in (root / f"{name}.gz", root / name) if p.is_file()), None)
+    path = next((p for p in (root / f"{name}.gz", root / name) if kind_of(p) == "file"), None)
     if path is None:
         raise DataError(
             f"there is no '{name}.gz' in '{root}'; expected MNIST's four idx files "
