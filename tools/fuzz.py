@@ -123,7 +123,7 @@ def _portions(chosen: list[Target], count: int, part: int, parts: int) -> Iterat
     rounds = max(parts, count // 1000)
     for number in range(rounds * (part - 1) // parts, rounds * part // parts):
         for target in chosen:
-            wanted = max(1, round(count * target.share / shares))
+            wanted = -(-count * target.share // shares)  # rounded up: not one fewer than asked for
             yield target, range(wanted * number // rounds, wanted * (number + 1) // rounds)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -33,7 +34,7 @@ def test_every_input_is_in_one_part(tool: ModuleType, count: int, parts: int) ->
         for target, numbers in tool._portions(TARGETS, count, part, parts):
             found[target.name] += numbers
     assert {name: len(numbers) for name, numbers in found.items()} == {
-        target.name: max(1, round(count * target.share / 8)) for target in TARGETS
+        target.name: math.ceil(count * target.share / 8) for target in TARGETS
     }
     assert all(numbers == list(range(len(numbers))) for numbers in found.values())
 
