@@ -47,7 +47,7 @@ def dying_ranks(folder: Path, draw: random.Random, deaths: tuple[str, ...] = tup
         before = kept(run)
         again = together(WORLD, *words)
         wrong = different(whole, ending(run)) if all(code == 0 for code, _, _ in again) else ["the run"]
-        note = f"{seconds:.0f} s; {said[-200:]}; {wrong}"
+        note = f"{seconds:.0f} s; {said[-200:]}; {wrong[:3]}; {[messages[-300:] for _, _, messages in again]}"
         outcomes.append(
             Outcome(
                 "one of two processes dies", death, told and not wrong, lost(before, kept(run)) or bool(wrong), note
