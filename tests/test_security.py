@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,7 +15,8 @@ import yaml
 import holdfast
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.models import Embedder, load_model
-from holdfast.studies.jobs import Cell, Computation, Probe
+from holdfast.studies import running
+from holdfast.studies.jobs import Cell, Computation, Probe, Training
 from holdfast.studies.store import Store
 from holdfast.training.recipe import load_recipe
 
@@ -200,6 +203,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     mark = tmp_path / "exploded"
     (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w')\ndef net(): ...\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "evil", raising=False)  # imported once more, it leaves its mark once more
     monkeypatch.chdir(tmp_path)
     return mark
 
@@ -223,16 +227,57 @@ def test_code_that_the_user_typed_is_accepted(evil: Path, tmp_path: Path) -> Non
     assert load_recipe({"data": "glyphs", "init": "evil.py:net"}).init == "evil.py:net"
 
 
-def test_a_package_that_a_recipe_starts_from_runs_no_code(evil: Path, tmp_path: Path) -> None:
+def swap_backbone(package: Path) -> None:
+    """Let a package name the stranger's code."""
+    config = package / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "backbone": "evil:net"}))
+
+
+@pytest.mark.parametrize("typed", ["conv-tiny", "own:net", "evil:other"])
+def test_a_package_that_a_recipe_starts_from_runs_no_code(evil: Path, tmp_path: Path, typed: str) -> None:
     from holdfast.training.session import start_from
 
     Embedder("conv-tiny", dim=4).save_pretrained(tmp_path / "package")
-    config = tmp_path / "package" / "config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "backbone": "evil:net"}))
-    with pytest.raises(HoldfastError, match="would run the code"):
-        start_from(Embedder("conv-tiny", dim=4), str(tmp_path / "package"), trust_code=False)
+    swap_backbone(tmp_path / "package")
+    with pytest.raises(HoldfastError, match="would run the code 'evil:net', which the recipe does not name"):
+        start_from(Embedder("conv-tiny", dim=4), str(tmp_path / "package"), typed)
     with pytest.raises(HoldfastError, match="would run the code"):
         load_model(str(tmp_path / "package"))
+    assert not evil.exists()
+
+
+def test_the_code_that_was_typed_is_the_only_one_that_init_may_name(
+    evil: Path, tmp_path: Path, tiny: dict[str, Any]
+) -> None:
+    own = "from torch import nn\ndef net(): return nn.Sequential(nn.AvgPool2d(8), nn.Flatten())\n"
+    (tmp_path / "own_of_init.py").write_text(own)
+    recipe = {**tiny, "epochs": 1, "model": {"backbone": "own_of_init:net", "dim": 8, "size": 16}}
+    first = holdfast.train(recipe, out=tmp_path / "first")  # reads back its own package
+    holdfast.train({**recipe, "init": str(first.folder)}, out=tmp_path / "second")
+    swap_backbone(first.folder / "model")
+    with pytest.raises(HoldfastError, match="would run the code 'evil:net'"):
+        holdfast.train({**recipe, "init": str(first.folder)}, out=tmp_path / "third")
+    assert not evil.exists()
+
+
+def test_a_run_that_is_finished_again_runs_no_code(evil: Path, tmp_path: Path, tiny: dict[str, Any]) -> None:
+    run = holdfast.train({**tiny, "epochs": 1}, out=tmp_path / "run")
+    (run.folder / "evaluation.json").unlink()
+    swap_backbone(run.folder / "model")
+    with pytest.raises(HoldfastError, match="would run the code 'evil:net'"):
+        holdfast.train({**tiny, "epochs": 1}, out=run.folder)
+    assert not evil.exists()
+
+
+def test_a_probe_of_a_studys_run_runs_no_code(evil: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = Probe(function="spent")
+    cell, store = Cell(arm="a", job=Training(recipe="pocket", measures=(probe,)), seed=0), Store(tmp_path / "studies")
+    package = store.run(cell.job, 0) / "model"
+    Embedder("conv-tiny", dim=4).save_pretrained(package)
+    swap_backbone(package)
+    monkeypatch.setattr(running, "_train", lambda *_: {"figures": {}, "series": {}})
+    with pytest.raises(HoldfastError, match="would run the code 'evil:net'"):
+        running.run_cell(cell, store, running.Places(device="cpu"))
     assert not evil.exists()
 
 

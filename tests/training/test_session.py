@@ -67,7 +67,7 @@ def test_a_run_to_start_from_may_have_a_backbone_of_the_users(tmp_path: Path, mo
     monkeypatch.syspath_prepend(str(tmp_path))
     first, second = (Embedder("my_backbone_of_init:build", dim=4, size=32) for _ in range(2))
     first.save_pretrained(tmp_path / "run" / "model")
-    start_from(second, str(tmp_path / "run"), trust_code=True)
+    start_from(second, str(tmp_path / "run"), "my_backbone_of_init:build")
     assert torch.equal(first.head.weight, second.head.weight)  # type: ignore[arg-type]
 
 

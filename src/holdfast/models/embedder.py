@@ -12,7 +12,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError
-from holdfast.models.backbones import Backbone, build_backbone, is_user_code, wrap_module
+from holdfast.models.backbones import Backbone, build_backbone, may_build, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
@@ -165,7 +165,7 @@ class Embedder(
         *,
         model_id: str,
         map_location: str = "cpu",
-        trust_code: bool = False,
+        trust_code: bool | str = False,
         revision: str | None = None,
         cache_dir: str | Path | None = None,
         force_download: bool = False,
@@ -173,12 +173,15 @@ class Embedder(
         token: str | bool | None = None,
         **arguments: Any,
     ) -> E:
-        """Called by `from_pretrained`; a file never decides to run code, the caller does with `trust_code=True`."""
+        """Called by `from_pretrained`; a file never decides to run code, the caller does with `trust_code`."""
         backbone = str(arguments.get("backbone", ""))
-        if is_user_code(backbone) and not trust_code:
-            raise ModelError(
-                f"{model_id} would run the code '{backbone}'; load it with trust_code=True if you trust it"
+        if not may_build(backbone, trust_code):
+            way_out = (
+                f", which the recipe does not name; replace it, or --set model.backbone={backbone} if you trust it"
+                if trust_code
+                else "; load it with trust_code=True if you trust it"
             )
+            raise ModelError(f"{model_id} would run the code '{backbone}'{way_out}")
         check_settings(arguments, model_id)
         folder = Path(model_id)
         if folder.is_dir():

@@ -18,14 +18,15 @@ from holdfast.models.weights import load_backbone_weights
 MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME, file.py:function or onnx:FILE"
 
 
-def load_model(spec: str, size: int | None = None, trust_code: bool = False, sets: bool = False) -> Embedder:
+def load_model(spec: str, size: int | None = None, trust_code: bool | str = False, sets: bool = False) -> Embedder:
     """The model behind a command-line MODEL, in eval mode.
 
     Args:
         spec: a run folder, a packaged model, a hub id (`owner/name`), `timm:NAME`, `torchvision:NAME`,
             `file.py:function` or `onnx:FILE` (embeds, but gives no gradients).
         size: input size for models that do not know their own; another than a model's own is refused.
-        trust_code: allow a package whose backbone is a user's own module to import it.
+        trust_code: allow a package whose backbone is a user's own module to import it; the name of such a backbone
+            (of a recipe's, say) allows that one alone.
         sets: also read the auxiliary BatchNorm sets that a run or package folder may hold, to look through them.
     """
     head, colon, tail = spec.rpartition(":")
@@ -83,7 +84,7 @@ def refuse_size(what: str, own: int | None, asked: int | None) -> None:
         raise ModelError(f"{what} takes images of {own} px, not {asked}; leave out --size")
 
 
-def _load_folder(folder: Path, trust_code: bool) -> Embedder:
+def _load_folder(folder: Path, trust_code: bool | str) -> Embedder:
     if not (folder / "config.json").is_file() or not (folder / WEIGHTS_FILE).is_file():
         raise ModelError(f"{folder} holds no model (config.json and {WEIGHTS_FILE}); did the run finish an epoch?")
     try:

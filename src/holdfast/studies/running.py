@@ -154,7 +154,7 @@ def _measure(
     """One measure of a trained model."""
     folder, recipe = store.run(job, seed), job.resolved(seed).plain()
     if isinstance(measure, Probe):
-        model = load_model(str(folder), trust_code=True, sets=True).to(scene.device)
+        model = load_model(str(folder), trust_code=recipe["model"]["backbone"], sets=True).to(scene.device)
         table = load(places.block(recipe["data"]))
         return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
     found = audit.run(

@@ -44,7 +44,7 @@ def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]
 def packaged_model(session: Session, run: RunFolder) -> Embedder:
     """The model in the run folder, which only the main process need be able to read."""
     if session.processes.main:
-        model = load_model(str(run.folder), trust_code=True)  # the run's own recipe named the code
+        model = load_model(str(run.folder), trust_code=session.recipe.model.backbone)
         if session.processes.several:
             session.processes.send(save({k: v.cpu().contiguous() for k, v in model.state_dict().items()}))
         return model

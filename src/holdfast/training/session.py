@@ -21,7 +21,6 @@ from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder, load_model
-from holdfast.models.backbones import is_user_code
 from holdfast.models.batchnorm import batchnorm_layers
 from holdfast.processes import ALONE, Processes
 from holdfast.regimes import Regime
@@ -120,7 +119,7 @@ def build_session(
     torch.manual_seed(seeds.derive(recipe.seed, "weights"))
     model = recipe.model.build()
     if recipe.init:
-        start_from(model, recipe.init, trust_code=is_user_code(recipe.model.backbone))
+        start_from(model, recipe.init, recipe.model.backbone)
     if processes.several and recipe.compile is True and model.batchnorm == "train":
         raise RecipeError(
             "compile: true cannot be had while several processes share BatchNorm statistics; leave it at auto, or "
@@ -213,16 +212,16 @@ def add_sets(model: Embedder, regime: Regime, recipe: Recipe) -> None:
         model.bank.add(model.backbone, start, generator)
 
 
-def start_from(model: Embedder, spec: str, trust_code: bool) -> None:
+def start_from(model: Embedder, spec: str, backbone: str) -> None:
     """Copy the weights of another run's model of the same shape.
 
     Args:
         model: to fill.
         spec: the other model.
-        trust_code: let its package import its module; only where the user has named such code for this model too.
+        backbone: this model's; if it is the user's own code, the other may name that code and no other.
     """
     try:
-        model.load_state_dict(load_model(spec, trust_code=trust_code).state_dict())
+        model.load_state_dict(load_model(spec, trust_code=backbone).state_dict())
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"init: {spec} has another backbone or size than this recipe's model ({reason})") from error
