@@ -30,7 +30,7 @@ from fault_kills import kill_training  # noqa: E402
 from fault_memory import out_of_memory  # noqa: E402
 from fault_outcomes import Outcome, failures, table  # noqa: E402
 from fault_processes import clock_jumps, stop_requests, two_commands, two_processes  # noqa: E402
-from fault_ranks import dying_ranks  # noqa: E402
+from fault_ranks import dying_ranks, stopped_ranks  # noqa: E402
 from fault_runs import REGIMES  # noqa: E402
 
 
@@ -127,7 +127,7 @@ CAMPAIGNS: dict[str, Callable[[Path, random.Random, float], list[Outcome]]] = {
     "clocks": lambda folder, draw, scale: clock_jumps(folder, draw),
     "memory": lambda folder, draw, scale: out_of_memory(folder, draw, trained(folder / "model")),
     "processes": processes,
-    "ranks": lambda folder, draw, scale: dying_ranks(folder, draw),
+    "ranks": lambda folder, draw, scale: [*dying_ranks(folder / "die", draw), *stopped_ranks(folder / "stop", draw)],
 }
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from fault_images import WAYS, bad_images, dying_decoders
 from fault_memory import out_of_memory
 from fault_outcomes import failures
 from fault_processes import clock_jumps, stop_requests, two_commands, two_processes
-from fault_ranks import dying_ranks
+from fault_ranks import DEATHS, dying_ranks, stopped_ranks
+
+NOTICED_AT_ONCE = "SIGKILL of process 1"
 
 
 def test_images_that_vanish_or_turn_unreadable(tmp_path: Path) -> None:
@@ -40,9 +42,18 @@ def test_memory_that_runs_out(tmp_path: Path) -> None:
     assert failures(out_of_memory(tmp_path, random.Random(3), trained(tmp_path / "model"))) == []
 
 
+def test_one_of_two_processes_is_killed(tmp_path: Path) -> None:
+    assert failures(dying_ranks(tmp_path, random.Random(3), (NOTICED_AT_ONCE,))) == []
+
+
+def test_one_of_two_processes_is_asked_to_stop(tmp_path: Path) -> None:
+    assert failures(stopped_ranks(tmp_path, random.Random(3), ("SIGTERM of one of two processes",))) == []
+
+
 @pytest.mark.slow
-def test_one_of_two_processes_dies(tmp_path: Path) -> None:
-    assert failures(dying_ranks(tmp_path, random.Random(3))) == []
+@pytest.mark.parametrize("death", sorted({*DEATHS} - {NOTICED_AT_ONCE}))
+def test_one_of_two_processes_dies(death: str, tmp_path: Path) -> None:
+    assert failures(dying_ranks(tmp_path, random.Random(3), (death,))) == []
 
 
 @pytest.mark.slow

@@ -13,6 +13,13 @@ LONG = 20.0
 """Seconds after which a test gives up waiting."""
 
 
+class Gone:
+    """A store whose holder has closed the connection."""
+
+    def add(self, key: str, count: int) -> int:
+        raise RuntimeError("connection closed")
+
+
 class Pair:
     """Two heartbeats, and what the first heard about the second."""
 
@@ -58,10 +65,34 @@ def test_a_process_that_takes_its_leave_is_not(pair: Pair) -> None:
 
 
 def test_a_store_that_is_gone_is_missed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Gone:
-        def add(self, key: str, count: int) -> int:
-            raise RuntimeError("connection closed")
-
     monkeypatch.setattr(pair.watching, "_store", Gone())
     assert pair.told.wait(LONG)
     assert pair.heard == [None]
+
+
+def test_a_store_that_does_not_answer_is_missed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    mended = threading.Event()
+
+    class Hung:
+        def add(self, key: str, count: int) -> int:
+            mended.wait(LONG)
+            return count
+
+    monkeypatch.setattr(pair.watching, "_store", Hung())
+    assert pair.told.wait(LONG)
+    mended.set()
+    assert pair.heard == [None]
+
+
+def test_a_process_that_waits_for_the_last_one_still_misses_it(pair: Pair) -> None:
+    pair.watching.leaving = True
+    pair.other.stop()
+    assert pair.told.wait(LONG)
+    assert pair.heard == [1]
+
+
+def test_a_store_that_leaves_with_its_holder_is_not_missed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.watching.leaving = True
+    monkeypatch.setattr(pair.watching, "_store", Gone())
+    pair.watching.stop()
+    assert not pair.told.wait(1.5)

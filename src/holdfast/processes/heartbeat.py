@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 from torch._C._distributed_c10d import Store, TCPStore
+
+from holdfast.errors import TrainingError
+from holdfast.processes.group import LOST
 
 EVERY = 2.0
 """Seconds between two beats."""
@@ -23,14 +25,17 @@ FAREWELL = 1 << 40
 
 
 class Heartbeat:
-    """Counts in a store that all processes share, and watches the counts of the others.
+    """Counts in a store that all processes share, and watches the counts of the others and the store itself.
+
+    Seconds are counted as beats of this process: one that was itself held up must hear the others before it judges
+    them.
 
     Args:
         store: where the counts are.
         rank: of this process.
         world: how many there are.
         name: of the counts, so that one group does not meet those of the one before.
-        lost: told, from a thread, which process is gone; None for the store itself.
+        lost: told, from a thread, which process is gone; None for the one that holds the store.
         every: seconds between two beats.
         silence: seconds without a beat that mean that a process is gone.
     """
@@ -47,45 +52,64 @@ class Heartbeat:
     ) -> None:
         self._store, self._rank, self._world, self._name, self._lost = store, rank, world, name, lost
         self._every, self._silence = every, silence
-        self._stop = threading.Event()
+        self._stop, self._stopped = threading.Event(), threading.Event()
+        self._rounds = 0
         self.leaving = False
-        self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
+        # Two: a store whose holder hangs never answers, whatever timeout it was given, and holds the first one up.
+        self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._guarding = threading.Thread(target=self._guard, name="heartbeat guard", daemon=True)
 
     def start(self) -> None:
         """Begin to beat and to watch."""
-        self._thread.start()
+        self._beating.start()
+        self._guarding.start()
 
     def stop(self) -> None:
         """Fall silent; with `leaving` set, as one whose work is done."""
         self._stop.set()
-        self._thread.join(self._every)
+        self._beating.join(self._every)
         if self.leaving:
             with suppress(RuntimeError):  # the process that holds the store may have left first
                 self._store.add(self._key(self._rank), FAREWELL)
+        self._stopped.set()
 
-    def _watch(self) -> None:
-        seen = dict.fromkeys(range(self._world), 0)
-        heard = dict.fromkeys(range(self._world), time.monotonic())
+    def _beat(self) -> None:
+        others = set(range(self._world)) - {self._rank}
+        seen, silent = dict.fromkeys(others, 0), dict.fromkeys(others, 0)
         while not self._stop.is_set():
             try:
                 self._store.add(self._key(self._rank), 1)
-                for other in set(seen) - {self._rank}:
+                for other in others:
                     count = self._store.add(self._key(other), 0)
-                    if count != seen[other]:
-                        seen[other], heard[other] = count, time.monotonic()
+                    silent[other] = 0 if count != seen[other] or count >= FAREWELL else silent[other] + 1
+                    seen[other] = count
             except RuntimeError:
                 if not self.leaving and not self._stop.is_set():
-                    self._lost(None)
+                    self._miss(None)
                 return
-            # A process that was itself held up must hear the others before it judges them.
-            silent = [r for r in seen if r != self._rank and self._gone(seen[r], heard[r])]
-            if silent and not self.leaving:
-                self._lost(silent[0])
+            gone = [other for other in others if self._too_long(silent[other])]
+            if gone:
+                self._miss(gone[0])
                 return
+            self._rounds += 1
             self._stop.wait(self._every)
 
-    def _gone(self, count: int, heard: float) -> bool:
-        return count < FAREWELL and time.monotonic() - heard > self._silence
+    def _guard(self) -> None:
+        """Miss the store when no round ends."""
+        seen = silent = 0
+        while not self._stopped.wait(self._every):
+            silent = 0 if self._rounds != seen else silent + 1
+            seen = self._rounds
+            if self._too_long(silent):
+                self._miss(None)
+                return
+
+    def _too_long(self, beats: int) -> bool:
+        return beats * self._every > self._silence
+
+    def _miss(self, rank: int | None) -> None:
+        self._stopped.set()  # it is told once
+        self._lost(rank)
 
     def _key(self, rank: int) -> str:
         return f"holdfast/{self._name}/{rank}"
@@ -95,8 +119,8 @@ def leave_at_once(rank: int | None) -> None:
     """End this process: it may be waiting for one that will never answer. What is on disk is whole at any moment."""
     who = "the process that the others meet at" if rank is None else f"process {rank}"
     print(
-        f"\nholdfast: {who} of this run is gone; see what it said, mend that, and run the same command again to go on "
-        "from the last checkpoint",  # on a line of its own: a progress bar leaves none
+        f"\nholdfast: {who} of this run is gone or does not answer; see what it said, mend that, and run the same "
+        "command again to go on from the last checkpoint",  # on a line of its own: a progress bar leaves none
         file=sys.stderr,
         flush=True,
     )
@@ -110,7 +134,10 @@ def watched(rank: int, world: int, name: str) -> Iterator[Heartbeat | None]:
     if address is None or port is None:
         yield None
         return
-    store = TCPStore(address, int(port), is_master=False, timeout=timedelta(seconds=SILENCE))
+    try:
+        store = TCPStore(address, int(port), is_master=False, timeout=timedelta(seconds=SILENCE))
+    except RuntimeError as error:
+        raise TrainingError(LOST) from error
     heartbeat = Heartbeat(store, rank, world, name, leave_at_once)
     heartbeat.start()
     try:
