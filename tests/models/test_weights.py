@@ -59,14 +59,22 @@ def test_damaged_and_missing_files(tmp_path: Path) -> None:
             load_backbone_weights(backbone, "conv-tiny", str(tmp_path / name))
 
 
+@pytest.mark.parametrize("content", [[torch.zeros(1)], torch.zeros(1), {"state_dict": [1]}])
+def test_a_torch_file_of_something_else(content: object, tmp_path: Path) -> None:
+    torch.save(content, tmp_path / "other.pt")
+    with pytest.raises(ModelError, match="instead of tensors by name"):
+        load_backbone_weights(Embedder("conv-tiny").backbone, "conv-tiny", str(tmp_path / "other.pt"))
+
+
 def test_a_pickle_with_code_is_not_executed(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return (Path.touch, (Path(tmp_path / "owned"),))  # type: ignore[return-value]
 
     torch.save({"layer": Evil()}, tmp_path / "evil.pt")
-    with pytest.raises(ModelError, match="cannot read weights"):
+    with pytest.raises(ModelError, match=r"cannot read weights.*never loaded; use a safetensors file") as caught:
         load_backbone_weights(Embedder("conv-tiny").backbone, "conv-tiny", str(tmp_path / "evil.pt"))
+    assert "weights_only" not in str(caught.value), "torch's own text says how to run the code after all"
     assert not (tmp_path / "owned").exists()
 
 

@@ -28,10 +28,7 @@ def read_state(file: Path) -> dict[str, Tensor]:
 
             state = load_file(file)
         else:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-            state = state.get("state_dict", state)
-            if not isinstance(state, dict):
-                raise TypeError(f"a {type(state).__name__} instead of tensors by name")
+            state = _read_torch(file)
     except Exception as error:  # each reader has its own exception types; all mean the file is not what it should be
         reason = str(error).partition("\n")[0]
         raise ModelError(
@@ -39,6 +36,19 @@ def read_state(file: Path) -> dict[str, Tensor]:
         ) from error
     tensors = {k: v for k, v in state.items() if isinstance(k, str) and isinstance(v, Tensor)}
     return {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
+
+
+def _read_torch(file: Path) -> dict[str, Tensor]:
+    """The state dict of a torch file; what else a pickle may hold is never loaded, and nobody is told how to."""
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise ValueError("it is damaged, or holds Python objects or code, which are never loaded") from error
+    if isinstance(state, dict):
+        state = state.get("state_dict", state)
+    if not isinstance(state, dict):
+        raise TypeError(f"a {type(state).__name__} instead of tensors by name")
+    return state
 
 
 def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: int | None = None) -> None:
