@@ -10,6 +10,7 @@ from pathlib import Path
 from fault_children import command, finished
 from fault_outcomes import Outcome
 from fault_runs import different, ending, small, training
+from torch import Tensor
 
 from small_photos import draw_photos
 
@@ -17,23 +18,28 @@ WAYS = ("vanished", "emptied", "cut short", "overwritten", "replaced by a folder
 
 
 def bad_images(folder: Path, draw: random.Random, ways: tuple[str, ...] = WAYS) -> list[Outcome]:
-    """Spoil an image at a random step of a training that reads files at each use, mend it, and go on."""
+    """Spoil an image of a batch that is read next, in a training that reads files at each use; mend it, and go on."""
     photos = draw_photos(folder)
+    contents = {image: image.read_bytes() for image in sorted(photos.rglob("*.png"))}
     words, whole = _reading(folder, photos)
     outcomes = []
     for way in ways:
-        image = draw.choice(sorted(photos.rglob("*.png")))
-        content = image.read_bytes()
-        first = command(words, folder, partial(spoil_at, str(image), way, draw.randint(0, 3)))
-        if image.is_dir():
-            image.rmdir()
-        image.write_bytes(content)
-        told = first.code == 0 or (first.one_line and str(image) in first.said)
+        first = command(words, folder, partial(spoil_at, way, draw.randint(0, 3), draw.randrange(10**6)))
+        spoilt = [image for image, content in contents.items() if not _holds(image, content)]
+        told = len(spoilt) == 1 and first.one_line and str(spoilt[0]) in first.said
+        for image in spoilt:
+            if image.is_dir():
+                image.rmdir()
+            image.write_bytes(contents[image])
         finished(words, folder)
         wrong = different(whole, ending(folder / "run"))
         outcomes.append(Outcome(f"image {way}", "train", told and not wrong, bool(wrong), first.said[-300:]))
         _again(folder)
     return outcomes
+
+
+def _holds(image: Path, content: bytes) -> bool:
+    return image.is_file() and image.read_bytes() == content
 
 
 def dying_decoders(folder: Path, draw: random.Random) -> list[Outcome]:
@@ -42,16 +48,18 @@ def dying_decoders(folder: Path, draw: random.Random) -> list[Outcome]:
     outcomes = []
     for kind in ("MemoryError", "SystemExit", "RuntimeError"):
         first = command(words, folder, partial(die_at, kind, draw.randint(2, 30)))
+        told = first.one_line and ("memory ran out" if kind == "MemoryError" else f"died ({kind}: ") in first.said
         finished(words, folder)
         wrong = different(whole, ending(folder / "run"))
-        outcomes.append(Outcome("worker death", "decoder thread", first.code != 0 and not wrong, bool(wrong), kind))
+        note = f"{kind}: {first.said[-300:]}"
+        outcomes.append(Outcome("worker death", "decoder thread", told and not wrong, bool(wrong), note))
         _again(folder)
     return outcomes
 
 
 def _reading(folder: Path, photos: Path) -> tuple[list[str], dict[str, str]]:
     """The words of a training on pictures that are read at each use, and how it ends undisturbed."""
-    recipe = small(data={"name": "folder", "root": str(photos), "validation": 0.25}, cache="none")
+    recipe = small(data={"name": "folder", "root": str(photos), "validation": 0.25}, cache="none", epochs=4)
     words = training(recipe, folder)
     finished(words, folder)
     whole = ending(folder / "run")
@@ -63,18 +71,21 @@ def _again(folder: Path) -> None:
     (folder / "run").rename(folder / f"done-{len(list(folder.glob('done-*')))}")
 
 
-def spoil_at(image: str, way: str, step: int) -> None:
-    """In a child: spoil an image when a step begins."""
-    from holdfast.training import loop
+def spoil_at(way: str, number: int, which: int) -> None:
+    """In a child: spoil an image of the nth batch that is fetched ahead, just before that."""
+    from holdfast.data import ImageStore
+    from holdfast.data.sources import FileSource
 
-    real, calls = loop.one_step, iter(range(10**6))
+    real, calls = ImageStore.prefetch, iter(range(10**6))
 
-    def spoiling(*arguments: object) -> object:
-        if next(calls) == step:
-            _spoil(Path(image), way)
-        return real(*arguments)  # type: ignore[arg-type]
+    def spoiling(self: ImageStore, rows: Tensor) -> None:
+        if next(calls) == number:
+            source = self.table.source
+            assert isinstance(source, FileSource)
+            _spoil(source.paths[self.table.positions[int(rows[which % len(rows)])]], way)
+        real(self, rows)
 
-    loop.one_step = spoiling  # type: ignore[assignment]
+    ImageStore.prefetch = spoiling  # type: ignore[method-assign]
 
 
 def _spoil(image: Path, way: str) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from holdfast.data.decode import BadImage
 from holdfast.data.sources import Pixels
 from holdfast.data.table import ImageTable
+from holdfast.errors import DataError
 
 WORKERS = min(8, os.cpu_count() or 1)
 CHUNK = 64
@@ -37,6 +38,14 @@ def chunks(table: ImageTable, size: int, pool: ThreadPoolExecutor) -> Iterator[C
 
 def read_chunk(table: ImageTable, rows: NDArray[np.int64], size: int) -> Chunk:
     """Read some rows; those that cannot be decoded are returned with the reason."""
+    try:
+        return _read(table, rows, size)
+    except (RuntimeError, SystemExit) as error:  # no fault of an image: those are told by name
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(f"a thread that decodes images died ({reason}); run the same command again") from error
+
+
+def _read(table: ImageTable, rows: NDArray[np.int64], size: int) -> Chunk:
     try:
         return rows, table.source.images(table.positions[rows], size), {}
     except BadImage:
