@@ -14,7 +14,8 @@ from mutations import damaged_text, encoded
 from target_packages import Files, _read, _unpack, damaged_json
 
 from holdfast.audit.runner import keep_other_audit
-from holdfast.errors import HoldfastError
+from holdfast.cli.figures import metrics_table
+from holdfast.errors import HoldfastError, harmless
 from holdfast.exhibits import is_current
 from holdfast.exhibits.origin import find_origin
 from holdfast.locks import locked
@@ -33,6 +34,10 @@ def _recipe() -> Recipe:
 def _run() -> Files:
     with tempfile.TemporaryDirectory() as folder:
         run = make_run(Path(folder) / "run")
+        evaluation = json.loads((run / "evaluation.json").read_text())
+        whole = {**evaluation, "skipped": [], "undefined": {"mAP@C": "one class"}}
+        whole["metrics"] |= {"mAP@C": None}
+        (run / "evaluation.json").write_text(json.dumps(whole))
         add_exhibits(run, 5, 0, [1, 2, 3, 4, 5, 6])
         (run / "recipe.yaml").write_text(_recipe().yaml())
         (run / ".lock").write_text("123 elsewhere\n")
@@ -66,6 +71,10 @@ def _resumed(draw: random.Random, folder: Path) -> None:
         raise Wrong("a finished run counts as unfinished")
     if evaluation is not None and evaluation != json.loads(files["evaluation.json"]) and "NaN" not in str(files):
         raise Wrong("another evaluation than the file's")
+    if evaluation is not None:
+        printed = metrics_table(evaluation)
+        if harmless(printed) != printed:
+            raise Wrong(f"the table would steer a terminal: {printed!r}")
 
 
 def _asked(run: Path, draw: random.Random) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -109,6 +110,22 @@ def test_a_divergence_is_a_result(tmp_path: Path, fake_training: FakeTraining) -
     assert store.done(CELLS[0])
 
 
+def test_lines_of_a_log_that_no_run_wrote_are_left_out(tmp_path: Path, fake_training: FakeTraining) -> None:
+    store = Store(tmp_path)
+    log = store.run(CELLS[0].job, 0) / "metrics.jsonl"
+    log.parent.mkdir(parents=True)
+    look = {"step": 5, "epoch": 1, "validation": {"R@1": 30.0}}
+    strange = [{**look, "validation": [1]}, {**look, "step": "5"}, {**look, "epoch": None}, {"validation": {}}, [1]]
+    undefined = {**look, "epoch": 2, "validation": {"R@1": "high"}}
+    log.write_text("".join(json.dumps(line) + "\n" for line in [{**look, "step": 0}, *strange, look, undefined]))
+    (log.parent / "evaluation.json").write_text(json.dumps({"metrics": {"R@1": 1.0}}))
+    campaign.run_cells(CELLS[:1], store, HERE)
+    outcome = store.outcome(CELLS[0])
+    assert outcome is not None
+    assert outcome.series["validation R@1"] == [[1, 30.0], [2, None]]
+    assert outcome.figures["log/validation R@1"] == 30.0
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_measures_of_another_model_are_dropped(same: bool, tmp_path: Path, fake_training: FakeTraining) -> None:
     """The run is not here: only if training it again gives the same model do its older measures stay."""
@@ -157,9 +174,10 @@ def placed(root: str, weights: str, init: str | None = None) -> dict[str, Any]:
 def test_a_run_goes_on_where_its_files_have_moved(before: dict, after: dict, goes_on: bool, tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.recipe_file.write_text(load_recipe(before).yaml(), "utf-8")
-    run.save_evaluation({"metrics": {}})
+    finished = {"metrics": {}, "undefined": {}, "skipped": [], "images": 2, "split": "test"}
+    run.save_evaluation(finished)
     relocate(tmp_path, after)
     if goes_on:
-        assert run.open(load_recipe(after)) == {"metrics": {}}
+        assert run.open(load_recipe(after)) == finished
     else:
-        assert run.open(load_recipe(before)) == {"metrics": {}}
+        assert run.open(load_recipe(before)) == finished

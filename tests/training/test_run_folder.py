@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.cli import main
+from holdfast.cli.figures import metrics_table
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.training.folder import RunFolder
 from holdfast.training.recipe import load_recipe
@@ -15,6 +18,57 @@ def test_a_damaged_evaluation_means_that_the_run_is_not_finished(tmp_path: Path,
     run = RunFolder(tmp_path)
     run.evaluation.write_bytes(content)
     assert run.finished() is None
+
+
+WHOLE = {"metrics": {"R@1": 50.0, "mAP": None, "collapsed": False}, "undefined": {"mAP": "too few"}, "skipped": []}
+WHOLE |= {"images": 12, "split": "test"}
+BENT: list[dict[str, Any]] = [
+    {"metrics": [1]},
+    {"metrics": {"R@1": "50"}},
+    {"metrics": {"R@1": [50.0]}},
+    {"metrics": {"R@1": 10**400}},
+    {"metrics": {"R@1": float("nan")}},
+    {"undefined": [1]},
+    {"undefined": {"mAP": {}}},
+    {"skipped": None},
+    {"skipped": 3},
+    {"images": "12"},
+    {"images": True},
+    {"images": 10**400},
+    {"split": None},
+]
+
+
+@pytest.mark.parametrize("wrong", [*BENT, *({key: ...} for key in WHOLE)], ids=lambda wrong: str(wrong)[:30])
+def test_an_evaluation_of_another_kind_means_the_same(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    run = RunFolder(tmp_path)
+    run.evaluation.write_text(json.dumps(WHOLE))
+    assert run.finished() == WHOLE
+    assert "too few" in metrics_table(WHOLE)
+    run.evaluation.write_text(json.dumps({key: value for key, value in {**WHOLE, **wrong}.items() if value is not ...}))
+    assert run.finished() is None
+
+
+def test_a_run_whose_evaluation_is_another_document_finishes_again(
+    tiny: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(load_recipe({**tiny, "epochs": 1}).yaml())
+    words = ["train", str(recipe), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    assert main(words) == 0
+    first, evaluation = capsys.readouterr().out, RunFolder(tmp_path / "run").evaluation
+    before = json.loads(evaluation.read_text())
+    for wrong in ({}, {"metrics": [1]}):
+        evaluation.write_text(json.dumps(wrong))
+        assert main(words) == 0
+        assert capsys.readouterr().out == first
+        assert json.loads(evaluation.read_text()) == before
+
+
+def test_a_strangers_evaluation_cannot_steer_the_terminal() -> None:
+    shown = metrics_table({**WHOLE, "split": "\x1b[2J", "undefined": {"mAP": "\x1b]0;owned\x07\ud800"}})
+    assert shown.replace("\n", "").isprintable()
+    shown.encode()
 
 
 @pytest.mark.parametrize("content", [b"", b"a: [", b"\xff\xfe", b"- 1"])

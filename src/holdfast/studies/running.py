@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError
 from holdfast.models import load_model
 from holdfast.models.build import ModelConfig
-from holdfast.run_files import batch_size, log_lines, passes_per_step, training_seconds
+from holdfast.run_files import batch_size, finite, log_lines, passes_per_step, training_seconds
 from holdfast.studies import probes
 from holdfast.studies.jobs import EMBEDDED, Cell, Computation, Measure, Probe, Training, placed, unplaced
 from holdfast.studies.moved import relocate
@@ -125,10 +125,10 @@ def _train(job: Training, seed: int, store: Store, places: Places, console: Cons
     plain = _located(job, seed, store, places)
     relocate(store.run(job, seed), plain)
     run = train(plain, out=store.run(job, seed), device=places.device, console=console)
-    lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8"))
-    checked = [(line["epoch"], line["validation"]["R@1"]) for line in lines if "validation" in line and line["step"]]
+    lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8", "replace"))
+    checked = _validated(lines)
     figures = {
-        **{key: value for key, value in run.evaluation["metrics"].items() if not isinstance(value, str)},
+        **run.evaluation["metrics"],
         "log/passes": passes_per_step(lines),
         "log/seconds": training_seconds(lines, batch_size(plain)),
         "log/validation R@1": max((score for _, score in checked if score is not None), default=None),
@@ -139,6 +139,13 @@ def _train(job: Training, seed: int, store: Store, places: Places, console: Cons
         "recipe": job.resolved(seed).plain(),
         "seconds": figures["log/seconds"] or 0.0,
     }
+
+
+def _validated(lines: Sequence[Mapping[str, Any]]) -> list[tuple[float, float | None]]:
+    """Epoch and R@1 of each look at the validation classes after the first step."""
+    looks = [line for line in lines if isinstance(line.get("validation"), dict) and finite(line.get("step"))]
+    told = [line for line in looks if finite(line.get("epoch")) is not None]
+    return [(line["epoch"], finite(line["validation"].get("R@1"))) for line in told]
 
 
 def _located(job: Training, seed: int, store: Store, places: Places) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from holdfast.locks import locked
 from holdfast.models import Embedder
 from holdfast.models.card import card_text
 from holdfast.models.run_card import CARD
+from holdfast.run_files import finite
 from holdfast.training.recipe import Recipe
 from holdfast.yaml_files import read_yaml
 
@@ -95,7 +96,7 @@ class RunFolder:
             found = json.loads(self.evaluation.read_text("utf-8"))
         except (ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return found if is_evaluation(found) else None
 
     def save_model(self, model: Embedder, where: Path, card: str) -> None:
         """Package a model with its card so that it replaces the one before in one move."""
@@ -109,6 +110,18 @@ class RunFolder:
     def save_evaluation(self, document: dict[str, Any]) -> None:
         """Write evaluation.json, which marks the run as finished."""
         write_json(self.evaluation, document)
+
+
+def is_evaluation(found: Any) -> bool:
+    """Whether a document has all that is read of a finished run's evaluation, each of its kind."""
+    kinds = {"metrics": dict, "undefined": dict, "skipped": list, "images": int, "split": str}
+    return (
+        isinstance(found, dict)
+        and all(isinstance(found.get(key), kind) for key, kind in kinds.items())
+        and finite(found["images"]) is not None
+        and all(value in (None, True, False) or finite(value) is not None for value in found["metrics"].values())
+        and all(isinstance(reason, str) for reason in found["undefined"].values())
+    )
 
 
 def default_folder(recipe_name: str, recipe: Recipe) -> Path:
