@@ -141,7 +141,9 @@ class Processes:
         if not self.several:
             return [content]
         counts = self.collect(torch.tensor([len(content)]), [1] * self.world).tolist()
-        mine = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        mine = torch.frombuffer(bytearray(content or b"\0"), dtype=torch.uint8)[
+            : len(content)
+        ]  # an empty one is refused
         everyone = self.collect(mine, counts).numpy().tobytes()
         ends = list(itertools.accumulate(counts))
         return [everyone[end - count : end] for end, count in zip(ends, counts, strict=True)]
