@@ -59,6 +59,12 @@ def join(device: torch.device) -> tuple[Processes, list[Any]]:
         host = dist.new_group(backend="gloo", timeout=PATIENCE)
         fast = host if device.type == "cpu" else dist.new_group(timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
+        AcceleratorState._reset_state(reset_partial_state=True)  # half made, it would count as whole
+        if "EADDRINUSE" in str(error):
+            raise HoldfastError(
+                f"port {os.environ.get('MASTER_PORT')} of this machine is in use, perhaps by another run; give the "
+                "launcher another (torchrun --master_port, accelerate launch --main_process_port)"
+            ) from error
         reason = " ".join(str(error).split())[:160]
         raise HoldfastError(f"the processes of this run could not meet ({reason}); start all of them again") from error
     groups = [host] if fast is host else [host, fast]
