@@ -141,9 +141,8 @@ class Processes:
         if not self.several:
             return [content]
         counts = self.collect(torch.tensor([len(content)]), [1] * self.world).tolist()
-        mine = torch.frombuffer(bytearray(content or b"\0"), dtype=torch.uint8)[
-            : len(content)
-        ]  # an empty one is refused
+        buffer = bytearray(content or b"\0")  # an empty one is refused
+        mine = torch.frombuffer(buffer, dtype=torch.uint8)[: len(content)]
         everyone = self.collect(mine, counts).numpy().tobytes()
         ends = list(itertools.accumulate(counts))
         return [everyone[end - count : end] for end, count in zip(ends, counts, strict=True)]
