@@ -12,6 +12,11 @@ import pytest
 from holdfast.studies import running
 
 
+def evaluation_of(score: float) -> dict[str, Any]:
+    """What a finished run must say of its model, and no more."""
+    return {"metrics": {"R@1": score}, "undefined": {}, "skipped": [], "images": 2, "split": "test"}
+
+
 @dataclasses.dataclass
 class FakeTraining:
     """Writes the files of a finished run, or fails as told.
@@ -37,7 +42,7 @@ class FakeTraining:
                     raise error
             out.mkdir(parents=True, exist_ok=True)
             (out / "metrics.jsonl").write_text("", "utf-8")
-            (out / "evaluation.json").write_text(json.dumps({"metrics": {"R@1": self.score}}), "utf-8")
+            (out / "evaluation.json").write_text(json.dumps(evaluation_of(self.score)), "utf-8")
         return _Run(out, json.loads((out / "evaluation.json").read_text("utf-8")))
 
 

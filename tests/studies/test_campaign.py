@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_training import FakeTraining, fake_training
+from fake_training import FakeTraining, evaluation_of, fake_training
 
 from holdfast.studies import campaign
 from holdfast.studies.jobs import Audit, Cell, Computation, Probe, Training
@@ -118,7 +118,7 @@ def test_lines_of_a_log_that_no_run_wrote_are_left_out(tmp_path: Path, fake_trai
     strange = [{**look, "validation": [1]}, {**look, "step": "5"}, {**look, "epoch": None}, {"validation": {}}, [1]]
     undefined = {**look, "epoch": 2, "validation": {"R@1": "high"}}
     log.write_text("".join(json.dumps(line) + "\n" for line in [{**look, "step": 0}, *strange, look, undefined]))
-    (log.parent / "evaluation.json").write_text(json.dumps({"metrics": {"R@1": 1.0}}))
+    (log.parent / "evaluation.json").write_text(json.dumps(evaluation_of(1.0)))
     campaign.run_cells(CELLS[:1], store, HERE)
     outcome = store.outcome(CELLS[0])
     assert outcome is not None
@@ -174,7 +174,7 @@ def placed(root: str, weights: str, init: str | None = None) -> dict[str, Any]:
 def test_a_run_goes_on_where_its_files_have_moved(before: dict, after: dict, goes_on: bool, tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.recipe_file.write_text(load_recipe(before).yaml(), "utf-8")
-    finished = {"metrics": {}, "undefined": {}, "skipped": [], "images": 2, "split": "test"}
+    finished = evaluation_of(1.0)
     run.save_evaluation(finished)
     relocate(tmp_path, after)
     if goes_on:
