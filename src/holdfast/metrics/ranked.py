@@ -101,7 +101,7 @@ class Retrieval(Metric):
             processes: who else ranks some of the queries; all of them get all scores.
         """
         keys = [*(f"R@{k}" for k in self.ks), *(("mAP", "mAP@R", "mAP@C") if self.averages else ())]
-        # Each row is filled by one process at most, so adding them up changes no bit; the last column says by whether.
+        # Each row is filled by one process at most, so adding changes no bit; the last column says whether one did.
         scores = torch.zeros(len(data.labels), len(keys) + 1, dtype=torch.float64, device=data.labels.device)
         within = None if self.averages else max(self.ks)
         for queries, ranks, counts in match_ranks(data, self.chunk, within, processes):
