@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast.data.decode import BadImage
 from holdfast.data.sources import Pixels
 from holdfast.data.table import ImageTable
-from holdfast.errors import DataError
+from holdfast.errors import DataError, described
 
 WORKERS = min(8, os.cpu_count() or 1)
 CHUNK = 64
@@ -41,8 +41,9 @@ def read_chunk(table: ImageTable, rows: NDArray[np.int64], size: int) -> Chunk:
     try:
         return _read(table, rows, size)
     except (RuntimeError, SystemExit) as error:  # no fault of an image: those are told by name
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise DataError(f"a thread that decodes images died ({reason}); run the same command again") from error
+        raise DataError(
+            f"a thread that decodes images died ({described(error)}); run the same command again"
+        ) from error
 
 
 def _read(table: ImageTable, rows: NDArray[np.int64], size: int) -> Chunk:
