@@ -14,6 +14,7 @@ from holdfast.console import Console
 from holdfast.report import compare, write
 from holdfast.report.costs import training_seconds
 from holdfast.report.found import find
+from holdfast.run_files import parse_json
 from holdfast.training import Run, train
 
 START = "demo-start"
@@ -125,8 +126,8 @@ def _earlier_audit(run: Run, limit: int) -> dict[str, Any] | None:
     """The audit of an earlier call, unless it attacked another number of images or another model."""
     file = run.folder / "audit.json"
     try:
-        found: Any = json.loads(file.read_text("utf-8"))
+        found: Any = parse_json(file.read_text("utf-8"))
         newer = file.stat().st_mtime >= (run.folder / "evaluation.json").stat().st_mtime
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return None
     return found if newer and isinstance(found, dict) and found.get("limit") == limit else None

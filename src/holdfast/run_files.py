@@ -8,6 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+def parse_json(text: str | bytes) -> Any:
+    """What a stranger's JSON holds; `ValueError` for what is none, and for what is nested without end."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
 def finite(value: Any) -> float | None:
     """The number, or None for anything that is not a finite one; files may hold anything."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -24,8 +32,8 @@ def log_lines(text: str | None) -> list[dict[str, Any]]:
     entries = []
     for line in (text or "").splitlines():
         try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
+            entry = parse_json(line)
+        except ValueError:
             continue
         if isinstance(entry, dict):
             entries.append(entry)

@@ -36,6 +36,7 @@ from holdfast.models import Embedder
 from holdfast.models.compiled import Compile
 from holdfast.models.run_card import write_card
 from holdfast.processes import ALONE, Processes
+from holdfast.run_files import parse_json
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -220,8 +221,8 @@ def audit_file(protocol: str, mode: str) -> str:
 def keep_other_audit(file: Path, identity: str) -> Path | None:
     """Move an existing document of another model, data, budget or subset out of the way; evidence is never lost."""
     try:
-        there = json.loads(file.read_text("utf-8")).get("identity") if file.is_file() else identity
-    except (ValueError, AttributeError, RecursionError):
+        there = parse_json(file.read_text("utf-8")).get("identity") if file.is_file() else identity
+    except (ValueError, AttributeError):
         there = None
     if there == identity:
         return None

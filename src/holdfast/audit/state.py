@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic, write_json
+from holdfast.run_files import parse_json
 
 SECONDS = "seconds"
 """Kept with each block, so that a resumed audit still knows how long its attacks took."""
@@ -92,6 +92,6 @@ def joined(blocks: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 def _read_json(file: Path) -> Any:
     try:
-        return json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return parse_json(file.read_text("utf-8"))
+    except (OSError, ValueError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.exhibits.collect import FILE, SCHEMA
 from holdfast.exhibits.origin import audit_files, own_data
+from holdfast.run_files import parse_json
 
 
 def is_current(folder: Path, *, images: bool = True) -> bool:
@@ -24,8 +24,8 @@ def is_current(folder: Path, *, images: bool = True) -> bool:
     file = folder / "artifacts" / FILE
     try:
         made = file.stat().st_mtime
-        document = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        document = parse_json(file.read_text("utf-8"))
+    except (OSError, ValueError):
         return False
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         return False

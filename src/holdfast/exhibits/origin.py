@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from holdfast.data import parse
 from holdfast.errors import HoldfastError, ModelError
+from holdfast.run_files import parse_json
 from holdfast.training.recipe_files import read_plain
 
 STEPS = 16
@@ -107,8 +107,8 @@ def _audit(folder: Path) -> dict[str, Any]:
     """The first audit of a folder; nothing where there is none."""
     for file in audit_files(folder):
         try:
-            found = json.loads(file.read_text("utf-8"))
-        except (ValueError, RecursionError):
+            found = parse_json(file.read_text("utf-8"))
+        except ValueError:
             found = None
         if not isinstance(found, dict):
             raise HoldfastError(f"{file} is damaged; delete it and audit again")

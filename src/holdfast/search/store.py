@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import SearchError
 from holdfast.files import write_atomic, write_json
+from holdfast.run_files import parse_json
 from holdfast.search.index import STATISTICS, Index, ModelFacts
 from holdfast.search.kinds import KINDS, Arrays, damaged, usable
 from holdfast.versions import versions
@@ -145,8 +146,8 @@ def _words(names: Any, part: str, count: int) -> list[str]:
 
 def _parsed(content: bytes, name: str) -> Any:
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
+        return parse_json(content)
+    except ValueError as error:
         raise damaged(f"{name} is no JSON file") from error
 
 

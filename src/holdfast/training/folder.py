@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from holdfast.locks import locked
 from holdfast.models import Embedder
 from holdfast.models.card import card_text
 from holdfast.models.run_card import CARD
-from holdfast.run_files import finite
+from holdfast.run_files import finite, parse_json
 from holdfast.training.recipe import Recipe
 from holdfast.yaml_files import read_yaml
 
@@ -93,8 +92,8 @@ class RunFolder:
         if not self.evaluation.is_file():
             return None
         try:
-            found = json.loads(self.evaluation.read_text("utf-8"))
-        except (ValueError, RecursionError):
+            found = parse_json(self.evaluation.read_text("utf-8"))
+        except ValueError:
             return None
         return found if is_evaluation(found) else None
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from holdfast.files import write_atomic
 from holdfast.regimes import StepResult
+from holdfast.run_files import parse_json
 
 
 class MetricsLog:
@@ -102,8 +103,8 @@ def read_log(file: Path) -> list[dict[str, Any]]:
     entries = []
     for line in file.read_text("utf-8", errors="replace").split("\n"):
         try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
+            entry = parse_json(line)
+        except ValueError:
             continue
         if isinstance(entry, dict) and isinstance(entry.get("step"), int):
             entries.append(entry)
