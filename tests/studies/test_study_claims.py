@@ -45,6 +45,11 @@ CASES: list[tuple[Claim, Results, Results]] = [
         results(a=[53, 53], b=[50, 50]),
     ),
     (
+        Ordered(text="printed", arms=("a", "b"), printed=(10.0,)),
+        results(a=[51, 51.2, 51.1], b=[50, 50, 50]),
+        results(a=[49, 51.5, 50], b=[50, 50, 50]),
+    ),
+    (
         Ordered(text="chain", arms=("a", "b", "c")),
         results(a=[9, 9], b=[5, 5], c=[1, 1]),
         results(a=[9, 9], b=[5, 5], c=[7, 7]),
@@ -81,6 +86,32 @@ def test_one_seed_must_clear_the_noise_and_says_so() -> None:
     verdict = ORDERED.verdict(results(a=[51.1], b=[50]))
     assert verdict.status == "holds"
     assert "1 seed)" in verdict.evidence
+
+
+def test_a_refutation_is_marked_by_what_refutes_it_not_by_its_other_links() -> None:
+    chain = Ordered(text="chain", arms=("a", "b", "c"))
+    assert not chain.verdict(results(a=[1, 1.1, 1], b=[5, 5, 5], c=[3])).one_seed
+    assert chain.verdict(results(a=[1], b=[5, 5, 5], c=[3, 3, 3])).one_seed
+    assert chain.verdict(results(a=[9, 9, 9.1], b=[5, 5, 5], c=[3])).one_seed
+    both = All(text="both", parts=(ORDERED, BELOW))
+    assert not both.verdict(results(a=[70, 71, 70], b=[1])).one_seed
+    assert both.verdict(results(a=[70], b=[1, 2, 1])).one_seed
+
+
+def test_level_arms_refute_an_order_only_where_half_of_what_is_printed_is_out_of_reach() -> None:
+    level = results(a=[49, 51.5, 50], b=[50, 50, 50])  # +0.17 ± 2.1
+    assert ORDERED.verdict(level).status == "undecided"
+    near = Ordered(text="a above b", arms=("a", "b"), printed=(4.0,))
+    far = Ordered(text="a above b", arms=("a", "b"), printed=(5.0,))
+    assert near.verdict(level).status == "undecided"
+    assert far.verdict(level).status == "does not hold"
+    assert "published +5" in far.verdict(level).evidence
+
+
+@pytest.mark.parametrize("printed", [(1.0, 2.0), (0.0,), (-3.0,)])
+def test_a_printed_difference_stands_for_each_arm_and_the_next(printed: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="printed needs a positive difference"):
+        Ordered(text="a above b", arms=("a", "b"), printed=printed)
 
 
 def test_only_seeds_that_both_arms_have_are_compared() -> None:

@@ -1,9 +1,10 @@
 """Claims as rules over results: the verdict is computed, never written.
 
 Two arms are compared seed by seed. With two seeds or more, the difference must clear its one-sided 95 % t interval;
-with one seed, it must clear `noise`, what two runs of one recipe may differ by, and the verdict says so. A training
-that stopped early has no figure to compare: the evidence names it, and where the claim favours its arm, the claim
-cannot hold on the seeds that are left.
+with one seed, it must clear `noise`, what two runs of one recipe may differ by, and the verdict says so. Arms that come
+out level refute an order only where the source prints by how much they should differ, and half of that lies beyond the
+interval. A training that stopped early has no figure to compare: the evidence names it, and where the claim favours its
+arm, the claim cannot hold on the seeds that are left.
 """
 
 from __future__ import annotations
@@ -32,15 +33,19 @@ class Verdict:
         claim: its words.
         status: `holds`, `does not hold` or `undecided`.
         evidence: the numbers it rests on.
+        parts: verdicts that it joins, where it does.
     """
 
     claim: str
     status: Status
     evidence: str
+    parts: tuple[Verdict, ...] = ()
 
     @property
     def one_seed(self) -> bool:
-        """Whether a number that it rests on comes from a single seed; the evidence is all that every claim gives."""
+        """Whether a number that it rests on comes from a single seed; a refutation rests on its strongest part."""
+        if self.status == "does not hold" and self.parts:
+            return all(part.one_seed for part in self.parts if part.status == self.status)
         return ONE_SEED in self.evidence
 
 
@@ -68,11 +73,12 @@ class Interval:
     half: float
     seeds: int
 
-    def status(self, least: float = 0.0) -> Status:
-        """Is it above `least`?"""
+    def status(self, least: float = 0.0, printed: float | None = None) -> Status:
+        """Is it above `least`? Level with it, it is not if half of what was `printed` is out of reach."""
         if self.mean - self.half > least:
             return "holds"
-        return "does not hold" if self.mean + self.half < least else "undecided"
+        wanted = least if printed is None else max(least, printed / 2)
+        return "does not hold" if self.mean + self.half < wanted else "undecided"
 
     def __str__(self) -> str:
         """`+1.2 ± 0.3 (3 seeds)`."""
@@ -113,6 +119,7 @@ class Ordered(Claim):
         noise: between two runs of one recipe, for verdicts on one seed.
         least: by how much at least.
         smaller: the figure falls along the arms' order: the first has the smallest.
+        printed: how far apart the source has each arm and the next, where it was measured on the same data.
     """
 
     text: str
@@ -121,18 +128,33 @@ class Ordered(Claim):
     noise: float = 1.0
     least: float = 0.0
     smaller: bool = False
+    printed: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.printed and (len(self.printed) != len(self.arms) - 1 or min(self.printed) <= 0):
+            raise ValueError(f"{self.text}: printed needs a positive difference for each arm and the next")
 
     def verdict(self, results: Results) -> Verdict:
         """Holds if every link does; does not hold if any link is reversed."""
-        statuses: list[Status] = []
-        evidence = []
-        for first, second in zip(self.arms, self.arms[1:], strict=False):
-            more, less = (second, first) if self.smaller else (first, second)
-            found = difference(results, more, less, self.figure, self.noise)
-            status: Status = "undecided" if found is None else found.status(self.least)
-            statuses.append(at_best_undecided(status) if results.stopped(first, self.figure) else status)
-            evidence.append(f"{more} - {less}: {told(found, results, (first, second), self.figure)}")
-        return Verdict(claim=self.text, status=joint(statuses), evidence=f"{self.figure}: " + "; ".join(evidence))
+        printed = self.printed or (None,) * (len(self.arms) - 1)
+        links = [
+            self._link(results, first, second, expected)
+            for first, second, expected in zip(self.arms, self.arms[1:], printed, strict=False)
+        ]
+        evidence = f"{self.figure}: " + "; ".join(link.evidence for link in links)
+        return Verdict(
+            claim=self.text, status=joint([link.status for link in links]), evidence=evidence, parts=tuple(links)
+        )
+
+    def _link(self, results: Results, first: str, second: str, printed: float | None) -> Verdict:
+        more, less = (second, first) if self.smaller else (first, second)
+        found = difference(results, more, less, self.figure, self.noise)
+        status: Status = "undecided" if found is None else found.status(self.least, printed)
+        if results.stopped(first, self.figure):
+            status = at_best_undecided(status)
+        evidence = f"{more} - {less}: {told(found, results, (first, second), self.figure)}"
+        source = "" if printed is None else f", published {printed:+.3g}"
+        return Verdict(claim=f"{first}, {second}", status=status, evidence=evidence + source)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -226,7 +248,7 @@ class All(Claim):
         """Holds if every part does; does not hold if any part does not."""
         found = [part.verdict(results) for part in self.parts]
         evidence = "; ".join(f"[{v.status}] {v.evidence}" for v in found)
-        return Verdict(claim=self.text, status=joint([v.status for v in found]), evidence=evidence)
+        return Verdict(claim=self.text, status=joint([v.status for v in found]), evidence=evidence, parts=tuple(found))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -68,7 +68,10 @@ def document(study: Study, scale: Scale, results: Results, planned: Mapping[str,
         "published": study.published,
         "notes": study.notes(scale),
         "arms": arms,
-        "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts(study, scale, kept)],
+        "verdicts": [
+            {"claim": verdict.claim, "status": verdict.status, "evidence": verdict.evidence}
+            for verdict in verdicts(study, scale, kept)
+        ],
         "versions": versions(),
     }
 

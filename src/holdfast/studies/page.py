@@ -152,7 +152,8 @@ def _head(scale: Scale, found: Sequence[Finished]) -> str:
         f"To run a study yourself: `holdfast study ID --scale {scale}`. Tables show mean ± standard deviation over "
         "seeds, R@k, NMI, mAP and ERS in percent. With two seeds or more, a difference counts when it clears its "
         "one-sided 95 % t interval; with one, when it clears the noise between two runs of one recipe, and the verdict "
-        "is marked (one seed)." + table
+        "is marked (one seed). Arms that come out level refute an order where half of the published difference lies "
+        "beyond the interval." + table
     )
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue import adml_arms
-from holdfast.studies.catalogue.adml_arms import ATTACKED_NOISE, GOALS, LIMITS, LONG_EPOCHS, REPLACED, SHORT, WEIGHTS
+from holdfast.studies.catalogue.adml_arms import (
+    ATTACKED_NOISE,
+    GOALS,
+    LIMITS,
+    LONG_EPOCHS,
+    MAIN_SEEDS,
+    REPLACED,
+    SHORT,
+    WEIGHTS,
+)
 from holdfast.studies.catalogue.adml_claims import Lower, no_prediction
 from holdfast.studies.catalogue.paper_settings import EPOCHS, budget
 from holdfast.studies.claims import All, Claim, Judged, Ordered
@@ -93,11 +102,13 @@ class RobustnessGrows(Study):
     )
 
     order = ("+A", "+U", "+T", "standard")
+    printed = (17.4 - 15.1, 15.1 - 11.6, 11.6 - 8.9)
 
     def arms(self, scale: Scale) -> list[Arm]:
         """Standard, +T, +A, +U, attacked both ways; +A with larger λ, single queries attacked."""
         measures = (adml_arms.fixed(scale), REPLACED)
-        main = [adml_arms.arm(scale, name, measures=measures) for name in reversed(self.order)]
+        seeds = MAIN_SEEDS[scale]
+        main = [adml_arms.arm(scale, name, measures=measures, seeds=seeds) for name in reversed(self.order)]
         return main + adml_arms.weighted(scale, 0.3, measures[:1])
 
     def claims(self, scale: Scale) -> list[Claim]:
@@ -109,6 +120,7 @@ class RobustnessGrows(Study):
                 arms=self.order,
                 figure=f"{prefix}/alignment/R@1",
                 noise=ATTACKED_NOISE,
+                printed=self.printed if scale == "paper" else (),
             )
             for prefix, reading in READINGS.items()
         ]

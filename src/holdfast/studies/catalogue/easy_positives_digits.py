@@ -11,12 +11,15 @@ from holdfast.studies.jobs import Arm, Probe, Scale
 SEEDS = tuple(range(8))
 """More than elsewhere: a network into the plane comes out differently each time."""
 
+MNIST_SEEDS = tuple(range(24))
+"""As many as it takes to tell half of the published difference from none (8.8 points between seeds)."""
+
 MNIST = Ground(
     label="MNIST",
     data={"name": "mnist", "labels": "coarse"},
     recipe="eps-mnist",
     settings={**KEEP_GOING},
-    seeds=SEEDS,
+    seeds=MNIST_SEEDS,
 )
 LONGER = Ground(
     label="MNIST",
@@ -32,6 +35,8 @@ DIGITS = Ground(
     settings={**KEEP_GOING, "epochs": 40, "evaluate_every": 40},
     seeds=SEEDS,
 )
+PRINTED: dict[str, tuple[float, ...]] = {"R@1": (42.3 - 35.2,), "seen/R@1": (65.8 - 42.0,)}
+"""What easy positives add on MNIST in the paper's table."""
 WHERE = Probe(function="plane", arguments={"split": "train"})
 """Figure 2: the digits trained on, in the plane."""
 
@@ -54,7 +59,13 @@ class OddAndEven(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         """Unseen digits and seen ones."""
         return [
-            Ordered(text=f"{ground.label}: {text}", arms=ground.names("triplet"), figure=figure, noise=R1_NOISE)
+            Ordered(
+                text=f"{ground.label}: {text}",
+                arms=ground.names("triplet"),
+                figure=figure,
+                noise=R1_NOISE,
+                printed=() if ground is DIGITS else PRINTED[figure],
+            )
             for ground in GROUNDS[scale]
             for text, figure in (
                 ("EPS retrieves unseen digits (6-9) better", "R@1"),
@@ -93,7 +104,8 @@ class OddAndEven(Study):
             "no length and no learning rate. Seen digits are measured on 6,000 of the training images."
             + (
                 " 'Digits' are scikit-learn's 8×8 scans. With three seeds the unseen digits were undecided on both "
-                "sets; the other five were added then, for all arms at once."
+                "sets; five were added then for all arms, and with eight, level on MNIST (-0.8 ± 5.9), sixteen more "
+                "there, together with the rule that half of the printed difference out of reach refutes the claim."
                 if scale == "pocket"
                 else ""
             )

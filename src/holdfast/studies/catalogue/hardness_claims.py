@@ -28,7 +28,7 @@ COLLAPSE_NOTE = (
 )
 
 
-def more_ers(text: str, *arms: str, least: float = 0.0, figure: str = ERS) -> Claim:
+def more_ers(text: str, *arms: str, least: float = 0.0, figure: str = ERS, printed: tuple[float, ...] = ()) -> Claim:
     """Each arm lies above the next in ERS.
 
     Args:
@@ -36,8 +36,9 @@ def more_ers(text: str, *arms: str, least: float = 0.0, figure: str = ERS) -> Cl
         arms: from the highest to the lowest.
         least: by how much at least.
         figure: which ERS.
+        printed: how far apart the paper has each arm and the next.
     """
-    claim = Ordered(text=text, arms=arms, figure=figure, noise=ERS_NOISE, least=least)
+    claim = Ordered(text=text, arms=arms, figure=figure, noise=ERS_NOISE, least=least, printed=printed)
     return standing(claim, arms, favoured=arms[:-1])
 
 
