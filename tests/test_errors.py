@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.data.decode import BadImage
-from holdfast.errors import LONGEST, DataError, HoldfastError, shown
+from holdfast.errors import LONGEST, DataError, HoldfastError, reason, shown
 
 ANY = st.text(st.characters(exclude_categories=()))
 
@@ -30,6 +30,12 @@ def test_an_ordinary_message_stays_as_it_is(text: str) -> None:
 
 def test_hostile_names_neither_colour_nor_turn_the_line() -> None:
     assert str(DataError("no image '\x1b[31mred\n\u202egpj.exe'")) == "no image '\\x1b[31mred \\u202egpj.exe'"
+
+
+def test_the_reason_of_a_strangers_error_is_a_short_line_and_never_empty() -> None:
+    assert reason(ValueError("two\n  lines")) == "two lines"
+    assert reason(ValueError("x" * 500), 160) == "x" * 160
+    assert reason(TimeoutError()) == "TimeoutError"
 
 
 def test_a_long_message_keeps_both_ends() -> None:

@@ -62,6 +62,16 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {one_line(str(error))[:200]}"
 
 
+def reason(error: BaseException, most: int = 200) -> str:
+    """What an error from somebody else's code says, in one line; its kind where it says nothing.
+
+    Args:
+        error: theirs.
+        most: signs of it.
+    """
+    return one_line(str(error))[:most] or type(error).__name__
+
+
 def one_line(text: str) -> str:
     """Text of a stranger as one line that a terminal only shows: control characters are written out."""
     return text if text.isascii() and text.isprintable() else harmless(" ".join(text.split()))

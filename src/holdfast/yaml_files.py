@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from holdfast.errors import shown
+from holdfast.errors import reason, shown
 
 MERGE = "tag:yaml.org,2002:merge"
 
@@ -29,7 +29,7 @@ def read_yaml(text: str) -> Any:
     except RecursionError as error:
         raise NotYaml("nested too deep") from error
     except (yaml.YAMLError, ValueError) as error:  # the latter: impossible numbers and dates
-        raise NotYaml(" ".join(str(error).split())[:300]) from error
+        raise NotYaml(reason(error, 300)) from error
 
 
 class _Loader(yaml.SafeLoader):

@@ -115,6 +115,7 @@ def test_explain_command_shows_a_run(
         (["beest"], "did you mean 'best'"),
         (["{pairs: sig}"], "did you mean 'pair'"),
         (["{pair: "], "is not a block"),
+        (["{pair: sig, pair: con}"], "a second time"),
         (["best", "--data", "glyphs"], "belong together"),
         (["best", "--out", "a.xyz"], "cannot write"),
     ],

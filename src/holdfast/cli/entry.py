@@ -29,7 +29,7 @@ from holdfast.cli import (
 )
 from holdfast.cli.memory import memory_line
 from holdfast.cli.parsing import Parser
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, reason
 from holdfast.version import __version__
 
 COMMANDS = (
@@ -109,13 +109,13 @@ def parser() -> Parser:
 
 def _os_line(error: OSError, options: argparse.Namespace) -> str:
     """One line on a file that cannot be read or written; the file asked for, not the one written aside of it."""
-    reason = error.strerror or " ".join(str(error).split())
+    what = error.strerror or reason(error)
     if error.errno is None:  # no file: a network client's
-        return reason
+        return what
     named = error.filename2 or error.filename
     file = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else None
     for option in WRITTEN:
         asked = Path(getattr(options, option, None) or "")
         if asked.name and (file is None or asked in (file, *file.parents) or file.name == f".{asked.name}.tmp"):
-            return f"{asked}: {reason}; give another --{option}"
-    return f"{file}: {reason}" if file else reason
+            return f"{asked}: {what}; give another --{option}"
+    return f"{file}: {what}" if file else what

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, reason
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 
@@ -53,7 +53,7 @@ def decode(opener: Callable[[], BinaryIO], where: str, size: int | None = None) 
     except (
         Exception
     ) as error:  # Pillow's plugins fail in many ways: OSError, SyntaxError, ValueError, struct.error, ...
-        raise BadImage(where, " ".join(str(error).split()) or type(error).__name__) from error
+        raise BadImage(where, reason(error)) from error
     return squash(rgb, size)
 
 

@@ -13,6 +13,7 @@ from holdfast.gradients.rule import DirectGradient
 from holdfast.gradients.triplet_weights import PositiveMask, TripletWeight
 from holdfast.losses.base import Loss
 from holdfast.mining.base import Miner
+from holdfast.yaml_files import NotYaml, read_yaml
 
 Part: TypeAlias = str | dict[str, Any]
 """A component as a recipe writes it: a bare name, or a block with its arguments."""
@@ -59,13 +60,11 @@ def names() -> list[str]:
 
 def parse(text: str) -> DirectGradient:
     """A rule as the command line takes it: one of `names()`, or a block such as `{pair: sig, mask: sc1}`."""
-    import yaml
-
     if not text.lstrip().startswith("{"):
         return named(text)
     try:
-        block = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"'{text}' is not a block such as {{pair: sig, mask: sc1}}") from error
+        block = read_yaml(text)
+    except NotYaml as error:
+        raise RecipeError(f"'{text}' is not a block such as {{pair: sig, mask: sc1}}: {error}") from error
     built: DirectGradient = instantiate(Loss, {**block, "name": "gradient"}, where="gradient")
     return built

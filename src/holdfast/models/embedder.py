@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, reason
 from holdfast.models.backbones import Backbone, build_backbone, may_build, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
@@ -216,8 +216,7 @@ def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
     except (
         Exception
     ) as error:  # safetensors and torch raise many types; to the user each means a file that does not fit
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"{file} does not fit its config.json: {reason}") from error
+        raise ModelError(f"{file} does not fit its config.json: {reason(error)}") from error
 
 
 def default_canvas(size: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
-from holdfast.errors import ModelError, described
+from holdfast.errors import ModelError, described, reason
 from holdfast.files import kind_of
 from holdfast.models.backbones import checked_module
 from holdfast.models.embedder import WEIGHTS_FILE, Embedder
@@ -57,8 +57,7 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
     except ModelError:
         raise
     except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
-        reason = " ".join(str(error).split())[:160]
-        raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason})") from error
+        raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
     refuse_size(spec, model.size, size)
     return model
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, reason
 from holdfast.files import inside, write_atomic
 from holdfast.models.card import card_text, untouched
 from holdfast.run_files import log_lines
@@ -48,8 +48,7 @@ def write_card(run: str | Path, *, license: str | None = None, title: str | None
             title=title or kept.get("title"),
         )
     except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise ModelError(f"the files of {folder} are damaged, so no card can be written ({reason})") from error
+        raise ModelError(f"the files of {folder} are damaged, so no card can be written ({reason(error)})") from error
     write_atomic(file, text)
     return file
 

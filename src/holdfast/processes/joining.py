@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, reason
 from holdfast.processes.group import ALONE, Processes
 from holdfast.processes.heartbeat import watched
 
@@ -65,7 +65,7 @@ def join(device: torch.device) -> tuple[Processes, list[Any]]:
                 f"port {os.environ.get('MASTER_PORT')} of this machine is in use, perhaps by another run; give the "
                 "launcher another (torchrun --master_port, accelerate launch --main_process_port)"
             ) from error
-        reason = " ".join(str(error).split())[:160]
-        raise HoldfastError(f"the processes of this run could not meet ({reason}); start all of them again") from error
+        line = f"the processes of this run could not meet ({reason(error)}); start all of them again"
+        raise HoldfastError(line) from error
     groups = [host] if fast is host else [host, fast]
     return Processes(state.process_index, state.num_processes, host, fast), groups

@@ -18,7 +18,7 @@ from holdfast.console import Console
 from holdfast.data import ClassBatches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
-from holdfast.errors import DataError, ModelError, RecipeError
+from holdfast.errors import DataError, ModelError, RecipeError, reason
 from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder, load_model
 from holdfast.models.batchnorm import batchnorm_layers
@@ -223,8 +223,8 @@ def start_from(model: Embedder, spec: str, backbone: str) -> None:
     try:
         model.load_state_dict(load_model(spec, trust_code=backbone).state_dict())
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"init: {spec} has another backbone or size than this recipe's model ({reason})") from error
+        line = f"init: {spec} has another backbone or size than this recipe's model ({reason(error)})"
+        raise ModelError(line) from error
 
 
 def _digest(ids: Sequence[str], labels: Tensor, model: Embedder) -> str:
