@@ -48,6 +48,22 @@ def test_from_photos_to_matches(model: Path, photos: Path, tmp_path: Path, capsy
     assert "not checked for tampering: 60 clean images cannot tell" in printed
 
 
+def test_what_a_search_leaves_out_is_said(
+    index: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = tmp_path / "queries"
+    queries.mkdir()
+    (queries / "fine.png").write_bytes((photos / "class-1" / "1.png").read_bytes())
+    (queries / "cut.png").write_bytes((photos / "class-1" / "1.png").read_bytes()[:60])
+    (queries / "list.txt").write_text("no image")
+    capsys.readouterr()
+    assert run("search", index, "--data", f"images:{queries}", "--skip-bad", "-k", 1) == 0
+    printed = capsys.readouterr()
+    assert "1 unreadable, left out" in printed.out
+    assert "passed over: 1 file" in printed.err
+    assert "class-1/1.png" in printed.out
+
+
 def test_loose_images_are_added_and_found(
     index: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,7 +57,9 @@ def run(options: argparse.Namespace) -> None:
         refuse_idle({"--size": options.size}, "the model inside the index knows its own")
     if not options.data:
         refuse_idle({"--split": options.split}, "it is about --data")
-    images, skip_bad = read_table(image_files(options.query) if options.query else options.data, options.skip_bad)
+    console = Console(options.json)
+    wanted = image_files(options.query) if options.query else options.data
+    images, skip_bad = read_table(wanted, options.skip_bad, console)
     split = choose_split(images, options.split or "all")
     images = images if split == "all" else images.split(split)
     folder, device = Path(options.index), choose_device(options.device)
@@ -65,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
     own = load_model(options.model, options.size, options.trust_code).to(device) if options.model else None
     model = model_of(folder, index, own, device, options.trust_code)
     store = ImageStore(images, model.canvas, device, skip_bad=skip_bad)
-    found = ask(index, model, store, options.k, options.false_alarms, options.batch, Console(options.json))
+    found = ask(index, model, store, options.k, options.false_alarms, options.batch, console)
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
     if options.html:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None
@@ -86,5 +88,7 @@ def run(options: argparse.Namespace) -> None:
     marked = sum(answer.verdict is not None and answer.verdict.tampered for answer in found.answers)
     if note or len(found.answers) > 1:
         print(note or f"{marked:,} of {len(found.answers):,} queries look tampered with")
+    if store.skipped:
+        print(f"{len(store.skipped):,} unreadable, left out")
     if options.html:
         print(f"page written to {options.html}")
