@@ -81,6 +81,14 @@ def test_what_was_not_run_decides_nothing(claim: Claim) -> None:
     assert "not run" in verdict.evidence
 
 
+def test_what_waits_for_runs_is_told_from_what_stays_open() -> None:
+    chain = Ordered(text="chain", arms=("a", "b", "c"))
+    assert chain.verdict(results(a=[9, 9.1], b=[5, 5], c=[])).words == "not all run"
+    assert chain.verdict(results(a=[1, 1.1], b=[5, 5], c=[])).words == "does not hold"
+    assert chain.verdict(results(a=[5.1], b=[5], c=[1])).words == "undecided (one seed)"
+    assert chain.verdict(results(a=[9, 9.1], b=[5, 5], c=[1, 1])).words == "holds"
+
+
 def test_one_seed_must_clear_the_noise_and_says_so() -> None:
     assert ORDERED.verdict(results(a=[50.9], b=[50])).status == "undecided"
     verdict = ORDERED.verdict(results(a=[51.1], b=[50]))

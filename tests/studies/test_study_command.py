@@ -89,7 +89,7 @@ def test_a_dataset_without_a_place_is_said_not_run(capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     assert not Path("runs/studies/paper/X9.json").exists()
     assert "high, seed 0: needs --place cub=DIR" in out
-    assert "UNDECIDED: high is above low" in out
+    assert "NOT ALL RUN: high is above low" in out
     assert states(capsys, "--scale", "paper") == ["not run; needs --place cub=DIR"] * 2
     assert states(capsys, "--scale", "paper", "--place", "cub=.") == ["missing"] * 2
 
@@ -107,7 +107,7 @@ def test_a_cell_that_fails_is_told_and_the_exit_code_says_so(
 
 def test_a_verdict_on_one_seed_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("X9", "--seeds", "0", "--device", "cpu") == 0
-    assert "HOLDS (one seed): high is above low" in capsys.readouterr().out
+    assert "HOLDS (ONE SEED): high is above low" in capsys.readouterr().out
 
 
 def test_records_of_another_model_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

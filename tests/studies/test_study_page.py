@@ -77,7 +77,7 @@ def test_a_broken_raw_file_is_named(text: str, tmp_path: Path) -> None:
 
 def test_a_page_tells_verdict_table_and_figures(raw: Path) -> None:
     text = page_of(raw)
-    assert "1 claim: 1 hold, 0 do not hold, 0 undecided." in text
+    assert "1 claim: 1 hold, 0 do not hold, 0 undecided, 0 not all run." in text
     assert "| [X9](#x9) | high is above low | ✔ holds |" in text
     assert "| high | 2.01 ± 0.01 | 3 | 1.5 s |" in text
     assert "HM[S,LGA]\\(&ICS)" in text

@@ -121,7 +121,7 @@ def _tell(
         lines += [f"{study.id}  {title(study)} ({study.source})", ""]
         lines += [table(*arm_table(study, scale, results, planned)), f"published: {study.published}", ""]
         for v in verdicts(study, scale, results):
-            lines.append(f"{v.status.upper()}{' (one seed)' if v.one_seed else ''}: {v.claim}\n    {v.evidence}")
+            lines.append(f"{v.words.upper()}: {v.claim}\n    {v.evidence}")
         lines.append("")
         documents.append(content)
     page = store.folder / "results.md"

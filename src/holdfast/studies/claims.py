@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from holdfast.studies.results import Results
+from holdfast.studies.results import NOT_RUN, Results
 
 Status: TypeAlias = Literal["holds", "does not hold", "undecided"]
 
@@ -47,6 +47,18 @@ class Verdict:
         if self.status == "does not hold" and self.parts:
             return all(part.one_seed for part in self.parts if part.status == self.status)
         return ONE_SEED in self.evidence
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is open because something that it needs was not run."""
+        return self.status == "undecided" and NOT_RUN in self.evidence
+
+    @property
+    def words(self) -> str:
+        """Its status, and whether it rests on one seed or waits for runs."""
+        if self.unfinished:
+            return "not all run"
+        return self.status + (" (one seed)" if self.one_seed else "")
 
 
 class Claim(ABC):
@@ -277,7 +289,7 @@ def at_best_undecided(status: Status) -> Status:
 def told(found: Interval | None, results: Results, arms: Iterable[str], figure: str) -> str:
     """An interval in words, with the trainings that stopped before they had the figure."""
     stops = [f"{arm} stopped in seed {seed}" for arm in arms for seed in results.stopped(arm, figure)]
-    return ", ".join([*([str(found)] if found else []), *stops]) or "not run"
+    return ", ".join([*([str(found)] if found else []), *stops]) or NOT_RUN
 
 
 def joint(statuses: list[Status]) -> Status:

@@ -27,7 +27,7 @@ PAPERS = {
 }
 """First letter of an id → heading of its part of the page."""
 
-MARKS: dict[Status, str] = {"holds": "✔ holds", "does not hold": "✘ does not hold", "undecided": "? undecided"}
+SIGNS: dict[Status, str] = {"holds": "✔", "does not hold": "✘", "undecided": "?"}
 TITLES: dict[Scale, str] = {"pocket": "Results at pocket scale", "paper": "Results at paper scale"}
 
 
@@ -65,8 +65,8 @@ class Finished:
 
 
 def mark(verdict: Verdict) -> str:
-    """A verdict in a word, and whether it rests on one seed."""
-    return MARKS[verdict.status] + (" (one seed)" if verdict.one_seed else "")
+    """A verdict in a sign and a word."""
+    return f"{'–' if verdict.unfinished else SIGNS[verdict.status]} {verdict.words}"
 
 
 def order(ids: Iterable[str]) -> list[str]:
@@ -160,15 +160,17 @@ def _head(scale: Scale, found: Sequence[Finished]) -> str:
 def _summary(found: Sequence[Finished]) -> str:
     if not found:
         return "No results are in yet."
-    counts = Counter(verdict.status for f in found for verdict in f.verdicts)
+    every = [verdict for f in found for verdict in f.verdicts]
+    counts = Counter(verdict.status for verdict in every if not verdict.unfinished)
     told = ", ".join(f"{counts[status]} {word}" for status, word in _COUNTED.items())
+    told += f", {len(every) - counts.total()} not all run"
     rows = [
         [f"[{f.study.id}](#{f.study.id.lower()})", inert(verdict.claim), mark(verdict), inert(verdict.evidence)]
         for f in found
         for verdict in f.verdicts
     ]
     table = markdown((["study", "claim", "verdict", "numbers"], rows), right=False)
-    return f"{plural(sum(counts.values()), 'claim')}: {told}.\n\n{table}"
+    return f"{plural(len(every), 'claim')}: {told}.\n\n{table}"
 
 
 _COUNTED: dict[Status, str] = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided"}

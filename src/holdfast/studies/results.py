@@ -9,6 +9,9 @@ from typing import Any
 
 from holdfast.run_files import finite
 
+NOT_RUN = "not run"
+"""What stands in the place of a figure that nobody has yet."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:

@@ -9,15 +9,13 @@ from typing import TypeAlias
 
 from holdfast.studies.base import Study
 from holdfast.studies.jobs import Scale
-from holdfast.studies.results import Outcome, Results
+from holdfast.studies.results import NOT_RUN, Outcome, Results
 
 Table: TypeAlias = tuple[list[str], list[list[str]]]
 """Headings and rows, all as text."""
 
 PERCENT = re.compile(r"(R@\d+|mAP(@[RC])?|NMI\+?|ERS|[CQ]A[+-]|ES:R|LTM|GTM|GTT)$|(^| )R@\d+")
 """Figures in percent: one decimal. The others get three significant digits."""
-
-NOT_RUN = "not run"
 
 
 def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str, Sequence[int]]) -> Table:

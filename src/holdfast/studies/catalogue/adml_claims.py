@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.studies.claims import Claim, Status, Verdict, difference, interval, joint
-from holdfast.studies.results import Results
+from holdfast.studies.results import NOT_RUN, Results
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Lower(Claim):
         low, high = results.by_seed(self.arm, self.figure), results.by_seed(self.arm, self.than)
         found = interval([high[seed] - low[seed] for seed in sorted(low.keys() & high.keys())], self.noise)
         status: Status = "undecided" if found is None else found.status(self.least)
-        gap = "not run" if found is None else str(found)
+        gap = NOT_RUN if found is None else str(found)
         evidence = f"{self.arm}: {self.than} - {self.figure}: {gap}, at least {self.least:g}"
         return Verdict(claim=self.text, status=status, evidence=evidence)
 
@@ -58,7 +58,7 @@ def peak(arms: Sequence[str], noise: float, figure: str = "R@1") -> Callable[[Re
         for inner in arms[1:-1]:
             gaps = [difference(results, inner, end, figure, noise) for end in (arms[0], arms[-1])]
             statuses.append(joint(["undecided" if gap is None else gap.status() for gap in gaps]))
-            shown = " and ".join("not run" if gap is None else str(gap) for gap in gaps)
+            shown = " and ".join(NOT_RUN if gap is None else str(gap) for gap in gaps)
             evidence.append(f"{inner} over {arms[0]} and {arms[-1]}: {shown}")
         status: Status = "undecided"
         if "holds" in statuses:

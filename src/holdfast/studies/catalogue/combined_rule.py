@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from holdfast.studies.claims import Claim, Interval, Status, Verdict, difference, joint
-from holdfast.studies.results import Results
+from holdfast.studies.results import NOT_RUN, Results
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class ChosenBeatsEach(Claim):
             gaps = [difference(results, chosen, part, f.test, f.noise) for f in self.figures]
             statuses.append(self._beats(gaps))
             shown = ", ".join(
-                f"{f.test} {'not run' if gap is None else gap}" for f, gap in zip(self.figures, gaps, strict=True)
+                f"{f.test} {NOT_RUN if gap is None else gap}" for f, gap in zip(self.figures, gaps, strict=True)
             )
             evidence.append(f"[{statuses[-1]}] over {part}: {shown}")
         return Verdict(claim=self.text, status=joint(statuses), evidence="; ".join(evidence))

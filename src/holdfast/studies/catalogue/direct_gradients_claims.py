@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from holdfast.studies.claims import Claim, Judged, Near, Ordered, Status, interval
-from holdfast.studies.results import Results
+from holdfast.studies.results import NOT_RUN, Results
 
 VALIDATION = "log/validation R@1"
 
@@ -33,7 +33,7 @@ def tuned(claim: Ordered | Near, grids: Mapping[str, Sequence[str]]) -> Judged:
         chosen = {name: best_rate(results, grids[name]) for name in claim.arms}
         outcomes = {name: [] if arm is None else results.outcomes[arm] for name, arm in chosen.items()}
         found = claim.verdict(Results(outcomes=outcomes))
-        rates = ", ".join(arm or f"{name}: not run" for name, arm in chosen.items())
+        rates = ", ".join(arm or f"{name}: {NOT_RUN}" for name, arm in chosen.items())
         return found.status, f"{found.evidence} (chosen on validation classes: {rates})"
 
     return Judged(text=claim.text, rule=rule)
@@ -67,7 +67,7 @@ def steadier(text: str, steady: tuple[str, str], other: tuple[str, str], noise: 
         known = {arm: results.by_seed(arm, "R@1") for arm in (*steady, *other)}
         seeds = sorted(set.intersection(*(set(values) for values in known.values())))
         if not seeds:
-            return "undecided", f"R@1 from {steady[0]} to {steady[1]}, from {other[0]} to {other[1]}: not run"
+            return "undecided", f"R@1 from {steady[0]} to {steady[1]}, from {other[0]} to {other[1]}: {NOT_RUN}"
         changes = {pair: [known[pair[1]][seed] - known[pair[0]][seed] for seed in seeds] for pair in (steady, other)}
         found = interval([a - b for a, b in zip(changes[steady], changes[other], strict=True)], noise)
         assert found is not None

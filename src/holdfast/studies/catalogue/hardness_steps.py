@@ -11,7 +11,7 @@ from holdfast.studies.catalogue.named_arms import named
 from holdfast.studies.claims import All, Claim, Judged, Status, interval, joint
 from holdfast.studies.drawings import Drawing, Lines, Scatter
 from holdfast.studies.jobs import Arm, Scale, Training
-from holdfast.studies.results import Results
+from holdfast.studies.results import NOT_RUN, Results
 
 ETAS: dict[Scale, tuple[int, ...]] = {"pocket": (1, 2, 4, 8), "paper": (2, 4, 8, 16, 32)}
 HALF = "HM[S, -γ/2]"
@@ -114,7 +114,7 @@ def _levels_off(scale: Scale) -> Claim:
         bend = interval([2 * at[seed] - below[seed] - above[seed] for seed in seeds], 2 * ERS_NOISE)
         gain = interval([above[seed] - at[seed] for seed in seeds], ERS_NOISE)
         if bend is None or gain is None:
-            return "undecided", "not run"
+            return "undecided", NOT_RUN
         # Down to the noise a loss may be none.
         level: Status = "holds" if gain.mean >= -ERS_NOISE else "does not hold"
         evidence = f"{ERS}: gain to η {usual} less gain to η {2 * usual}: {bend}; gain to η {2 * usual}: {gain}"
