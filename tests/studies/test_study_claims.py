@@ -112,8 +112,13 @@ def test_level_arms_refute_an_order_only_where_half_of_what_is_printed_is_out_of
     near = Ordered(text="a above b", arms=("a", "b"), printed=(4.0,))
     far = Ordered(text="a above b", arms=("a", "b"), printed=(5.0,))
     assert near.verdict(level).status == "undecided"
-    assert far.verdict(level).status == "does not hold"
-    assert "published +5" in far.verdict(level).evidence
+    assert far.verdict(level).words == "does not hold (level)"
+    assert "published +5, half of it out of reach" in far.verdict(level).evidence
+    assert far.verdict(results(a=[40, 41, 42], b=[50, 50, 50])).words == "does not hold"
+    small = Ordered(text="a below b", arms=("b", "a"), printed=(5.0,), smaller=True)
+    assert small.verdict(level).words == "does not hold (level)"
+    both = All(text="both", parts=(far, Ordered(text="c above b", arms=("c", "b"))))
+    assert both.verdict(Results(outcomes=level.outcomes | results(c=[1, 2, 1]).outcomes)).words == "does not hold"
 
 
 @pytest.mark.parametrize("printed", [(1.0, 2.0), (0.0,), (-3.0,)])

@@ -10,19 +10,24 @@ arm, the claim cannot hold on the seeds that are left.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from holdfast.studies.results import NOT_RUN, Results
 
 Status: TypeAlias = Literal["holds", "does not hold", "undecided"]
 
-T95 = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83)
-"""One-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom; more than nine count as nine."""
+T95 = (
+    *(6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782),
+    *(1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714),
+)
+"""One-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom; more than there are count as the last."""
 
 ONE_SEED = "(1 seed)"
+LEVEL = "half of it out of reach"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,16 +54,26 @@ class Verdict:
         return ONE_SEED in self.evidence
 
     @property
+    def level(self) -> bool:
+        """Whether it is refuted only by arms that come out level where the source has them apart."""
+        if self.status != "does not hold":
+            return False
+        if self.parts:
+            return all(part.level for part in self.parts if part.status == self.status)
+        return LEVEL in self.evidence
+
+    @property
     def unfinished(self) -> bool:
         """Whether it is open because something that it needs was not run."""
         return self.status == "undecided" and NOT_RUN in self.evidence
 
     @property
     def words(self) -> str:
-        """Its status, and whether it rests on one seed or waits for runs."""
+        """Its status, and what weakens it."""
         if self.unfinished:
             return "not all run"
-        return self.status + (" (one seed)" if self.one_seed else "")
+        weak = [word for word, true in (("level", self.level), ("one seed", self.one_seed)) if true]
+        return self.status + (f" ({', '.join(weak)})" if weak else "")
 
 
 class Claim(ABC):
@@ -85,12 +100,11 @@ class Interval:
     half: float
     seeds: int
 
-    def status(self, least: float = 0.0, printed: float | None = None) -> Status:
-        """Is it above `least`? Level with it, it is not if half of what was `printed` is out of reach."""
+    def status(self, least: float = 0.0) -> Status:
+        """Is it above `least`?"""
         if self.mean - self.half > least:
             return "holds"
-        wanted = least if printed is None else max(least, printed / 2)
-        return "does not hold" if self.mean + self.half < wanted else "undecided"
+        return "does not hold" if self.mean + self.half < least else "undecided"
 
     def __str__(self) -> str:
         """`+1.2 ± 0.3 (3 seeds)`."""
@@ -161,12 +175,15 @@ class Ordered(Claim):
     def _link(self, results: Results, first: str, second: str, printed: float | None) -> Verdict:
         more, less = (second, first) if self.smaller else (first, second)
         found = difference(results, more, less, self.figure, self.noise)
-        status: Status = "undecided" if found is None else found.status(self.least, printed)
+        status: Status = "undecided" if found is None else found.status(self.least)
+        evidence = f"{more} - {less}: {told(found, results, (first, second), self.figure)}"
+        if printed is not None:
+            evidence += f", published {printed:+.3g}"
+            if status == "undecided" and found is not None and found.mean + found.half < printed / 2:
+                status, evidence = "does not hold", f"{evidence}, {LEVEL}"
         if results.stopped(first, self.figure):
             status = at_best_undecided(status)
-        evidence = f"{more} - {less}: {told(found, results, (first, second), self.figure)}"
-        source = "" if printed is None else f", published {printed:+.3g}"
-        return Verdict(claim=f"{first}, {second}", status=status, evidence=evidence + source)
+        return Verdict(claim=f"{first}, {second}", status=status, evidence=evidence)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -279,6 +296,11 @@ class Judged(Claim):
         """As the rule says."""
         status, evidence = self.rule(results)
         return Verdict(claim=self.text, status=status, evidence=evidence)
+
+
+def gaps(printed: Sequence[float]) -> tuple[float, ...]:
+    """How far each figure of a printed order lies above the next."""
+    return tuple(upper - lower for upper, lower in itertools.pairwise(printed))
 
 
 def at_best_undecided(status: Status) -> Status:

@@ -9,7 +9,6 @@ from holdfast.studies.catalogue.adml_arms import (
     GOALS,
     LIMITS,
     LONG_EPOCHS,
-    MAIN_SEEDS,
     REPLACED,
     SHORT,
     WEIGHTS,
@@ -26,11 +25,19 @@ READINGS = {"adml-fixed": "single queries attacked", "adml-replaced": "the whole
 FAR = 5.0
 """Points of R@1 that count as far more; the paper's smallest gap is 15."""
 
+ORDER_NOISE: dict[Scale, float] = {"pocket": ATTACKED_NOISE, "paper": 1.0}
+"""Of the order in A3. On CUB less than a tenth of R@1 is left under these attacks, and 1.645 × the standard deviation
+of a difference is 0.4 (standard training and +T, three seeds, the whole set replaced); doubled and rounded up for arms
+with one seed."""
+
+ON_CUB = (
+    "CUB and ImageNet ResNet-50 as in the paper, which has 100 epochs of 56 classes × 2 images, Adam at a constant "
+    "1e-5."
+)
 SCALES_DIFFER: dict[Scale, str] = {
     "pocket": "Glyphs and a small network from scratch, 24 epochs, three attack steps in training, in the place of CUB "
     "and ImageNet ResNet-50, 100 epochs and seven steps. Attacks of the evaluation are the paper's.",
-    "paper": "CUB and ImageNet ResNet-50 as in the paper, which has 100 epochs of 56 classes × 2 images, Adam at a "
-    f"constant 1e-5. {budget(LONG_EPOCHS)}",
+    "paper": f"{ON_CUB} {budget(LONG_EPOCHS)}",
 }
 
 
@@ -84,10 +91,11 @@ class AttacksOnTrained(Study):
 
     def notes(self, scale: Scale) -> str:
         """What differs."""
-        length = f" This one model has {EPOCHS} epochs." if scale == "paper" else ""
+        setting = SCALES_DIFFER[scale] if scale == "pocket" else f"{ON_CUB} {budget(EPOCHS)}"
         return (
-            f"{SCALES_DIFFER[scale]}{length} The paper's model is a triplet model with distance-weighted mining, ours "
-            "learns with multi-similarity, as its Table 4 has it, where the alignment attack does the same to both."
+            f"{setting} {LIMITS[scale]:,} single queries are attacked, or the whole set. The paper's model is a "
+            "triplet model with distance-weighted mining, ours learns with multi-similarity, as its Table 4 has it, "
+            "where the alignment attack does the same to both."
         )
 
 
@@ -107,8 +115,7 @@ class RobustnessGrows(Study):
     def arms(self, scale: Scale) -> list[Arm]:
         """Standard, +T, +A, +U, attacked both ways; +A with larger λ, single queries attacked."""
         measures = (adml_arms.fixed(scale), REPLACED)
-        seeds = MAIN_SEEDS[scale]
-        main = [adml_arms.arm(scale, name, measures=measures, seeds=seeds) for name in reversed(self.order)]
+        main = [adml_arms.arm(scale, name, measures=measures) for name in reversed(self.order)]
         return main + adml_arms.weighted(scale, 0.3, measures[:1])
 
     def claims(self, scale: Scale) -> list[Claim]:
@@ -119,7 +126,7 @@ class RobustnessGrows(Study):
                 text=f"robustness to the alignment attack: +A > +U > +T > standard ({reading})",
                 arms=self.order,
                 figure=f"{prefix}/alignment/R@1",
-                noise=ATTACKED_NOISE,
+                noise=ORDER_NOISE[scale],
                 printed=self.printed if scale == "paper" else (),
             )
             for prefix, reading in READINGS.items()
@@ -152,7 +159,15 @@ class RobustnessGrows(Study):
 
     def notes(self, scale: Scale) -> str:
         """What differs."""
-        return SCALES_DIFFER[scale]
+        attacked = f"{LIMITS[scale]:,} single queries are attacked (fixed), or the whole set (replaced)."
+        lines = f"{SCALES_DIFFER[scale]} {attacked}"
+        if scale == "pocket":
+            return lines
+        return (
+            f"{lines} That half of a printed difference out of reach refutes an order, and that arms "
+            "with so little left differ by 1 point at most with one seed, were made rules after one seed of all four "
+            "arms had been seen; the verdict on the whole set replaced needs neither."
+        )
 
 
 @register("A8")
@@ -214,7 +229,7 @@ class HardnessPredictsNothing(Study):
         """What differs."""
         return (
             f"{SCALES_DIFFER[scale]} The paper's figure varies the hardness within +T and within +A; here six attacks "
-            "of different kinds are compared. With six, a rank correlation beyond 0.75, up or down, refutes the claim, "
+            "of different kinds are compared. With six, a rank correlation beyond 0.82, up or down, refutes the claim, "
             "and none could confirm it (13 attacks might): undecided is the likely verdict, and no evidence for either "
             "side. At first a strong negative correlation confirmed it; that was put right after results were seen."
         )

@@ -79,9 +79,10 @@ def no_prediction(
 ) -> Callable[[Results], tuple[Status, str]]:
     """Whether a figure of the start model leaves open which arm gains most over it.
 
-    The rank correlation of means over seeds gets a one-sided 95 % interval (Fisher's z with standard deviation
-    sqrt(1.06 / (n - 3))) on either side. Within `STRONG` of zero as a whole: the claim holds; zero outside it: it does
-    not, whether hard attacks help more or less.
+    The rank correlation of means over seeds (Fisher's z, standard deviation sqrt(1.06 / (n - 3))) is asked two
+    questions, each wrong in one case of twenty: is it within `STRONG` of zero on both sides (two one-sided bounds at
+    95 %)? Then the claim holds. Is it not zero (a two-sided interval)? Then it does not, whether hard attacks help more
+    or less.
 
     Args:
         predictors: arm → figure of the start model that should say how much this arm gains.
@@ -96,20 +97,21 @@ def no_prediction(
             if known is not None and gain is not None:
                 points.append((known, gain.mean))
         if len(points) < 4:
-            return "undecided", f"{len(points)} of {len(predictors)} arms were run; a correlation needs 4"
+            have = f"{len(points)} of {len(predictors)} attacks have a hardness and a gain, a correlation needs 4"
+            return "undecided", f"{NOT_RUN}: {have}"
         found = spearman(*map(list, zip(*points, strict=True)))
         if found is None:
             return "undecided", "all arms are equal in one of the two"
         centre = math.atanh(max(-0.999, min(0.999, found)))
-        half = 1.645 * math.sqrt(1.06 / (len(points) - 3))
-        low, high = math.tanh(centre - half), math.tanh(centre + half)
+        deviation = math.sqrt(1.06 / (len(points) - 3))
+        low, high = math.tanh(centre - 1.96 * deviation), math.tanh(centre + 1.96 * deviation)
         status: Status = "undecided"
-        if low > -STRONG and high < STRONG:
+        if abs(centre) + 1.645 * deviation < math.atanh(STRONG):
             status = "holds"
         elif low > 0 or high < 0:
             status = "does not hold"
         shown = ", ".join(f"({x:.3g}, {y:+.2f})" for x, y in points)
-        evidence = f"rank correlation {found:+.2f}, one-sided 95 % bounds {low:+.2f} and {high:+.2f}, over {shown}"
+        evidence = f"rank correlation {found:+.2f}, 95 % bounds {low:+.2f} and {high:+.2f}, over {shown}"
         return status, evidence
 
     return rule

@@ -96,7 +96,7 @@ class Combined(Study):
         arms = (*PARTS, *COMBINATIONS)
         return [
             Scatter(title="Clean and robust, test classes", arms=arms, x="R@1", y=ERS),
-            Bars(title="Clean and robust, test classes", arms=arms, figures={"R@1": "R@1", "ERS": ERS}),
+            Bars(title="R@1 and ERS by arm, test classes", arms=arms, figures={"R@1": "R@1", "ERS": ERS}),
         ]
 
     def notes(self, scale: Scale) -> str:

@@ -50,7 +50,7 @@ class ChosenBeatsEach(Claim):
         """Choose, then judge."""
         chosen = self.choice(results)
         if chosen is None:
-            return Verdict(claim=self.text, status="undecided", evidence="not every arm has its validation figures yet")
+            return Verdict(claim=self.text, status="undecided", evidence=f"validation figures of some arms: {NOT_RUN}")
         statuses: list[Status] = []
         evidence = [f"chosen on validation classes: {chosen}"]
         for part in self.parts:

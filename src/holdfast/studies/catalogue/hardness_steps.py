@@ -115,13 +115,11 @@ def _levels_off(scale: Scale) -> Claim:
         gain = interval([above[seed] - at[seed] for seed in seeds], ERS_NOISE)
         if bend is None or gain is None:
             return "undecided", NOT_RUN
-        # Down to the noise a loss may be none.
-        level: Status = "holds" if gain.mean >= -ERS_NOISE else "does not hold"
         evidence = f"{ERS}: gain to η {usual} less gain to η {2 * usual}: {bend}; gain to η {2 * usual}: {gain}"
-        return joint([bend.status(), level]), evidence
+        return joint([bend.status(), gain.status(-ERS_NOISE)]), evidence
 
     text = (
         f"ERS levels off: from η {usual} to {2 * usual} it gains less than from {usual // 2} to {usual}, and does not "
-        "fall"
+        f"fall by {ERS_NOISE:g} or more"
     )
     return standing(Judged(text=text, rule=rule), arms, favoured=arms)

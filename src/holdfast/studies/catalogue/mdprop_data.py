@@ -41,7 +41,7 @@ class LittleData(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         """The paper's reading of its figure, and that MDProp is the better at every share."""
-        return [claim for suffix, name in DATASETS[scale].items() for claim in _claims(suffix, name)]
+        return [claim for suffix, name in DATASETS[scale].items() for claim in _claims(scale, suffix, name)]
 
     def columns(self, scale: Scale) -> dict[str, str]:
         """Clean figures."""
@@ -74,12 +74,12 @@ def _data(name: str, share: float) -> str | dict[str, Any]:
     return name if share == 1 else {"name": name, "train_fraction": share}
 
 
-def _claims(suffix: str, name: str) -> list[Claim]:
+def _claims(scale: Scale, suffix: str, name: str) -> list[Claim]:
     return [
         Ordered(
             text=f"{name}: MDProp with half of the images is within {AS_GOOD:g} points of standard training with all",
             arms=(_name("MDProp", 0.5, suffix), _name("standard", 1.0, suffix)),
-            noise=R1_NOISE,
+            noise=R1_NOISE[scale],
             least=-AS_GOOD,
         ),
         All(
@@ -88,7 +88,7 @@ def _claims(suffix: str, name: str) -> list[Claim]:
                 Ordered(
                     text=f"{share:g}",
                     arms=(_name("MDProp", share, suffix), _name("standard", share, suffix)),
-                    noise=R1_NOISE,
+                    noise=R1_NOISE[scale],
                 )
                 for share in FRACTIONS
             ),

@@ -57,17 +57,17 @@ class SeparateSets(Study):
             Ordered(
                 text="with a set of their own, moved images raise clean R@1",
                 arms=("MDProp-1", "standard"),
-                noise=R1_NOISE,
+                noise=R1_NOISE[scale],
             ),
             Ordered(
                 text="the set makes the difference: clean R@1 is higher with it",
                 arms=("MDProp-1", SHARED),
-                noise=R1_NOISE,
+                noise=R1_NOISE[scale],
             ),
             Ordered(
                 text=f"through one set they do not raise clean R@1 (by {AS_GOOD:g} points or more)",
                 arms=("standard", SHARED),
-                noise=R1_NOISE,
+                noise=R1_NOISE[scale],
                 least=-AS_GOOD,
             ),
             Near(
@@ -142,7 +142,7 @@ class Drift(Study):
                         arm="MDProp",
                         figure=f"stax-fixed/set/{name}/R@1",
                         than="stax-fixed/R@1",
-                        noise=R1_NOISE,
+                        noise=R1_NOISE[scale],
                     )
                     for name in SETS[1:]
                 ),

@@ -41,10 +41,10 @@ class Targets(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         """Which T is best, and UX."""
         return [
-            _best("with one extra set, T 3 is best", ONE, 3),
-            _best("with two extra sets, T 5 is best", TWO, 5),
-            Ordered(text="unadversarial images alone raise clean R@1", arms=("UX", "standard"), noise=R1_NOISE),
-            Ordered(text="unadversarial images raise it less than MDProp", arms=(TWO[5], "UX"), noise=R1_NOISE),
+            _best(scale, "with one extra set, T 3 is best", ONE, 3),
+            _best(scale, "with two extra sets, T 5 is best", TWO, 5),
+            Ordered(text="unadversarial images alone raise clean R@1", arms=("UX", "standard"), noise=R1_NOISE[scale]),
+            Ordered(text="unadversarial images raise it less than MDProp", arms=(TWO[5], "UX"), noise=R1_NOISE[scale]),
         ]
 
     def columns(self, scale: Scale) -> dict[str, str]:
@@ -63,9 +63,9 @@ class Targets(Study):
         return f"{setting} Unadversarial images have one target of their own class."
 
 
-def _best(text: str, arms: dict[int, str], best: int) -> Claim:
+def _best(scale: Scale, text: str, arms: dict[int, str], best: int) -> Claim:
     others = [arm for count, arm in arms.items() if count != best]
     parts = tuple(
-        Ordered(text=f"{arms[best]} above {other}", arms=(arms[best], other), noise=R1_NOISE) for other in others
+        Ordered(text=f"{arms[best]} above {other}", arms=(arms[best], other), noise=R1_NOISE[scale]) for other in others
     )
     return All(text=text, parts=parts)
