@@ -72,6 +72,16 @@ def test_points_of_a_scatter_are_means() -> None:
     assert large == [[[11.0, 19.0]], [[31.0, 59.0]]]
 
 
+def test_points_of_a_scatter_are_of_seeds_that_have_both_figures() -> None:
+    both = [Outcome(seed=n, figures={"R@1": 10.0 + n, "ERS": 20.0}) for n in range(2)]
+    half = [Outcome(seed=2, figures={"R@1": 99.0}), Outcome(seed=3, figures={"ERS": 99.0})]
+    figure = draw(DRAWINGS[3], Results(outcomes={"a": [*both, *half], "b": half}), {})
+    assert figure is not None
+    drawn = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[0].lines}
+    assert drawn.pop("a") == [[10.5, 20.0]]
+    assert list(drawn.values()) == [[[10.0, 20.0], [11.0, 20.0]]], "b has no seed with both"
+
+
 def test_points_are_coloured_by_their_third_number_alike_in_every_panel() -> None:
     def outcome(*points: list[float]) -> list[Outcome]:
         return [Outcome(seed=0, figures={}, series={"p/cloud": list(points)})]

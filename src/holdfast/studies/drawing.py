@@ -146,20 +146,25 @@ def _lines(drawing: Lines, results: Results, names: Mapping[str, str]) -> Figure
 
 def _scatter(drawing: Scatter, results: Results, names: Mapping[str, str]) -> Figure | None:
     figure, (axes,) = _sheet(3.7)
-    known = [a for a in drawing.arms if results.values(a, drawing.x) and results.values(a, drawing.y)]
+    known = {arm: both for arm in drawing.arms if (both := _pairs(results, arm, drawing))}
     if not known:
         return None
-    for place, arm in enumerate(known):
-        xs, ys = results.by_seed(arm, drawing.x), results.by_seed(arm, drawing.y)
-        both = sorted(xs.keys() & ys.keys())
+    for place, (arm, both) in enumerate(known.items()):
         marker = MARKERS[(place + place // len(PALETTE)) % len(MARKERS)]
         look: Any = {"color": PALETTE[place % len(PALETTE)], "marker": marker, "linestyle": ""}
-        axes.plot([xs[s] for s in both], [ys[s] for s in both], **look, markersize=4, alpha=0.35)
-        mean = (statistics.fmean(xs.values()), statistics.fmean(ys.values()))
+        xs, ys = _coordinates(both)
+        axes.plot(xs, ys, **look, markersize=4, alpha=0.35)
+        mean = (statistics.fmean(xs), statistics.fmean(ys))
         axes.plot(*[[value] for value in mean], **look, markersize=8, label=arm, markeredgecolor="white")
     axes.set(xlabel=names.get(drawing.x, drawing.x), ylabel=names.get(drawing.y, drawing.y))
     _legend(axes, always=True)
     return figure
+
+
+def _pairs(results: Results, arm: str, drawing: Scatter) -> list[tuple[float, float]]:
+    """Points of the seeds that have both figures."""
+    xs, ys = results.by_seed(arm, drawing.x), results.by_seed(arm, drawing.y)
+    return [(xs[seed], ys[seed]) for seed in sorted(xs.keys() & ys.keys())]
 
 
 def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figure | None:
