@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,47 @@ def test_records_of_a_study_are_sound_and_averaged_over_seeds() -> None:
     assert one["epochs"] == 3
     assert one["recipe_digest"] == Training(recipe="pocket", settings={"epochs": 3}).resolved(0).digest()
     assert json.loads(json.dumps(both)) == both
+
+
+def record_of(*outcomes: Outcome) -> dict[str, Any]:
+    (record,) = from_results(Pair(), "pocket", Results(outcomes={"both": list(outcomes)}))
+    assert validate(record) == []
+    return record
+
+
+def timed(found: Outcome, device: str, seconds: float) -> Outcome:
+    figures = {**found.figures, "log/seconds": seconds}
+    return dataclasses.replace(found, figures=figures, place={**found.place, "device": device})
+
+
+def test_time_and_hardware_are_of_one_device() -> None:
+    cpu, first, second = (outcome(n, 2.0 * n) for n in range(3))
+    mixed = [timed(cpu, "CPU", 500.0), timed(first, "GPU", 40.0), timed(second, "GPU", 50.0)]
+    record = record_of(*mixed)
+    assert record["cost"] == {"passes": 3.0, "seconds": 45.0, "hardware": "GPU"}
+    assert (record["seeds"], record["clean"]["R@1"]) == ([0, 1, 2], 52.0)
+    assert record_of(*mixed[:2])["cost"] == {"passes": 3.0, "seconds": 500.0, "hardware": "CPU"}
+
+
+def without(found: Outcome, prefix: str) -> Outcome:
+    figures = {key: value for key, value in found.figures.items() if not key.startswith(prefix)}
+    return dataclasses.replace(found, figures=figures)
+
+
+def test_a_record_is_of_the_seeds_that_have_ers() -> None:
+    first, second = timed(outcome(0, 0.0), "CPU", 20.0), timed(outcome(1, 2.0), "CPU", 30.0)
+    record = record_of(without(first, "ers-fixed/"), second)
+    assert record["seeds"] == [1]
+    assert (record["clean"]["R@1"], record["ers"]["published"]["LTM"]) == (52.0, 24.0)
+    assert record["cost"]["seconds"] == 30.0
+    nobody = {"both": [without(first, "ers-fixed/")]}
+    assert from_results(Pair(), "pocket", Results(outcomes=nobody)) == []
+
+
+def test_the_published_form_is_of_all_seeds_or_left_out() -> None:
+    first, second = outcome(0, 0.0), outcome(1, 2.0)
+    record = record_of(without(first, "ers-published/"), second)
+    assert (record["seeds"], record["ers"]["published"]) == ([0, 1], None)
 
 
 def test_what_others_submitted_is_kept_and_ours_replaced() -> None:

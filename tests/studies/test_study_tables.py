@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from small_study import Small, results
+from small_study import FIGURE, Small, results
 
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural, spread
@@ -52,6 +52,37 @@ def test_arms_not_run_and_runs_that_stopped_say_so() -> None:
     _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1], "low": [0, 1]})
     assert rows[0][:3] == ["high", "not run", "0 of 2"]
     assert rows[1][:3] == ["low", "2.01", "2, 1 stopped: the model has collapsed"]
+
+
+def outcome(seed: int, device: str, seconds: float, value: float | None = 2.0) -> Outcome:
+    return Outcome(seed=seed, figures={FIGURE: value}, seconds=seconds, place={"device": device})
+
+
+def test_a_figure_that_some_seeds_lack_says_how_many_have_it() -> None:
+    stopped = Outcome(seed=3, figures={"collapsed": 1.0}, stopped="the model has collapsed")
+    some = [outcome(0, "CPU", 1.0, None), outcome(1, "CPU", 1.0), outcome(2, "CPU", 1.0)]
+    found = Results(outcomes={"high": some, "low": [*some[1:], stopped]})
+    _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1, 2], "low": [1, 2, 3]})
+    assert [row[1] for row in rows] == ["2.00 ± 0.00 (2)", "2.00 ± 0.00"]
+    one = Results(outcomes={"high": some[:2], "low": some[:1]})
+    _, rows = arm_table(Small(), "pocket", one, {"high": [0, 1], "low": [0]})
+    assert [row[1] for row in rows] == ["2.00 (1)", "-"]
+
+
+def test_times_of_two_devices_are_not_averaged() -> None:
+    mixed = [outcome(0, "GPU", 10.0), outcome(1, "GPU", 20.0), outcome(2, "CPU", 500.0)]
+    found = Results(outcomes={"high": mixed, "low": mixed[2:]})
+    _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1, 2], "low": [2]})
+    assert [row[-1] for row in rows] == ["15 s, GPU", "8 min, CPU"]
+    _, rows = arm_table(Small(), "pocket", Results(outcomes={"high": mixed[:2]}), {"high": [0, 1]})
+    assert [row[-1] for row in rows] == ["15 s", ""], "one device needs no name"
+
+
+def test_a_training_that_stopped_early_makes_no_time_shorter() -> None:
+    stopped = Outcome(seed=0, figures={}, stopped="the model has collapsed", place={"device": "CPU"})
+    found = Results(outcomes={"high": [stopped, outcome(1, "CPU", 20.0)], "low": [stopped]})
+    _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1], "low": [0]})
+    assert [row[-1] for row in rows] == ["20 s", ""]
 
 
 def test_markdown_is_left_as_it_is_written() -> None:

@@ -10,6 +10,7 @@ from holdfast.audit import ers_score
 from holdfast.contributions import CONTRIBUTIONS
 from holdfast.run_files import finite
 from holdfast.studies.base import Study
+from holdfast.studies.cost import SECONDS, device, on_one_device
 from holdfast.studies.jobs import Arm, Audit, Scale, Training
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.tables import duration, inert_table, markdown, plural
@@ -40,13 +41,10 @@ def validate(record: Any) -> list[str]:
 
 
 def from_results(study: Study, scale: Scale, results: Results) -> list[dict[str, Any]]:
-    """The records of a study: its trained arms with ERS of the fixed protocol, figures averaged over seeds."""
-    records = []
-    for arm in study.arms(scale):
-        outcomes = [outcome for outcome in results.outcomes.get(arm.name, []) if not outcome.stopped]
-        if outcomes and isinstance(arm.job, Training) and (record := _record(study, arm, arm.job, outcomes)):
-            records.append(record)
-    return records
+    """The records of a study: its trained arms with ERS of the fixed protocol, averaged over the seeds that have it."""
+    trained = [(arm, arm.job) for arm in study.arms(scale) if isinstance(arm.job, Training)]
+    found = [_record(study, arm, job, results.outcomes.get(arm.name, [])) for arm, job in trained]
+    return [record for record in found if record is not None]
 
 
 def joined(records: Iterable[Mapping[str, Any]], ours: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -78,11 +76,16 @@ def page_text(records: Sequence[Mapping[str, Any]]) -> str:
     return f"# Leaderboard\n\n{HEAD}\n\n{body}\n\n{SUBMIT}\n"
 
 
-def _record(study: Study, arm: Arm, job: Training, outcomes: Sequence[Outcome]) -> dict[str, Any] | None:
-    audits = [m for m in job.measures if isinstance(m, Audit) and m.protocol == "ers" and not (m.split or m.eps)]
-    scores = {audit.mode: _scores(outcomes, audit.prefix) for audit in audits}
-    if scores.get("fixed") is None:
+def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> dict[str, Any] | None:
+    measures = [m for m in job.measures if isinstance(m, Audit) and m.protocol == "ers" and not (m.split or m.eps)]
+    audits = {measure.mode: measure for measure in measures}
+    if "fixed" not in audits:
         return None
+    outcomes = [o for o in ran if not o.stopped and _has(o, f"{audits['fixed'].prefix}/ERS")]
+    scores = {mode: _scores(outcomes, audit.prefix) for mode, audit in audits.items()}
+    if scores["fixed"] is None:
+        return None
+    timed = on_one_device([outcome for outcome in outcomes if _has(outcome, SECONDS)])
     plain = job.resolved(outcomes[0].seed).plain()
     return {
         "schema": SCHEMA,
@@ -98,12 +101,12 @@ def _record(study: Study, arm: Arm, job: Training, outcomes: Sequence[Outcome]) 
         "ers": {
             "fixed": scores["fixed"],
             "published": scores.get("published"),
-            "limit": next(audit.limit for audit in audits if audit.mode == "fixed"),
+            "limit": audits["fixed"].limit,
         },
         "cost": {
             "passes": _mean(outcomes, "log/passes"),
-            "seconds": _mean(outcomes, "log/seconds"),
-            "hardware": str(outcomes[0].place.get("device", "unknown")),
+            "seconds": _mean(timed, SECONDS),
+            "hardware": device((timed or outcomes)[0]),
         },
         "recipe_digest": job.resolved(outcomes[0].seed).digest(),
         "holdfast": str(outcomes[0].place.get("versions", {}).get("holdfast", __version__)),
@@ -117,9 +120,14 @@ def _scores(outcomes: Sequence[Outcome], prefix: str) -> dict[str, float] | None
     return known if len(known) == len(found) else None
 
 
+def _has(outcome: Outcome, figure: str) -> bool:
+    return finite(outcome.figures.get(figure)) is not None
+
+
 def _mean(outcomes: Sequence[Outcome], figure: str) -> float | None:
+    """Over all of them; None where one lacks it, because a record names the seeds of all its figures once."""
     values = [value for outcome in outcomes if (value := finite(outcome.figures.get(figure))) is not None]
-    return float(f"{statistics.fmean(values):.5g}") if values else None
+    return float(f"{statistics.fmean(values):.5g}") if values and len(values) == len(outcomes) else None
 
 
 def _tenth(value: float | None) -> str:
@@ -206,8 +214,9 @@ FIELDS: dict[str, Callable[[Any], str | None]] = {
 HEAD = """\
 Models with their clean retrieval and their ERS side by side, most robust first within a dataset. ERS alone means
 little: a model that maps everything to one point scores about 30, so read it beside R@1. *Passes* are forward and
-backward passes per training step, what a method costs wherever it runs. Records whose ERS was taken on a subset say
-so."""
+backward passes per training step, what a method costs wherever it runs; *training* is the mean time of the seeds that
+ran on the hardware named. All other figures are means over all seeds of a record. Records whose ERS was taken on a
+subset say so."""
 
 SUBMIT = """\
 ## Submit a model
@@ -217,5 +226,7 @@ SUBMIT = """\
 2. Add a record to `docs/results/leaderboard.json`. The keys are those of the records there; `ers.fixed` and
    `ers.published` hold the ten figures and ERS as `audit.json` lists them (`null` where that form was not run), `limit`
    is the number of images attacked or `null` for all, `recipe_digest` the first twelve digits of the recipe's SHA-256.
+   List only `seeds` that have all of these figures, and average over them; `cost.seconds` is the mean of the seeds that
+   ran on `cost.hardware`, if they ran on several kinds.
 3. `make results` writes this page; the tests check every record: all keys there and none besides, figures within their
    ranges, and ERS equal to the mean of its ten terms to 0.1."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from holdfast.studies.base import Study
+from holdfast.studies.cost import device, on_one_device
 from holdfast.studies.jobs import Scale
 from holdfast.studies.results import NOT_RUN, Outcome, Results
 
@@ -21,6 +22,8 @@ PERCENT = re.compile(r"(R@\d+|mAP(@[RC])?|NMI\+?|ERS|[CQ]A[+-]|ES:R|LTM|GTM|GTT)
 def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str, Sequence[int]]) -> Table:
     """One row per arm: the study's columns, then how many seeds ran and how long one took.
 
+    A figure that fewer seeds have than finished says how many; where arms ran on several devices, a time says on which.
+
     Args:
         study: whose arms and columns.
         scale: of its arms.
@@ -28,13 +31,16 @@ def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str
         planned: arm → seeds it was to be run with.
     """
     columns = study.columns(scale)
+    devices = {device(outcome) for own in results.outcomes.values() for outcome in own}
     rows = []
     for arm in study.arms(scale):
         outcomes = results.outcomes.get(arm.name, [])
-        cells = [spread(results.values(arm.name, figure), figure) for figure in columns.values()]
+        finished = [outcome for outcome in outcomes if not outcome.stopped]
+        cells = [_cell(results.values(arm.name, figure), figure, len(finished)) for figure in columns.values()]
         if not outcomes and cells:
             cells = [NOT_RUN, *[""] * (len(cells) - 1)]
-        rows.append([arm.name, *cells, _seeds(outcomes, planned.get(arm.name, [])), _time(outcomes)])
+        time = _time(finished, named=len(devices) > 1)
+        rows.append([arm.name, *cells, _seeds(outcomes, planned.get(arm.name, [])), time])
     return ["arm", *columns, "seeds", "time per seed"], rows
 
 
@@ -109,5 +115,15 @@ def _seeds(outcomes: Sequence[Outcome], planned: Sequence[int]) -> str:
     return f"{count}, {len(stopped)} stopped: {'; '.join(dict.fromkeys(stopped))}"
 
 
-def _time(outcomes: Sequence[Outcome]) -> str:
-    return duration(statistics.fmean(outcome.seconds for outcome in outcomes)) if outcomes else ""
+def _cell(values: Sequence[float], figure: str, finished: int) -> str:
+    """`57.2 ± 0.4`, or `57.2 (1)` where other seeds that finished lack the figure."""
+    return spread(values, figure) + (f" ({len(values)})" if 0 < len(values) < finished else "")
+
+
+def _time(finished: Sequence[Outcome], named: bool) -> str:
+    """The mean of one device's seeds, with its name if asked for; one that stopped early took no whole time."""
+    timed = on_one_device(finished)
+    if not timed:
+        return ""
+    mean = duration(statistics.fmean(outcome.seconds for outcome in timed))
+    return f"{mean}, {device(timed[0])}" if named else mean
