@@ -13,9 +13,11 @@ from small_study import FIGURE, Small, registered, results
 
 from holdfast.errors import HoldfastError
 from holdfast.studies import base
+from holdfast.studies.base import Study
 from holdfast.studies.document import document, outdated, read, read_plain, write
-from holdfast.studies.jobs import SCALES
-from holdfast.studies.page import order, write_page
+from holdfast.studies.jobs import SCALES, Arm, Scale, Training
+from holdfast.studies.page import Finished, order, page_text, write_page
+from holdfast.studies.results import Results
 from holdfast.studies.trimming import POINTS
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -102,6 +104,62 @@ def test_a_study_without_outcomes_is_not_run(study: Small, raw: Path) -> None:
     text = page_of(raw)
     assert listed in text
     assert "### X9" not in text
+
+
+def test_the_extent_counts_studies_begun(raw: Path) -> None:
+    assert re.search(r"\| extent \| 1 of \d+ studies begun, 6 cells run \|", page_of(raw))
+
+
+def test_every_study_has_the_command_that_runs_it(study: Small, raw: Path) -> None:
+    assert "Computed in 9 s. `holdfast study X9 --scale pocket`" in page_of(raw)
+    text = page_text("paper", [], {})
+    assert "- X9: High lies above low. `holdfast study X9 --scale paper --place cub=DIR`" in text
+    assert "`holdfast study A1 --scale paper --place cub=DIR --weights resnet50=FILE`" in text
+    assert "`FILE@stride-1x1`" in text
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_head_says_what_modes_of_attack_are(scale: Scale) -> None:
+    head = page_text(scale, [], {}).partition("## Verdicts")[0]
+    assert "*fixed* (or *attacked* alone) means single queries, a sample of them" in head
+    assert "*replaced* (or *all images*) means all images attacked at once" in head
+
+
+class Later(Small):
+    """Trained from another model."""
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        return [Arm(name="high", job=Training(recipe="pocket", settings={"epochs": 3}, start=START))]
+
+
+class Earlier(Later):
+    """The other model too."""
+
+    id = "X8"
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        return [*super().arms(scale), Arm(name="low", job=START)]
+
+
+START = Training(recipe="pocket", settings={"epochs": 2})
+
+
+def finished(study: Study) -> Finished:
+    found = Results(outcomes={arm.name: results().outcomes[arm.name] for arm in study.arms("pocket")})
+    for outcome in found.outcomes.get("low", []):
+        outcome.figures["log/seconds"] = 1.0
+    plain = document(study, "pocket", found, PLANNED)
+    return Finished(study=study, scale="pocket", results=found, plain=plain, verdicts=[])
+
+
+def test_trainings_that_others_start_from_are_counted_or_named() -> None:
+    lone = page_text("pocket", [finished(Later())], {})
+    assert "3 epochs, 4.5 s in all, without 3 trainings that cells start from." in lone
+    assert "| computing time | 4.5 s, without 3 trainings that cells start from |" in lone
+    both = page_text("pocket", [finished(Earlier()), finished(Later())], {})
+    assert "3 epochs, 7.5 s in all." in both, "its own cells, and the trainings alone of the others"
+    assert "2 or 3 epochs, 9 s in all." in both
+    assert "| computing time | 9 s |" in both
 
 
 def test_other_files_beside_raw_ones_are_left_alone(raw: Path) -> None:

@@ -12,7 +12,9 @@ from typing import Any, TypeAlias
 from holdfast.files import write_atomic
 from holdfast.studies import base, drawing
 from holdfast.studies.claims import Status, Verdict
+from holdfast.studies.cost import Ran, Spent, device, spent
 from holdfast.studies.document import read, read_plain, title, verdicts
+from holdfast.studies.invocation import invocation
 from holdfast.studies.jobs import Scale
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural, prose
@@ -30,6 +32,27 @@ PAPERS = {
 SIGNS: dict[Status, str] = {"holds": "✔", "does not hold": "✘", "undecided": "?"}
 TITLES: dict[Scale, str] = {"pocket": "Results at pocket scale", "paper": "Results at paper scale"}
 
+HEAD = (
+    "Made by `make results` from the raw files beside this page; no figure or verdict is written by hand. Each study "
+    "names the command that runs it; `DIR` is the folder of a dataset."
+)
+WEIGHTS = (
+    " `FILE` holds ImageNet weights, `FILE@stride-1x1` those of a ResNet in the layout of 2015 (its blocks stride in "
+    "their first convolution); without `--weights` they are fetched."
+)
+READING = (
+    "Tables show mean ± standard deviation over seeds, R@k, NMI, mAP and ERS in percent; a number in brackets is how "
+    "many seeds have the figure, where fewer do than were run. The time per seed is that of the device that most of an "
+    "arm's seeds ran on, named where a table has several. Of attacks, *fixed* (or *attacked* alone) means single "
+    "queries, a sample of them, attacked against the clean gallery; *replaced* (or *all images*) means all images "
+    "attacked at once."
+)
+JUDGING = (
+    "With two seeds or more, a difference counts when it clears its one-sided 95 % t interval; with one, when it "
+    "clears the noise between two runs of one recipe, and the verdict is marked (one seed). Arms that come out level "
+    "refute an order where half of the published difference lies beyond the interval, and the verdict is marked "
+    "(level)."
+)
 
 Picture: TypeAlias = tuple[str, str]
 """Title and file."""
@@ -57,6 +80,12 @@ class Finished:
     def begun(self) -> bool:
         """Whether anything of it was run."""
         return any(self.results.outcomes.values())
+
+    @property
+    def ran(self) -> list[Ran]:
+        """Its cells that were run."""
+        arms = self.study.arms(self.scale)
+        return [(arm.job, outcome) for arm in arms for outcome in self.results.outcomes.get(arm.name, [])]
 
     @property
     def planned(self) -> dict[str, list[int]]:
@@ -114,28 +143,32 @@ def page_text(
         figures: study → titles and files as seen from the page.
         reading: folder with a person's remarks.
     """
-    parts = [f"# {TITLES[scale]}", _head(scale, found), "## Verdicts", _summary(found)]
+    every = [cell for f in found for cell in f.ran]
+    parts = [f"# {TITLES[scale]}", HEAD + (WEIGHTS if scale == "paper" else ""), READING, JUDGING]
+    parts += [_extent(scale, found, spent(every, every))] if found else []
+    parts += ["## Verdicts", _summary(found)]
     for letter, paper in PAPERS.items():
         own = [f for f in found if f.study.id[0] == letter]
         parts += [f"## {paper}"] if own else []
         for one in own:
-            parts += _section(one, figures.get(one.study.id, ()), reading)
+            parts += _section(one, spent(one.ran, every), figures.get(one.study.id, ()), reading)
     parts += _absent(scale, {f.study.id for f in found})
     return "\n\n".join(parts) + "\n"
 
 
 def _absent(scale: Scale, found: set[str]) -> list[str]:
-    """Studies without results, each with what it asks."""
+    """Studies without results, each with what it asks and the command that runs it."""
     studies = [study for name in order(base.names()) if name not in found and (study := base.get(name)).arms(scale)]
     if not studies:
         return []
-    listed = "\n".join(f"- {study.id}: {inert(title(study))}" for study in studies)
-    return ["## Not run", f"One command each, `holdfast study ID --scale {scale}`:", listed]
+    listed = "\n".join(f"- {study.id}: {inert(title(study))}. `{invocation(study, scale)}`" for study in studies)
+    return ["## Not run", listed]
 
 
-def _head(scale: Scale, found: Sequence[Finished]) -> str:
+def _extent(scale: Scale, found: Sequence[Finished], whole: Spent) -> str:
+    """Where and when, and how much of all."""
     outcomes = [outcome for f in found for own in f.results.outcomes.values() for outcome in own]
-    devices = Counter(str(outcome.place.get("device", "unknown hardware")) for outcome in outcomes)
+    devices = Counter(map(device, outcomes))
     weights = sorted({file for outcome in outcomes for file in outcome.place.get("files", ())})
     seeds = sorted({outcome.seed for outcome in outcomes})
     rows = [
@@ -143,18 +176,10 @@ def _head(scale: Scale, found: Sequence[Finished]) -> str:
         ["versions", _versions(outcomes)],
         *([["weights", ", ".join(weights)]] if weights else []),
         ["seeds", ", ".join(map(str, seeds)) or "-"],
-        ["computing time", duration(sum(_distinct(found).values()))],
-        ["extent", f"{len(found)} of {_possible(scale)} studies, {plural(len(_distinct(found)), 'cell')} run"],
+        ["computing time", duration(whole.seconds) + _left_out(whole)],
+        ["extent", f"{len(found)} of {_possible(scale)} studies begun, {plural(whole.cells, 'cell')} run"],
     ]
-    table = "\n\n" + markdown(inert_table((["", ""], rows)), right=False) if found else ""
-    return (
-        "Made by `make results` from the raw files beside this page; no figure or verdict is written by hand. "
-        f"To run a study yourself: `holdfast study ID --scale {scale}`. Tables show mean ± standard deviation over "
-        "seeds, R@k, NMI, mAP and ERS in percent. With two seeds or more, a difference counts when it clears its "
-        "one-sided 95 % t interval; with one, when it clears the noise between two runs of one recipe, and the verdict "
-        "is marked (one seed). Arms that come out level refute an order where half of the published difference lies "
-        "beyond the interval." + table
-    )
+    return markdown(inert_table((["", ""], rows)), right=False)
 
 
 def _summary(found: Sequence[Finished]) -> str:
@@ -176,13 +201,13 @@ def _summary(found: Sequence[Finished]) -> str:
 _COUNTED: dict[Status, str] = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided"}
 
 
-def _section(one: Finished, figures: Sequence[Picture], reading: Path | None) -> list[str]:
+def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Path | None) -> list[str]:
     study = one.study
     parts = [f"### {study.id}", f"**{inert(title(study))}.** {inert(study.source)}."]
     parts.append(f"Published: {inert(study.published)}" + ("" if study.published.endswith(".") else "."))
     if notes := study.notes(one.scale):
         parts.append(prose(notes))
-    parts.append(_how(one))
+    parts.append(f"{inert(_how(one, cost))} `{invocation(study, one.scale)}`")
     parts.append(markdown(inert_table(arm_table(study, one.scale, one.results, one.planned))))
     parts += [f"![{inert(text)}]({file})" for text, file in figures]
     parts.append("\n".join(f"- **{mark(v)}**: {inert(v.claim)}. {inert(v.evidence)}." for v in one.verdicts))
@@ -192,16 +217,21 @@ def _section(one: Finished, figures: Sequence[Picture], reading: Path | None) ->
     return parts
 
 
-def _how(one: Finished) -> str:
+def _how(one: Finished, cost: Spent) -> str:
     """Budget, in one line."""
     jobs = [arm["job"] for arm in one.plain["arms"].values() if arm["cells"] and "recipe" in arm["job"]]
-    whole = duration(sum(_distinct([one]).values()))
     if not jobs:
-        return f"Computed in {whole}."
+        return f"Computed in {duration(cost.seconds)}."
     data = sorted({job["data"] if isinstance(job["data"], str) else job["data"]["name"] for job in jobs})
     backbones = sorted({job["backbone"] for job in jobs})
     epochs = " or ".join(map(str, sorted({job["epochs"] for job in jobs})))
-    return inert(f"Run: {', '.join(backbones)} on {', '.join(data)}, {epochs} epochs, {whole} in all.")
+    whole = f"{duration(cost.seconds)} in all{_left_out(cost)}"
+    return f"Run: {', '.join(backbones)} on {', '.join(data)}, {epochs} epochs, {whole}."
+
+
+def _left_out(cost: Spent) -> str:
+    """What the time lacks, if anything."""
+    return f", without {plural(cost.unknown, 'training')} that cells start from" if cost.unknown else ""
 
 
 def _draw(one: Finished, folder: Path) -> list[tuple[str, Path]]:
@@ -214,18 +244,6 @@ def _draw(one: Finished, folder: Path) -> list[tuple[str, Path]]:
             drawing.write(figure, file)
             drawn.append((what.title, file))
     return drawn
-
-
-def _distinct(found: Sequence[Finished]) -> dict[str, float]:
-    """Each training and computation → seconds; one that studies share counts once, with its longest measures."""
-    known: dict[str, float] = {}
-    for one in found:
-        for name, arm in one.plain["arms"].items():
-            job = {key: value for key, value in arm["job"].items() if key != "measures"}
-            for outcome in one.results.outcomes[name]:
-                key = f"{job} {outcome.seed}"
-                known[key] = max(known.get(key, 0.0), outcome.seconds)
-    return known
 
 
 def _possible(scale: Scale) -> int:
