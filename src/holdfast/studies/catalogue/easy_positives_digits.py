@@ -11,8 +11,8 @@ from holdfast.studies.jobs import Arm, Probe, Scale
 SEEDS = tuple(range(8))
 """More than elsewhere: a network into the plane comes out differently each time."""
 
-MNIST_SEEDS = tuple(range(24))
-"""As many as it takes to tell half of the published difference from none (8.8 points between seeds)."""
+MNIST_SEEDS = tuple(range(40))
+"""As many as it takes to tell half of the published difference from none (about 10 points between seeds)."""
 
 MNIST = Ground(
     label="MNIST",
@@ -105,8 +105,9 @@ class OddAndEven(Study):
             + (
                 " 'Digits' are scikit-learn's 8×8 scans. With three seeds the unseen digits were undecided on both "
                 "sets; five were added then for all arms, and with eight, level on MNIST (-0.8 ± 5.9), sixteen more "
-                "there, together with the rule that half of the printed difference out of reach refutes the claim. "
-                "Three looks, at 3, 8 and 24 seeds; the interval is not corrected for them."
+                "there, together with the rule that half of the printed difference out of reach refutes the claim; "
+                "with 23 of these the upper bound was 4.1 for the 3.55 of that rule, and sixteen more were added. Four "
+                "looks; the interval is not corrected for them."
                 if scale == "pocket"
                 else ""
             )
