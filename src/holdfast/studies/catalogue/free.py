@@ -100,7 +100,6 @@ class Free(Study):
             "ERS": ERS,
             "passes per batch": "log/passes",
             "passes per image, nominal": SPENT,
-            "seconds": "log/seconds",
         }
 
     def drawings(self, scale: Scale) -> list[Drawing]:
