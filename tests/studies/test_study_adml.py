@@ -14,10 +14,11 @@ from holdfast.studies import base
 from holdfast.studies.catalogue.adml_arms import WEIGHTS
 from holdfast.studies.catalogue.adml_claims import Lower, no_prediction, peak, spearman
 from holdfast.studies.catalogue.adml_clean import EXPLAINING
-from holdfast.studies.claims import Claim, Status
+from holdfast.studies.claims import Claim
 from holdfast.studies.drawings import Bars, Curves, Lines
 from holdfast.studies.jobs import SCALES, Arm, Audit, Probe, Scale, Training
 from holdfast.studies.results import Outcome, Results
+from holdfast.studies.verdict import Status
 
 IDS = tuple(f"A{number}" for number in range(1, 9))
 BOTH = [(study, scale) for study in IDS for scale in SCALES]

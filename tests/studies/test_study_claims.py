@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from holdfast.studies.claims import T95, All, Beyond, Claim, Interval, Judged, Near, Ordered, interval, joint
+from holdfast.studies.claims import All, Beyond, Claim, Judged, Near, Ordered
+from holdfast.studies.intervals import T95, Interval, interval
 from holdfast.studies.results import Outcome, Results
+from holdfast.studies.verdict import joint
 
 NUMBER = st.floats(-100, 100)
 SAMPLES = st.lists(NUMBER, min_size=1, max_size=12)

@@ -7,10 +7,10 @@ from figures_of import asked, figures_of, made_up, undecided_before_decided_afte
 
 from holdfast.studies import base
 from holdfast.studies.catalogue.hardness_claims import more_ers
-from holdfast.studies.claims import Verdict
 from holdfast.studies.drawings import Bars, Scatter
 from holdfast.studies.jobs import SCALES, Arm, Scale, Training
 from holdfast.studies.results import Outcome, Results
+from holdfast.studies.verdict import Verdict
 
 IDS = ("H1", "H2", "H3", "H4", "H5", "X2")
 BOTH = [(study, scale) for study in IDS for scale in SCALES]

@@ -11,69 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
 
+from holdfast.studies.intervals import Interval, difference, interval
 from holdfast.studies.results import NOT_RUN, Results
-
-Status: TypeAlias = Literal["holds", "does not hold", "undecided"]
-
-T95 = (
-    *(6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782),
-    *(1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714),
-)
-"""One-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom; more than there are count as the last."""
-
-ONE_SEED = "(1 seed)"
-LEVEL = "half of it out of reach"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What a claim came to.
-
-    Args:
-        claim: its words.
-        status: `holds`, `does not hold` or `undecided`.
-        evidence: the numbers it rests on.
-        parts: verdicts that it joins, where it does.
-    """
-
-    claim: str
-    status: Status
-    evidence: str
-    parts: tuple[Verdict, ...] = ()
-
-    @property
-    def one_seed(self) -> bool:
-        """Whether a number that it rests on comes from a single seed; a refutation rests on its strongest part."""
-        if self.status == "does not hold" and self.parts:
-            return all(part.one_seed for part in self.parts if part.status == self.status)
-        return ONE_SEED in self.evidence
-
-    @property
-    def level(self) -> bool:
-        """Whether it is refuted only by arms that come out level where the source has them apart."""
-        if self.status != "does not hold":
-            return False
-        if self.parts:
-            return all(part.level for part in self.parts if part.status == self.status)
-        return LEVEL in self.evidence
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether it is open because something that it needs was not run."""
-        return self.status == "undecided" and NOT_RUN in self.evidence
-
-    @property
-    def words(self) -> str:
-        """Its status, and what weakens it."""
-        if self.unfinished:
-            return "not all run"
-        weak = [word for word, true in (("level", self.level), ("one seed", self.one_seed)) if true]
-        return self.status + (f" ({', '.join(weak)})" if weak else "")
+from holdfast.studies.verdict import LEVEL, Status, Verdict, at_best_undecided, joint
 
 
 class Claim(ABC):
@@ -84,54 +27,6 @@ class Claim(ABC):
     @abstractmethod
     def verdict(self, results: Results) -> Verdict:
         """Judge it."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A mean difference with its half-width.
-
-    Args:
-        mean: of the differences.
-        half: of the one-sided 95 % interval, or the noise of a single seed.
-        seeds: how many differences.
-    """
-
-    mean: float
-    half: float
-    seeds: int
-
-    def status(self, least: float = 0.0) -> Status:
-        """Is it above `least`?"""
-        if self.mean - self.half > least:
-            return "holds"
-        return "does not hold" if self.mean + self.half < least else "undecided"
-
-    def __str__(self) -> str:
-        """`+1.2 ± 0.3 (3 seeds)`."""
-        seeds = ONE_SEED if self.seeds == 1 else f"({self.seeds} seeds)"
-        return f"{self.mean:+.3g} ± {self.half:.2g} {seeds}"
-
-
-def interval(values: list[float], noise: float) -> Interval | None:
-    """The interval of some differences; None where there are none.
-
-    Args:
-        values: one per seed.
-        noise: half-width to assume where there is one seed only.
-    """
-    if not values:
-        return None
-    if len(values) == 1:
-        return Interval(mean=values[0], half=noise, seeds=1)
-    t = T95[min(len(values) - 1, len(T95)) - 1]
-    half = t * statistics.stdev(values) / len(values) ** 0.5
-    return Interval(mean=statistics.fmean(values), half=half, seeds=len(values))
-
-
-def difference(results: Results, more: str, less: str, figure: str, noise: float) -> Interval | None:
-    """How far one arm lies above another, seed by seed."""
-    upper, lower = results.by_seed(more, figure), results.by_seed(less, figure)
-    return interval([upper[seed] - lower[seed] for seed in sorted(upper.keys() & lower.keys())], noise)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -303,22 +198,10 @@ def gaps(printed: Sequence[float]) -> tuple[float, ...]:
     return tuple(upper - lower for upper, lower in itertools.pairwise(printed))
 
 
-def at_best_undecided(status: Status) -> Status:
-    """For claims that favour an arm of which a seed stopped early: what is left cannot make them hold."""
-    return "undecided" if status == "holds" else status
-
-
 def told(found: Interval | None, results: Results, arms: Iterable[str], figure: str) -> str:
     """An interval in words, with the trainings that stopped before they had the figure."""
     stops = [f"{arm} stopped in seed {seed}" for arm in arms for seed in results.stopped(arm, figure)]
     return ", ".join([*([str(found)] if found else []), *stops]) or NOT_RUN
-
-
-def joint(statuses: list[Status]) -> Status:
-    """All hold; or one does not; or it cannot be said."""
-    if "does not hold" in statuses:
-        return "does not hold"
-    return "holds" if statuses and all(status == "holds" for status in statuses) else "undecided"
 
 
 def _flipped(found: Interval) -> Interval:

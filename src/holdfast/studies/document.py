@@ -12,10 +12,10 @@ from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
 from holdfast.run_files import finite
 from holdfast.studies.base import Study
-from holdfast.studies.claims import Verdict
 from holdfast.studies.jobs import SCALES, Arm, Cell, Job, Scale, Training
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.trimming import trimmed
+from holdfast.studies.verdict import Verdict
 from holdfast.versions import versions
 
 SCHEMA = 1

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 from holdfast.files import write_atomic
 from holdfast.studies import base, drawing
-from holdfast.studies.claims import Status, Verdict
 from holdfast.studies.cost import Ran, Spent, device, spent
 from holdfast.studies.document import read, read_plain, title, verdicts
 from holdfast.studies.invocation import invocation
 from holdfast.studies.jobs import Scale
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural, prose
+from holdfast.studies.verdict import Status, Verdict
 
 PAPERS = {
     "A": "ADML: alignment and uniformity",

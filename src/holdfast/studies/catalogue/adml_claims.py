@@ -7,8 +7,10 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from holdfast.studies.claims import Claim, Status, Verdict, difference, interval, joint
+from holdfast.studies.claims import Claim
+from holdfast.studies.intervals import difference, interval
 from holdfast.studies.results import NOT_RUN, Results
+from holdfast.studies.verdict import Status, Verdict, joint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

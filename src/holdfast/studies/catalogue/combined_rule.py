@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from holdfast.studies.claims import Claim, Interval, Status, Verdict, difference, joint
+from holdfast.studies.claims import Claim
+from holdfast.studies.intervals import Interval, difference
 from holdfast.studies.results import NOT_RUN, Results
+from holdfast.studies.verdict import Status, Verdict, joint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

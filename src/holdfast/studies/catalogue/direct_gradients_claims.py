@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from holdfast.studies.claims import Claim, Judged, Near, Ordered, Status, interval
+from holdfast.studies.claims import Claim, Judged, Near, Ordered
+from holdfast.studies.intervals import interval
 from holdfast.studies.results import NOT_RUN, Results
+from holdfast.studies.verdict import Status
 
 VALIDATION = "log/validation R@1"
 

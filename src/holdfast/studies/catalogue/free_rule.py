@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from holdfast.studies.claims import Claim, Judged, Status
+from holdfast.studies.claims import Claim, Judged
 from holdfast.studies.results import Results
+from holdfast.studies.verdict import Status
 
 PASSES = "log/passes"
 """Forward and back, per batch, as the log has counted them."""

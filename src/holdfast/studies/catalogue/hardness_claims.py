@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, R1_NOISE
-from holdfast.studies.claims import Claim, Judged, Near, Ordered, Status
+from holdfast.studies.claims import Claim, Judged, Near, Ordered
 from holdfast.studies.results import Outcome, Results
+from holdfast.studies.verdict import Status
 
 NEAR_CHANCE = 3.0
 """R@1 below which a model counts as collapsed: ten times what chance gets among the 315 test classes of glyphs, three

@@ -8,10 +8,12 @@ from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, GAMMA, SETTINGS, STEPS, act, hm
 from holdfast.studies.catalogue.hardness_claims import AS_GOOD, COLLAPSE_NOTE, more_ers, more_r1, standing
 from holdfast.studies.catalogue.named_arms import named
-from holdfast.studies.claims import All, Claim, Judged, Status, interval, joint
+from holdfast.studies.claims import All, Claim, Judged
 from holdfast.studies.drawings import Drawing, Lines, Scatter
+from holdfast.studies.intervals import interval
 from holdfast.studies.jobs import Arm, Scale, Training
 from holdfast.studies.results import NOT_RUN, Results
+from holdfast.studies.verdict import Status, joint
 
 ETAS: dict[Scale, tuple[int, ...]] = {"pocket": (1, 2, 4, 8), "paper": (2, 4, 8, 16, 32)}
 HALF = "HM[S, -γ/2]"
