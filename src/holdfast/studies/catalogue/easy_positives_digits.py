@@ -106,8 +106,8 @@ class OddAndEven(Study):
                 " 'Digits' are scikit-learn's 8×8 scans. With three seeds the unseen digits were undecided on both "
                 "sets; five were added then for all arms, and with eight, level on MNIST (-0.8 ± 5.9), sixteen more "
                 "there, together with the rule that half of the printed difference out of reach refutes the claim; "
-                "with 23 of these the upper bound was 4.1 for the 3.55 of that rule, and sixteen more were planned. Four "
-                "looks; the interval is not corrected for them."
+                "with 23 of these the upper bound was 4.1 for the 3.55 of that rule, and sixteen more were planned. "
+                "Four looks; the interval is not corrected for them."
                 if scale == "pocket"
                 else ""
             )
