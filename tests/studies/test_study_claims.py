@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from holdfast.studies import base
+from holdfast.studies.catalogue import adml_clean, hardness_rivals, mdprop_table
 from holdfast.studies.claims import All, Beyond, Claim, Judged, Near, Ordered
 from holdfast.studies.intervals import T95, Interval, interval
 from holdfast.studies.results import Outcome, Results
@@ -241,3 +243,12 @@ def test_a_joint_verdict_is_that_of_its_worst_part(statuses: list) -> None:
     ranks = ["does not hold", "undecided", "holds"]
     worst = ranks[min((ranks.index(status) for status in statuses), default=1)]
     assert joint(statuses) == worst
+
+
+@pytest.mark.parametrize(
+    ("study", "table"),
+    [("A2", adml_clean.PRINTED), ("H4", hardness_rivals.PRINTED_ERS), ("M1", mdprop_table.PRINTED)],
+)
+def test_printed_figures_are_those_that_the_page_shows(study: str, table: dict[str, dict[str, float]]) -> None:
+    shown = base.get(study).published
+    assert all(f"{value:.1f}" in shown for row in table.values() for value in row.values())

@@ -51,7 +51,7 @@ JUDGING = (
     "With two seeds or more, a difference counts when it clears its one-sided 95 % t interval; with one, when it "
     "clears the noise between two runs of one recipe, and the verdict is marked (one seed). Arms that come out level "
     "refute an order where half of the published difference lies beyond the interval, and the verdict is marked "
-    "(level). That rule came, and the noise was measured in one way for all studies, after results had been seen."
+    "(level). That rule, and one way to measure the noise (GS borrows that of ADML), came after results had been seen."
 )
 
 Picture: TypeAlias = tuple[str, str]

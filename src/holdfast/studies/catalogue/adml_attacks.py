@@ -15,7 +15,7 @@ from holdfast.studies.catalogue.adml_arms import (
 )
 from holdfast.studies.catalogue.adml_claims import Lower, no_prediction
 from holdfast.studies.catalogue.paper_settings import EPOCHS, budget
-from holdfast.studies.claims import All, Claim, Judged, Ordered
+from holdfast.studies.claims import All, Claim, Judged, Ordered, gaps
 from holdfast.studies.drawings import Bars, Drawing, Lines
 from holdfast.studies.jobs import Arm, Probe, Scale
 
@@ -110,7 +110,7 @@ class RobustnessGrows(Study):
     )
 
     order = ("+A", "+U", "+T", "standard")
-    printed = (17.4 - 15.1, 15.1 - 11.6, 11.6 - 8.9)
+    printed = gaps((17.4, 15.1, 11.6, 8.9))
 
     def arms(self, scale: Scale) -> list[Arm]:
         """Standard, +T, +A, +U, attacked both ways; +A with larger λ, single queries attacked."""

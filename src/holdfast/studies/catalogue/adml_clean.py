@@ -10,7 +10,7 @@ from holdfast.studies.catalogue import adml_arms
 from holdfast.studies.catalogue.adml_arms import R1_NOISE, RECIPES, WEIGHTS
 from holdfast.studies.catalogue.adml_attacks import SCALES_DIFFER
 from holdfast.studies.catalogue.adml_claims import peak
-from holdfast.studies.claims import All, Claim, Judged, Near, Ordered
+from holdfast.studies.claims import All, Claim, Judged, Near, Ordered, gaps
 from holdfast.studies.drawings import Bars, Drawing, Lines
 from holdfast.studies.jobs import Arm, Scale
 
@@ -62,15 +62,18 @@ class CleanGain(Study):
         known = PRINTED if scale == "paper" else {}
         found = self._on("", "ε in pixel units", known.get("", {}))
         text = "ADML+A and +U beat standard training (ε in normalised units)"
-        found.append(_beat(text, {"+A": "+A normalised", "+U": "+U normalised"}, "standard", known.get("", {})))
+        normalised = {"+A": "+A normalised", "+U": "+U normalised"}
+        found.append(_beat(text, normalised, {"standard": "standard"}, known.get("", {})))
         return found + (self._on("CARS ", "CARS", known["CARS "]) if scale == "paper" else [])
 
     @staticmethod
     def _on(prefix: str, where: str, printed: Mapping[str, float]) -> list[Claim]:
         better = {name: f"{prefix}{name}" for name in ("+A", "+U")}
         return [
-            _beat(f"ADML+A and +U beat standard training ({where})", better, f"{prefix}standard", printed),
-            _beat(f"ADML+A and +U beat ADML+T ({where})", better, f"{prefix}+T", printed),
+            _beat(
+                f"ADML+A and +U beat standard training ({where})", better, {"standard": f"{prefix}standard"}, printed
+            ),
+            _beat(f"ADML+A and +U beat ADML+T ({where})", better, {"+T": f"{prefix}+T"}, printed),
             Near(
                 text=f"ADML+A+U is about as good as +T, within {ALIKE:g} points ({where})",
                 arms=(f"{prefix}+A+U", f"{prefix}+T"),
@@ -184,22 +187,23 @@ class EveryLoss(Study):
         return f"{SCALES_DIFFER[scale]} The arms `standard` and `+A` learn with multi-similarity."
 
 
-def _beat(text: str, better: Mapping[str, str], than: str, printed: Mapping[str, float]) -> Claim:
-    """Several arms each lie above one.
+def _beat(text: str, better: Mapping[str, str], worse: Mapping[str, str], printed: Mapping[str, float]) -> Claim:
+    """Each of some arms lies above each of some others.
 
     Args:
         text: the claim in words.
-        better: kind of adversary → arm.
-        than: the arm below them.
+        better: kind of training → arm.
+        worse: the same of those below them.
         printed: R@1 as the paper has it, by kind; nothing where it was not measured on the same data.
     """
     parts = tuple(
         Ordered(
-            text=f"{arm} over {than}",
-            arms=(arm, than),
+            text=f"{above} over {below}",
+            arms=(above, below),
             noise=R1_NOISE,
-            printed=(printed[kind] - printed[than.split()[-1]],) if printed else (),
+            printed=gaps((printed[kind], printed[lower])) if printed else (),
         )
-        for kind, arm in better.items()
+        for kind, above in better.items()
+        for lower, below in worse.items()
     )
     return All(text=text, parts=parts)

@@ -20,7 +20,7 @@ from holdfast.studies.catalogue.hardness_arms import (
 from holdfast.studies.catalogue.hardness_claims import COLLAPSE_NOTE, more_ers, more_r1
 from holdfast.studies.catalogue.named_arms import named
 from holdfast.studies.catalogue.paper_settings import PAPER, SEVERAL
-from holdfast.studies.claims import All, Claim
+from holdfast.studies.claims import All, Claim, gaps
 from holdfast.studies.drawings import Bars, Drawing, Scatter
 from holdfast.studies.jobs import Arm, Scale, Training
 
@@ -162,12 +162,12 @@ def _on(suffix: str, where: str, *, retrieval: bool, printed: Mapping[str, float
         printed: the paper's ERS on the same data.
     """
     pairs = [(ours, rival) for ours in OURS for rival in RIVALS]
-    gaps = {pair: (printed[pair[0]] - printed[pair[1]],) if printed else () for pair in pairs}
+    apart = {pair: gaps([printed[name] for name in pair]) if printed else () for pair in pairs}
     arms = {pair: (pair[0] + suffix, pair[1] + suffix) for pair in pairs}
     claims: list[Claim] = [
         All(
             text=f"HM[S, LGA], with and without ICS, reaches more ERS ({name} protocol) than EST and ACT {where}",
-            parts=tuple(more_ers(" > ".join(arms[p]), *arms[p], figure=figure, printed=gaps[p]) for p in pairs),
+            parts=tuple(more_ers(" > ".join(arms[p]), *arms[p], figure=figure, printed=apart[p]) for p in pairs),
         )
         for name, figure in PROTOCOLS.items()
     ]
