@@ -7,6 +7,7 @@ import dataclasses
 from holdfast.models.batchnorm import BatchNormPolicy
 from holdfast.models.embedder import Embedder
 from holdfast.models.weights import Layout, load_backbone_weights
+from holdfast.view import Fit, Interpolation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class ModelConfig:
     layout: Layout = "standard"
     normalize: bool = True
     batchnorm: BatchNormPolicy = "train"
+    fit: Fit = "crop"
+    interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
         for name in ("dim", "size", "canvas"):

@@ -18,6 +18,7 @@ from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
 from holdfast.models.untrusted import check_settings
 from holdfast.models.weights import Layout, use_stride_1x1
+from holdfast.view import Fit, Interpolation, View
 
 WEIGHTS_FILE = "model.safetensors"
 
@@ -42,6 +43,9 @@ class Embedder(
         dim: length of the embedding; None leaves the pooled features as they are.
         size: input height and width; the backbone's own when left out.
         canvas: size to which images are first resized; the input is its centre (in training, a random) crop.
+        fit: `crop` keeps an image's shape and brings its shorter side to the canvas, `pad` its longer side, with black
+            bars; `squash` distorts it to canvas × canvas.
+        interpolation: of that resizing.
         layout: `stride-1x1` for ResNet weights in the layout of 2015.
         normalize: scale to unit length. Only the EPS paper's MNIST experiment turns it off.
         batchnorm: what training may change in BatchNorm layers.
@@ -56,23 +60,40 @@ class Embedder(
         layout: Layout = "standard",
         normalize: bool = True,
         batchnorm: BatchNormPolicy = "train",
+        fit: Fit = "crop",
+        interpolation: Interpolation = "bilinear",
     ) -> None:
         super().__init__()
-        self._assemble(build_backbone(backbone, size), dim, canvas, normalize, batchnorm)
+        self._assemble(build_backbone(backbone, size), dim, canvas, normalize, batchnorm, fit, interpolation)
         if layout == "stride-1x1":
             use_stride_1x1(self.backbone)
 
     @classmethod
-    def wrap(cls: type[E], module: nn.Module, size: int = 224, canvas: int | None = None, normalize: bool = True) -> E:
+    def wrap(
+        cls: type[E],
+        module: nn.Module,
+        size: int = 224,
+        canvas: int | None = None,
+        normalize: bool = True,
+        fit: Fit = "crop",
+        interpolation: Interpolation = "bilinear",
+    ) -> E:
         """Any module from images in [0, 1] to vectors, as an embedder without a head."""
         self = cls.__new__(cls)
         nn.Module.__init__(self)
         self._hub_mixin_config = None
-        self._assemble(wrap_module(module, size), None, canvas, normalize, batchnorm="train")
+        self._assemble(wrap_module(module, size), None, canvas, normalize, "train", fit, interpolation)
         return self
 
     def _assemble(
-        self, backbone: Backbone, dim: int | None, canvas: int | None, normalize: bool, batchnorm: BatchNormPolicy
+        self,
+        backbone: Backbone,
+        dim: int | None,
+        canvas: int | None,
+        normalize: bool,
+        batchnorm: BatchNormPolicy,
+        fit: Fit,
+        interpolation: Interpolation,
     ) -> None:
         self.backbone = backbone.module
         self.bank = BatchNormBank(self.backbone)
@@ -82,6 +103,8 @@ class Embedder(
         self.canvas = canvas or default_canvas(backbone.size)
         if self.canvas < self.size:
             raise ModelError(f"model.canvas ({self.canvas}) must not be smaller than model.size ({self.size})")
+        self.fit: Fit = fit
+        self.interpolation: Interpolation = interpolation
         self.normalize = normalize
         self.batchnorm: BatchNormPolicy = batchnorm
         self.head: nn.Module = nn.Linear(backbone.features, dim) if dim else nn.Identity()
@@ -91,6 +114,11 @@ class Embedder(
 
     mean: Tensor
     std: Tensor
+
+    @property
+    def view(self) -> View:
+        """How a photograph becomes an input."""
+        return View(self.size, self.canvas, self.fit, self.interpolation)
 
     @property
     def differentiable(self) -> bool:
@@ -183,6 +211,7 @@ class Embedder(
             )
             raise ModelError(f"{model_id} would run the code '{backbone}'{way_out}")
         check_settings(arguments, model_id)
+        arguments.setdefault("fit", "squash")  # packages of before there was a choice
         folder = Path(model_id)
         if folder.is_dir():
             file = folder / WEIGHTS_FILE

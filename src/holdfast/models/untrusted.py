@@ -9,11 +9,17 @@ from typing import Any, get_args
 from holdfast.errors import ModelError, shown
 from holdfast.models.batchnorm import BatchNormPolicy
 from holdfast.models.weights import Layout
+from holdfast.view import Fit, Interpolation
 
 LARGEST = {"dim": 65_536, "size": 4_096, "canvas": 8_192}
 """More than any model has; a larger number in a file would only fill the memory."""
 
-_WORDS = {"layout": get_args(Layout), "batchnorm": get_args(BatchNormPolicy)}
+_WORDS = {
+    "layout": get_args(Layout),
+    "batchnorm": get_args(BatchNormPolicy),
+    "fit": get_args(Fit),
+    "interpolation": get_args(Interpolation),
+}
 
 
 def check_settings(settings: dict[str, Any], where: str) -> None:
