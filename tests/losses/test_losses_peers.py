@@ -57,6 +57,10 @@ SAME: dict[str, Pair] = {
     "triplet-cosine": ({"tau": 4.0}, lambda: soft_triplet(4.0)),
     "margin": ({}, lambda: peers.MarginLoss(reducer=reducers.AvgNonZeroReducer())),
     "multi-similarity": ({}, lambda: peers.MultiSimilarityLoss(beta=40)),
+    "multi-similarity mined": (
+        {"reduction": "mined"},
+        lambda: peers.MultiSimilarityLoss(beta=40, reducer=reducers.AvgNonZeroReducer()),
+    ),
     "lifted-structure": ({}, peers.LiftedStructureLoss),
     "circle": ({}, lambda: peers.CircleLoss(reducer=mean())),
     "info-nce": ({}, peers.NTXentLoss),

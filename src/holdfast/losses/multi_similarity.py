@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
@@ -18,7 +20,8 @@ class MultiSimilarity(PairLoss):
 
     L = mean_i [ log(1 + Σ_P exp(-α(s - λ))) / α + log(1 + Σ_N exp(β(s - λ))) / β ]
 
-    Its single costs are anchors; all images count as anchors, also those without a mined pair.
+    Its single costs are anchors. What counts as one decides how a term weighs beside others: where a miner leaves 64 %
+    of the images with pairs, `mined` is 1.6 times `all`.
 
     Args:
         alpha: sharpness on positives.
@@ -26,6 +29,8 @@ class MultiSimilarity(PairLoss):
         base: similarity λ at which a pair is neutral.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        reduction: average over `all` images, those without a pair costing nothing (pytorch-metric-learning), or over
+            those with a positive and a negative pair, `mined` (the training framework of ADML, MDProp and EPS).
 
     Requirements: unit vectors; two or more images per class in a batch.
     Relations: usually with the miner `multi-similarity`; `binomial-deviance` drops the comparison with other pairs.
@@ -40,12 +45,14 @@ class MultiSimilarity(PairLoss):
         *,
         miner: Miner | None = None,
         part: Part = "both",
+        reduction: Literal["all", "mined"] = "all",
     ) -> None:
         super().__init__(miner, part)
         require_positive(alpha=alpha, beta=beta)
         self.alpha = alpha
         self.beta = beta
         self.base = base
+        self.reduction = reduction
 
     @property
     def sharpness(self) -> float:
@@ -56,4 +63,6 @@ class MultiSimilarity(PairLoss):
         """One cost per anchor."""
         pull = softplus(masked_logsumexp(near.values, scale=-self.alpha) + self.alpha * self.base) / self.alpha
         push = softplus(masked_logsumexp(far.values, scale=self.beta) - self.beta * self.base) / self.beta
-        return [Terms(pull + push)]
+        if self.reduction == "all":
+            return [Terms(pull + push)]
+        return [Terms(pull + push, which=near.mask.amax(1) * far.mask.amax(1))]
