@@ -19,30 +19,36 @@ class Optimizer(ABC):
     Args:
         lr: learning rate of the model.
         loss_lr: learning rate of the loss's own parameters (margin's β, proxies); `lr` when left out.
-        weight_decay: L2 penalty on every parameter (decoupled for adamw).
+        weight_decay: L2 penalty on the weights of the model (decoupled for adamw).
+        loss_weight_decay: the same on the loss's own parameters: none, as in the framework the papers build on. A
+            penalty would pull β and proxies to zero, where no class belongs.
     """
 
     lr: float = 1e-5
     loss_lr: float | None = None
     weight_decay: float = 4e-4
+    loss_weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or (self.loss_lr is not None and self.loss_lr <= 0):
             raise ValueError("learning rates must be positive")
+        if self.weight_decay < 0 or self.loss_weight_decay < 0:
+            raise ValueError("weight decay must not be negative")
 
     def build(self, model: nn.Module, criterion: nn.Module) -> torch.optim.Optimizer:
         """The torch optimiser over a model and the parameters of its criterion."""
-        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.requires_grad], "lr": self.lr}]
-        own = [p for p in criterion.parameters() if p.requires_grad]
-        if own:
-            groups.append({"params": own, "lr": self.loss_lr if self.loss_lr is not None else self.lr})
-        for group in groups:
-            group["initial_lr"] = group["lr"]
+        loss_lr = self.lr if self.loss_lr is None else self.loss_lr
+        parts = ((model, self.lr, self.weight_decay), (criterion, loss_lr, self.loss_weight_decay))
+        groups: list[dict[str, Any]] = []
+        for module, lr, decay in parts:
+            own = [p for p in module.parameters() if p.requires_grad]
+            if own or module is model:
+                groups.append({"params": own, "lr": lr, "initial_lr": lr, "weight_decay": decay})
         return self.make(groups)
 
     @abstractmethod
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        """The torch optimiser over parameter groups that carry their learning rates."""
+        """The torch optimiser over parameter groups that carry their learning rates and weight decay."""
 
 
 def _check_betas(betas: tuple[float, float]) -> None:
@@ -68,7 +74,7 @@ class Adam(Optimizer):
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """A torch Adam."""
-        return torch.optim.Adam(groups, betas=self.betas, weight_decay=self.weight_decay)
+        return torch.optim.Adam(groups, betas=self.betas)
 
 
 @register("adamw")
@@ -84,7 +90,7 @@ class AdamW(Optimizer):
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """A torch AdamW."""
-        return torch.optim.AdamW(groups, betas=self.betas, weight_decay=self.weight_decay)
+        return torch.optim.AdamW(groups, betas=self.betas)
 
 
 @register("sgd")
@@ -97,6 +103,4 @@ class SGD(Optimizer):
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """A torch SGD."""
-        return torch.optim.SGD(
-            groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, weight_decay=self.weight_decay
-        )
+        return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov)
