@@ -7,6 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+ON_TEST = "test"
+"""The key of a log's lines that hold figures on the test classes."""
+
 
 def parse_json(text: str | bytes) -> Any:
     """What a stranger's JSON holds; `ValueError` for what is none, and for what is nested without end."""
@@ -81,3 +84,19 @@ def passes_per_step(log: Sequence[Mapping[str, Any]]) -> float | None:
 def steps(log: Sequence[Mapping[str, Any]]) -> list[tuple[float, Mapping[str, Any]]]:
     """The lines that belong to a step, with its number as a float: whole numbers do not overflow quietly."""
     return [(step, line) for line in log if (step := finite(line.get("step"))) is not None]
+
+
+def curve_on_test(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The epochs of a log in which the test classes were looked at, with what was found; a later line replaces one."""
+    found: dict[float, dict[str, Any]] = {}
+    for line in lines:
+        epoch, values = finite(line.get("epoch")), line.get(ON_TEST)
+        if epoch is not None and isinstance(values, dict):
+            found[epoch] = {"epoch": line["epoch"], **values}
+    return [found[epoch] for epoch in sorted(found)]
+
+
+def best_on_test(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The epoch with the highest R@1 on the test classes, the first of equals, not counting the untrained model."""
+    known = [point for point in curve if point["epoch"] > 0 and finite(point.get("R@1")) is not None]
+    return dict(max(known, key=lambda point: point["R@1"])) if known else None

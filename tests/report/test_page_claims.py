@@ -98,6 +98,20 @@ def test_validation_that_stays(run: Path) -> None:
     assert titles(run)["curves"] == "Validation R@1 stayed at 50.0 %"
 
 
+def test_last_and_best_on_test_are_named(run: Path) -> None:
+    recalls = [30.0, 58.0, 59.31, 58.9]
+    lines = [{"step": n, "epoch": n, "test": {"R@1": recall}} for n, recall in enumerate(recalls)]
+    write(run / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert titles(run)["curves"] == "Test R@1 rose from 30.0 % to 58.9 %"
+    best = "Best on test, as papers often publish it: 59.3 % , epoch 2."
+    assert f"Test R@1 of the model that is reported (last): 78.8 % . {best}" in text_of(run)
+    change(run / "evaluation.json", reported="best on validation", best_on_test={"epoch": 1, "R@1": 61.0})
+    assert "reported (best on validation): 78.8 % . Best on test, as papers often publish it: 61.0 %" in text_of(run)
+    for damage in (7, "text", [], {"R@1": "high"}, {"R@1": [], "epoch": {}}):
+        change(run / "evaluation.json", best_on_test=damage, reported=damage)
+        assert "Test R@1 rose" in text_of(run)
+
+
 @pytest.mark.parametrize(
     ("sizes", "recalls"),
     [(7, [1.0]), ([0.0], 7), ([0.0, 0.1], [1.0]), ([0.0], [None]), ("ab", "cd"), ([0.0], [float("nan")]), (None, None)],

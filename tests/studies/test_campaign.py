@@ -124,6 +124,24 @@ def test_lines_of_a_log_that_no_run_wrote_are_left_out(tmp_path: Path, fake_trai
     assert outcome is not None
     assert outcome.series["validation R@1"] == [[1, 30.0], [2, None]]
     assert outcome.figures["log/validation R@1"] == 30.0
+    assert "test R@1" not in outcome.series
+
+
+def test_last_and_best_on_test_are_figures_of_their_own(tmp_path: Path, fake_training: FakeTraining) -> None:
+    store = Store(tmp_path)
+    log = store.run(CELLS[0].job, 0) / "metrics.jsonl"
+    log.parent.mkdir(parents=True)
+    lines = [{"step": 5 * epoch, "epoch": epoch, "test": {"R@1": 40.0 + epoch}} for epoch in range(3)]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    best = {"epoch": 1, "R@1": 41.0}
+    (log.parent / "evaluation.json").write_text(json.dumps({**evaluation_of(39.0), "best_on_test": best}))
+    campaign.run_cells(CELLS[:1], store, HERE)
+    outcome = store.outcome(CELLS[0])
+    assert outcome is not None
+    assert outcome.figures["R@1"] == 39.0
+    assert outcome.figures["best on test R@1"] == 41.0
+    assert outcome.figures["best on test epoch"] == 1.0
+    assert outcome.series["test R@1"] == [[0, 40.0], [1, 41.0], [2, 42.0]]
 
 
 @pytest.mark.parametrize("same", [True, False])

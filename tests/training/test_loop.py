@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 import holdfast
 from holdfast.errors import HoldfastError, RecipeError, TrainingError
 from holdfast.losses import Loss
+from holdfast.run_files import best_on_test, curve_on_test
 from holdfast.training import loop
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.collapse import Collapsed, LastGood
@@ -63,7 +64,7 @@ def test_two_runs_are_bit_identical_and_the_resolved_recipe_repeats_them(tiny: d
     [
         {},
         {"accumulate": 3, "checkpoint_every": 1},
-        {"ema": 0.9, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}},
+        {"ema": 0.9, "test_curve": True, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}},
         {"loss": "proxy-anchor", "schedule": {"name": "cosine", "warmup": 0.2}, "clip": 1.0},
         {"loss": {"name": "trimmed", "loss": {"name": "triplet", "miner": "semihard"}}, "cache": "none"},
     ],
@@ -83,6 +84,10 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
     assert same(ends[0].tensors, ends[1].tensors), "loss parameters and optimiser memory too"  # type: ignore[union-attr]
     assert ends[0].state == ends[1].state  # type: ignore[union-attr]
     assert whole.evaluation["metrics"] == resumed.evaluation["metrics"]
+    assert whole.evaluation.get("best_on_test") == resumed.evaluation.get("best_on_test")
+    logs = [read_log(folder / "metrics.jsonl") for folder in (whole.folder, resumed.folder)]
+    assert curve_on_test(logs[0]) == curve_on_test(logs[1])
+    assert ("test_curve" in change) == bool(curve_on_test(logs[0]))
     steps = [line["step"] for line in read_log(resumed.folder / "metrics.jsonl") if "loss" in line]
     assert len(steps) == len(set(steps))
 
@@ -178,6 +183,39 @@ def test_without_validation_classes_the_last_model_is_the_model(tiny: dict[str, 
     tiny["data"]["validation"] = 0
     run = holdfast.train(tiny, out=tmp_path / "run")
     assert same(weights(run.folder, "model"), weights(run.folder, "last"))
+
+
+@pytest.mark.parametrize("validation", [0, 0.2])
+def test_the_curve_on_the_test_classes_chooses_nothing(tiny: dict[str, Any], validation: float, tmp_path: Path) -> None:
+    tiny["data"]["validation"] = validation
+    plain = holdfast.train(tiny, out=tmp_path / "plain")
+    run = holdfast.train({**tiny, "test_curve": True}, out=tmp_path / "run")
+    for which in ("last", "model"):
+        assert same(weights(plain.folder, which), weights(run.folder, which))
+    assert run.evaluation["metrics"] == plain.evaluation["metrics"]
+    assert run.evaluation["reported"] == ("best on validation" if validation else "last")
+    assert "best_on_test" not in plain.evaluation
+    curve = {line["epoch"]: line["test"] for line in read_log(run.folder / "metrics.jsonl") if "test" in line}
+    assert list(curve) == [0, 1, 2, 3]
+    assert all(set(point) == {"R@1", "R@2", "R@4", "R@8", "NMI"} for point in curve.values())
+    best = run.evaluation["best_on_test"]
+    assert best["R@1"] == max(curve[epoch]["R@1"] for epoch in (1, 2, 3))
+    assert best == {"epoch": best["epoch"], **curve[best["epoch"]]}
+    last = holdfast.evaluate(str(run.folder / "last"), tiny["data"], device="cpu").values
+    assert {key: last[key] for key in curve[3]} == pytest.approx(curve[3])
+
+
+def test_best_on_test_is_the_first_of_the_best_and_no_start() -> None:
+    lines = [{"step": n, "epoch": n, "test": {"R@1": recall}} for n, recall in enumerate([90.0, 50.0, 60.0, 60.0])]
+    lines += [{"step": 9, "epoch": 9, "test": None}, {"step": 9, "test": {"R@1": 99.0}}, {"step": 9, "epoch": 9}]
+    assert best_on_test(curve_on_test(lines)) == {"epoch": 2, "R@1": 60.0}
+    assert best_on_test(curve_on_test([{"step": 0, "epoch": 1, "test": {"R@1": None}}])) is None
+
+
+def test_a_curve_needs_test_classes(tiny: dict[str, Any], photos: Path, tmp_path: Path) -> None:
+    tiny |= {"data": {"name": "folder", "root": str(photos), "test": 0}, "test_curve": True}
+    with pytest.raises(RecipeError, match="test_curve"):
+        holdfast.train(tiny, out=tmp_path / "run")
 
 
 def test_bfloat16_on_a_cpu_trains(tiny: dict[str, Any], tmp_path: Path) -> None:

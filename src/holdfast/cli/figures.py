@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.console import figure, table
 from holdfast.errors import harmless
+from holdfast.run_files import finite
 
 HEADLINES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+", "collapsed")
 
@@ -18,4 +19,7 @@ def metrics_table(content: dict[str, Any], every: bool = False) -> str:
     lines = table(["metric", "value"], [(name, figure(values[name])) for name in names])
     reasons = "".join(f"\n{name}: {why}" for name, why in content["undefined"].items() if name in names)
     skipped = f"\n{len(content['skipped'])} unreadable images left out" if content["skipped"] else ""
+    best = content.get("best_on_test")
+    if isinstance(best, dict) and (recall := finite(best.get("R@1"))) is not None:
+        skipped += f"\nbest on test: R@1 {figure(recall)}, epoch {best.get('epoch')}; above: {content.get('reported')}"
     return harmless(f"{content['images']:,} images of the {content['split']} split\n{lines}{reasons}{skipped}")

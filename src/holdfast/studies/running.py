@@ -20,7 +20,7 @@ from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError
 from holdfast.models import load_model
 from holdfast.models.build import ModelConfig
-from holdfast.run_files import batch_size, finite, log_lines, passes_per_step, training_seconds
+from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, passes_per_step, training_seconds
 from holdfast.studies import probes
 from holdfast.studies.jobs import EMBEDDED, Cell, Computation, Measure, Probe, Training, placed, unplaced
 from holdfast.studies.moved import relocate
@@ -127,15 +127,21 @@ def _train(job: Training, seed: int, store: Store, places: Places, console: Cons
     run = train(plain, out=store.run(job, seed), device=places.device, console=console)
     lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8", "replace"))
     checked = _validated(lines)
+    curve = curve_on_test(lines)
+    best = run.evaluation.get("best_on_test")
     figures = {
         **run.evaluation["metrics"],
         "log/passes": passes_per_step(lines),
         "log/seconds": training_seconds(lines, batch_size(plain)),
         "log/validation R@1": max((score for _, score in checked if score is not None), default=None),
+        **({f"best on test {key}": finite(value) for key, value in best.items()} if isinstance(best, dict) else {}),
     }
     return {
         "figures": {key: None if value is None else float(value) for key, value in figures.items()},
-        "series": {"validation R@1": [list(pair) for pair in checked]},
+        "series": {
+            "validation R@1": [list(pair) for pair in checked],
+            **({"test R@1": [[point["epoch"], finite(point.get("R@1"))] for point in curve]} if curve else {}),
+        },
         "recipe": job.resolved(seed).plain(),
         "seconds": figures["log/seconds"] or 0.0,
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,13 @@ class Interval:
             self._sums[name] = self._sums.get(name, torch.zeros((), device=self._device)) + value.detach()
         self._steps += 1
         self._timed += 1
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The time of the block is not counted as training."""
+        start = time.perf_counter()
+        yield
+        self._start += time.perf_counter() - start
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint between two lines must hold for the next line to be the same."""

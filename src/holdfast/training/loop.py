@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from holdfast.evaluation import embed
 from holdfast.models.compiled import worth_compiling
 from holdfast.processes import joined
 from holdfast.regimes import StepResult
+from holdfast.run_files import ON_TEST
 from holdfast.training.checkpoint import load_checkpoint, save_checkpoint, share_checkpoint
 from holdfast.training.collapse import Collapsed, LastGood
 from holdfast.training.context import TrainingContext
@@ -28,6 +29,7 @@ from holdfast.training.finishing import finish
 from holdfast.training.folder import RunFolder, default_folder, model_card
 from holdfast.training.health import NARROW, STUCK_AFTER, CollapseWatch, Finite, spread
 from holdfast.training.logs import Interval, MetricsLog
+from holdfast.training.on_test import OnTest
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.session import Session, build_session
 from holdfast.training.step import load_batch, one_step
@@ -148,6 +150,7 @@ class Loop:
         self.finite = Finite(session.device)
         self.watch = CollapseWatch(_triplet_margin(recipe), session.regime.advice)
         self.validation = _validation_store(session)
+        self.on_test = OnTest(session) if recipe.test_curve else None
         batches = (self.total - self.step) * session.regime.passes
         images = batches * recipe.batch.classes * recipe.batch.per_class
         context = TrainingContext(
@@ -164,7 +167,7 @@ class Loop:
             session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
         with StopRequest() as stop, self.console.bar(self.total, self.step, what="training") as self.bar:
             if self.step == 0:
-                self._validate()
+                self._evaluate()
             save_due = False
             for rows, following in with_next(_rows_from(session, self.step)):
                 for group in session.optimizer.param_groups:
@@ -184,7 +187,7 @@ class Loop:
                     self._report(self.interval.close(len(rows)), result)
                 epoch, within = divmod(self.step, self.epoch_steps)
                 if within == 0 and (last or epoch % recipe.evaluate_every == 0):
-                    self._validate()
+                    self._evaluate()
                 due = self.step % recipe.checkpoint_every == 0 if recipe.checkpoint_every else within == 0
                 stopping = self.processes.any_of(stop.requested)
                 save_due = save_due or due or last or stopping
@@ -222,18 +225,28 @@ class Loop:
             )
 
     def _show(self) -> None:
-        """The live view: loss and health, and R@1 on the validation classes."""
+        """The live view: loss and health, and R@1 on the validation or test classes."""
         self.bar.set_postfix_str(f"{self.seen}  {self.score}".strip(), refresh=False)
 
-    def _validate(self) -> None:
+    def _evaluate(self) -> None:
+        """Look at the validation classes, and at the test classes where a curve of those is asked for."""
+        if self.validation is None and self.on_test is None:
+            return
+        self.finite.check_weights(self.session.model, self.step, self._kept())
+        with self.interval.paused():
+            if self.validation is not None:
+                self._validate(self.validation)
+            if self.on_test is not None:
+                values = self.on_test.measure()
+                self._note(ON_TEST, values)
+                self._show_score("test R@1", values["R@1"])
+
+    def _validate(self, validation: ImageStore) -> None:
         """Retrieval on the validation classes; a new best is packaged."""
         session = self.session
-        if self.validation is None:
-            return
-        self.finite.check_weights(session.model, self.step, self._kept())
         model, precision = session.evaluated_model, session.precision
-        vectors = embed(model, self.validation, precision=precision, processes=self.processes)
-        labels = torch.tensor(self.validation.table.labels_for(self.recipe.data.plain["labels"]))
+        vectors = embed(model, validation, precision=precision, processes=self.processes)
+        labels = torch.tensor(validation.table.labels_for(self.recipe.data.plain["labels"]))
         values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8), processes=self.processes)
         if self.processes.main:
             self._judge(vectors, values)
@@ -241,17 +254,26 @@ class Loop:
     def _judge(self, vectors: Tensor, values: metrics.Values) -> None:
         """Write down how well embeddings of the validation classes retrieve; package the model if none was better."""
         session = self.session
-        self._write({"epoch": self.step // self.epoch_steps, "validation": dict(values)})
-        session.accelerator.log({f"validation/{k}": v for k, v in values.items() if v is not None}, step=self.step)
+        self._note("validation", values)
         score = values["R@1"]
+        self._show_score("R@1", score)
         if score is None:
             return
-        self.score = f"R@1 {score:.1f}"
-        self._show()
         healthy = spread(vectors) >= NARROW  # a collapse must not replace the last good model
         if self.step and healthy and (session.best is None or score > session.best):
             session.best = score
             self.run.save_model(session.evaluated_model, self.run.model, model_card(self.recipe, values, "validation"))
+
+    def _note(self, key: str, values: Mapping[str, metrics.Value]) -> None:
+        """A line of the log about an evaluation, for the trackers too."""
+        self._write({"epoch": self.step // self.epoch_steps, key: dict(values)})
+        known = {f"{key}/{name}": value for name, value in values.items() if value is not None}
+        self.session.accelerator.log(known, step=self.step)
+
+    def _show_score(self, name: str, score: metrics.Value) -> None:
+        if score is not None:
+            self.score = f"{name} {score:.1f}"
+            self._show()
 
     def _save(self) -> None:
         self.finite.check_losses(self.step, self._kept())

@@ -57,6 +57,8 @@ class Recipe:
         schedule: of the learning rate.
         epochs: passes over the training images.
         evaluate_every: epochs between evaluations on the validation classes.
+        test_curve: as often, measure the test classes too, for the curve that papers plot and the best epoch that they
+            publish; the curve never chooses a model.
         seed: of everything random.
         precision: `auto` is bfloat16 where the device is fast at it, float32 elsewhere.
         compile: run the network through `torch.compile`; `auto` does on a GPU when the run is long enough to gain.
@@ -82,6 +84,7 @@ class Recipe:
     schedule: Block[Schedule] = dataclasses.field(default_factory=lambda: block(Schedule, "constant"))
     epochs: int = 100
     evaluate_every: int = 5
+    test_curve: bool = False
     seed: int = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Compile = "auto"

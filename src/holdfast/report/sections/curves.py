@@ -1,4 +1,4 @@
-"""Learning curves: the loss, validation, and what the regime logs."""
+"""Learning curves: the loss, validation and test classes, and what the regime logs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from holdfast.report.charts.frame import Axis, Label, round_axis
 from holdfast.report.charts.lines import Series, line_chart
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.recipe import block
-from holdfast.run_files import finite
+from holdfast.run_files import ON_TEST, best_on_test, curve_on_test, finite
 
-BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation"}
+BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation", ON_TEST}
 WORDS = {
     "hardness": "Hardness of triplets; above 0, wrong ones are nearer",
     "shift": "How far attacks move embeddings",
@@ -29,15 +29,34 @@ def curves(source: Source) -> Section:
     log = source.found.log
     loss = points(log, "loss")
     recall = validation(log, "R@1")
-    if not loss and not recall:
+    tested = points(curve_on_test(log), "R@1")
+    if not loss and not recall and not tested:
         raise Absent("no metrics.jsonl with logged steps: this model was not trained here")
     charts = []
     if recall:
         charts.append(_chart("Validation R@1, percent", {"R@1": recall}, percent=True, labelled=True))
+    if tested:
+        charts.append(_chart("Test R@1, percent", {"R@1": tested}, percent=True, labelled=True))
     if loss:
         charts.append(_chart("Training loss", {"loss": loss}))
     charts += [_chart(title, group) for title, group in regime_groups(log).items()]
-    return Section(_title(recall, loss), {"charts": charts})
+    return Section(_title(recall, tested, loss), {"charts": charts, "on_test": on_test(source) if tested else None})
+
+
+def on_test(source: Source) -> dict[str, Any] | None:
+    """The figure of the model that is reported, and the best epoch on the test classes, each under its name."""
+    evaluation = source.found.evaluation
+    best = block(evaluation, "best_on_test") or best_on_test(curve_on_test(source.found.log)) or {}
+    recall = finite(best.get("R@1"))
+    if recall is None:
+        return None
+    reported = finite(block(evaluation, "metrics").get("R@1"))
+    return {
+        "reported": None if reported is None else figures.percent(reported),
+        "which": figures.short(str(evaluation.get("reported") or "last")),
+        "best": figures.percent(recall),
+        "epoch": figures.count(best.get("epoch")),
+    }
 
 
 def points(log: list[dict[str, Any]], key: str) -> Points:
@@ -87,13 +106,14 @@ def _chart(title: str, lines: dict[str, Points], percent: bool = False, labelled
     return {"title": title, "svg": drawn}
 
 
-def _title(recall: Points, loss: Points) -> str:
-    if len(recall) > 1:
-        first, last = recall[0][1], recall[-1][1]
-        start, end = figures.percent(first), figures.percent(last)
-        if start == end:
-            return f"Validation R@1 stayed at {end}"
-        return f"Validation R@1 {'rose' if last > first else 'fell'} from {start} to {end}"
+def _title(recall: Points, tested: Points, loss: Points) -> str:
+    for name, line in (("Validation", recall), ("Test", tested)):
+        if len(line) > 1:
+            first, last = line[0][1], line[-1][1]
+            start, end = figures.percent(first), figures.percent(last)
+            if start == end:
+                return f"{name} R@1 stayed at {end}"
+            return f"{name} R@1 {'rose' if last > first else 'fell'} from {start} to {end}"
     if len(loss) > 1:
         return f"The loss went from {loss[0][1]:.3g} to {loss[-1][1]:.3g}"
     return "Learning curves"
