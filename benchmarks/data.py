@@ -25,6 +25,7 @@ from PIL import Image
 from timing import medians, write
 
 from holdfast.data import ImageStore, augment, from_folder
+from holdfast.view import View
 
 BATCH = 64
 CLASSES = 8
@@ -66,14 +67,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
-    size, stored = arguments.size, arguments.size * 8 // 7
+    size, view = arguments.size, View(arguments.size, arguments.size * 8 // 7)
     with tempfile.TemporaryDirectory() as name:
         paths = make_folder(Path(name), arguments.images, arguments.side)
         table = from_folder(name)
         batches = torch.arange(len(paths)).split(BATCH)
         cut = augment.build("random-resized-crop", size=size)
         generator = torch.Generator().manual_seed(0)
-        decoding, cached = (ImageStore(table, stored, "cpu", cache) for cache in ("none", "memory"))
+        decoding, cached = (ImageStore(table, view, "cpu", cache) for cache in ("none", "memory"))
 
         def peers() -> None:
             for rows in batches:
@@ -90,7 +91,7 @@ def main() -> None:
             "peers": peers,
             "none": lambda: ours(decoding, False),
             "prefetch": lambda: ours(decoding, True),
-            "fill": lambda: ImageStore(table, stored, "cpu", "memory"),
+            "fill": lambda: ImageStore(table, view, "cpu", "memory"),
             "memory": lambda: ours(cached, False),
         }
         taken = medians(works, arguments.repeats)

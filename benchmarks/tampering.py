@@ -30,6 +30,7 @@ from holdfast.data.sources import ArraySource
 from holdfast.search import Detector, Index, make_index, statistics
 from holdfast.search.looking import changed_copies, look, model_facts, print_images
 from holdfast.search.tampering import SIGNS
+from holdfast.view import View
 
 GOALS = ("es", "qa+", "misrank")
 BLOCK = 100
@@ -47,7 +48,7 @@ def as_store(images: Tensor) -> ImageStore:
         ids=[str(i) for i in range(count)],
         name="q",
     )
-    return ImageStore(table, pixels.shape[1], images.device)
+    return ImageStore(table, View(pixels.shape[1]), images.device)
 
 
 class Averaged(nn.Module):

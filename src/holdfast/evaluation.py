@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast import metrics
 from holdfast.console import Console
-from holdfast.data import ImageStore, ImageTable, centre_crop
+from holdfast.data import ImageStore, ImageTable
 from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
@@ -71,7 +71,7 @@ def embed(
 
     Args:
         model: in any mode; it embeds in eval mode.
-        store: images at the model's canvas size, on the model's device.
+        store: images at the model's view, on the model's device.
         batch: images per pass.
         console: shows a bar if given.
         precision: `bfloat16` runs the network under autocast.
@@ -88,7 +88,7 @@ def embed(
         with console.bar(total, unit="image", what="embedding") as bar:
             for start in range(0, total, batch):
                 rows = torch.arange(start, min(start + batch, total))
-                images = centre_crop(store.get(rows + mine.start), model.size)
+                images = store.inputs(rows + mine.start)
                 store.prefetch(torch.arange(min(start + batch, total), min(start + 2 * batch, total)) + mine.start)
                 with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
                     vectors[rows] = model(images).float().cpu()
@@ -109,7 +109,7 @@ def embed_splits(
     """Vectors and labels of the images trained on and of those that a paper would report on, by split."""
     embedded = {}
     for split in dict.fromkeys([*(["train"] if table.has("train") else []), choose_split(table, None)]):
-        store = ImageStore(table if split == "all" else table.split(split), model.canvas, device)
+        store = ImageStore(table if split == "all" else table.split(split), model.view, device)
         embedded[split] = embed(model, store, console=console), torch.tensor(store.table.labels)
     return embedded
 
@@ -182,12 +182,12 @@ def evaluate(
     chosen = choose_split(table, split)
     query = table if chosen == "all" else table.split(chosen)
     cache = used_once(processes)
-    store = ImageStore(query, embedder.canvas, place, cache, skip_bad)
+    store = ImageStore(query, embedder.view, place, cache, skip_bad)
     vectors = embed(embedder, store, batch, console, processes=processes)
     arguments: dict[str, Any] = {}
     skipped = list(store.skipped)
     if chosen == "query":
-        others = ImageStore(table.split("gallery"), embedder.canvas, place, cache, skip_bad)
+        others = ImageStore(table.split("gallery"), embedder.view, place, cache, skip_bad)
         arguments = _columns(others.table, "gallery")
         arguments["gallery"] = embed(embedder, others, batch, console, processes=processes)
         skipped += others.skipped

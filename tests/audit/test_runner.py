@@ -18,9 +18,10 @@ from holdfast.attacks import Budget, References, pgd
 from holdfast.audit import runner
 from holdfast.audit.state import read_measurements
 from holdfast.cli import main
-from holdfast.data import ImageStore, ImageTable, centre_crop
+from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import HoldfastError
 from holdfast.models import Embedder
+from holdfast.view import View
 
 TEN = ("CA+", "CA-", "QA+", "QA-", "TMA", "ES:D", "ES:R", "LTM", "GTM", "GTT")
 
@@ -53,7 +54,7 @@ def test_every_image_is_attacked_against_the_whole_gallery(model: Embedder, tabl
 
     test = table.split("test")
     rows = balanced_rows(torch.tensor(test.labels), 20, 3)
-    images = centre_crop(ImageStore(test, 32, "cpu").get(torch.arange(len(test))), 32)
+    images = ImageStore(test, View(32), "cpu").inputs(torch.arange(len(test)))
     with torch.no_grad():
         vectors = model.eval()(images)
     goal = attacks.build("tma").bind(References(vectors), rows, seeds.generator(3, "targets", "tma"))

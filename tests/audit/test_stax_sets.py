@@ -11,10 +11,11 @@ import torch
 from holdfast import attacks, audit, seeds
 from holdfast.attacks import Budget, References, pgd
 from holdfast.audit.sampling import balanced_rows
-from holdfast.data import ImageStore, ImageTable, centre_crop
+from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, load_model
 from holdfast.models.bank import BANK_FILE, SetStart
+from holdfast.view import View
 
 LIMIT = 24
 
@@ -51,7 +52,7 @@ def test_figures_through_a_set_are_those_of_the_network_with_that_set(
     test = table.split("test")
     labels = torch.tensor(test.labels)
     rows = balanced_rows(labels, LIMIT, 2)
-    images = centre_crop(ImageStore(test, 32, "cpu").get(torch.arange(len(test))), 32)
+    images = ImageStore(test, View(32), "cpu").inputs(torch.arange(len(test)))
     budget = Budget(eps=0.005, step=0.00025, steps=20, start="uniform", start_radius=0.00025)
     for name in ("stax", "mtax"):
         network = screwed_in(banked, name)

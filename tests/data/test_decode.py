@@ -10,10 +10,11 @@ from PIL import Image
 
 from holdfast.data.decode import BadImage, decode
 from holdfast.errors import DataError
+from holdfast.view import View
 
 
-def read(path: Path, size: int | None = None) -> np.ndarray:
-    return decode(lambda: path.open("rb"), str(path), size)
+def read(path: Path, view: View | None = None) -> np.ndarray:
+    return decode(lambda: path.open("rb"), str(path), view)
 
 
 def save(tmp_path: Path, image: Image.Image, name: str, **options: object) -> Path:
@@ -87,15 +88,15 @@ def test_resizing_squashes_and_averages(tmp_path: Path) -> None:
     stripes = np.zeros((64, 32), np.uint8)
     stripes[:, ::2] = 255
     path = save(tmp_path, Image.fromarray(stripes), "s.png")
-    small = read(path, size=8)
+    small = read(path, View(8, fit="squash"))
     assert small.shape == (8, 8, 3)
     assert (np.abs(small[:, 1:-1].astype(int) - 127) < 20).all()  # without smoothing: all black or all white
-    assert (read(path, size=None)[..., 0] == stripes).all()
+    assert (read(path)[..., 0] == stripes).all()
 
 
 def test_an_image_of_the_right_size_is_not_touched(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-    assert (read(save(tmp_path, Image.fromarray(noise), "n.png"), size=8) == noise).all()
+    assert (read(save(tmp_path, Image.fromarray(noise), "n.png"), View(8)) == noise).all()
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.gif", "a.webp", "a.tif"])

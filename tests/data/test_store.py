@@ -8,11 +8,17 @@ import pytest
 import torch
 from pictures import Paint
 
-from holdfast.data import BadImage, ImageStore, ImageTable, store
+from holdfast.data import BadImage, ImageStore, ImageTable, RaggedImages, centre_crop, store
 from holdfast.data.sources import ArraySource, FileSource
 from holdfast.errors import DataError
+from holdfast.view import View
 
 CACHES = ["device", "memory", "none"]
+VIEW = View(12, 16)
+
+
+def same(one: RaggedImages, other: RaggedImages) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one.arrays(), other.arrays(), strict=True))
 
 
 def of_files(paths: list[Path]) -> ImageTable:
@@ -27,13 +33,14 @@ def table(paint: Paint) -> ImageTable:
 
 @pytest.mark.parametrize("cache", CACHES)
 def test_every_cache_gives_what_the_table_reads(table: ImageTable, cache: store.Cache) -> None:
-    images = ImageStore(table, 16, "cpu", cache)
+    images = ImageStore(table, VIEW, "cpu", cache)
     rows = torch.tensor([149, 3, 3, 77])
-    got = images.get(rows)
-    assert got.dtype == torch.uint8
-    assert got.is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(got, table.read(rows, 16))
-    assert images.get(torch.empty(0, dtype=torch.int64)).shape == (0, 3, 16, 16)
+    assert same(images.get(rows), table.read(rows, VIEW))
+    seen = images.inputs(rows)
+    assert seen.dtype == torch.float32
+    assert seen.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(seen, centre_crop(table.read(rows, VIEW), VIEW))
+    assert images.inputs(torch.empty(0, dtype=torch.int64)).shape == (0, 3, 12, 12)
     assert len(images) == 150
     assert images.skipped == []
 
@@ -44,14 +51,14 @@ def test_bad_images_stop_or_are_skipped_and_reported(table: ImageTable, cache: s
     table.source.paths[5].write_bytes(b"garbage")
     table.source.paths[140].unlink()
     with pytest.raises(BadImage, match=r"005\.png.*--skip-bad"):
-        ImageStore(table, 16, "cpu", cache).get(torch.arange(10))
-    images = ImageStore(table, 16, "cpu", cache, skip_bad=True)
+        ImageStore(table, VIEW, "cpu", cache).get(torch.arange(10))
+    images = ImageStore(table, VIEW, "cpu", cache, skip_bad=True)
     assert [name for name, _ in images.skipped] == ["005.png", "140.png"]
     assert images.skipped[1][1] == "there is no such file"
     assert len(images.table) == 148
     assert "2 unreadable skipped" in images.describe()
     rows = torch.arange(148)
-    assert torch.equal(images.get(rows), images.table.read(rows, 16))
+    assert same(images.get(rows), images.table.read(rows, VIEW))
     assert "005.png" not in images.table.ids
 
 
@@ -59,37 +66,37 @@ def test_a_dataset_without_any_readable_image(paint: Paint) -> None:
     path = paint("a.png")
     path.write_bytes(b"")
     with pytest.raises(DataError, match="none of the 1 images"):
-        ImageStore(of_files([path]), 16, "cpu", "memory", skip_bad=True)
+        ImageStore(of_files([path]), VIEW, "cpu", "memory", skip_bad=True)
 
 
 def test_prefetched_rows_are_decoded_once_and_picked_up(table: ImageTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    images = ImageStore(table, 16, "cpu", "none")
+    images = ImageStore(table, VIEW, "cpu", "none")
     decoded: list[int] = []
     real = FileSource.image
     lock = threading.Lock()
 
-    def counted(self: FileSource, index: int, size: int | None = None) -> np.ndarray:
+    def counted(self: FileSource, index: int, view: View | None = None) -> np.ndarray:
         with lock:
             decoded.append(index)
-        return real(self, index, size)
+        return real(self, index, view)
 
     monkeypatch.setattr(FileSource, "image", counted)
     rows, other = torch.tensor([4, 9, 2]), torch.tensor([7, 8, 1])
     images.prefetch(rows)
-    assert torch.equal(images.get(other), table.subset(other).read(range(3), 16))  # does not disturb what is under way
+    assert same(images.get(other), table.subset(other).read(range(3), VIEW))  # does not disturb what is under way
     decoded.clear()
     first = images.get(rows)
     assert not set(decoded) & {7, 8, 1}
     assert len(decoded) <= 3
     decoded.clear()
-    assert torch.equal(images.get(rows), first)
+    assert same(images.get(rows), first)
     assert sorted(decoded) == [2, 4, 9]
 
 
 def test_an_error_while_prefetching_comes_up_in_get(table: ImageTable) -> None:
     assert isinstance(table.source, FileSource)
     table.source.paths[5].write_bytes(b"garbage")
-    images = ImageStore(table, 16, "cpu", "none")
+    images = ImageStore(table, VIEW, "cpu", "none")
     images.prefetch(torch.tensor([5]))
     with pytest.raises(BadImage, match=r"005\.png"):
         images.get(torch.tensor([5]))
@@ -114,18 +121,28 @@ def test_describe_says_where_and_how_big() -> None:
     array = ArraySource(np.zeros((1200, 8, 8), np.uint8))
     ids = [str(i) for i in range(1200)]
     table = ImageTable.of(array, classes=ids, splits=["train"] * 1200, ids=ids, name="n")
-    assert ImageStore(table, 8, "cpu").describe() == "1,200 images cached in memory (0.2 MB)"
-    assert ImageStore(table, 8, "cpu", "device").describe() == "1,200 images cached on cpu (0.2 MB)"
-    assert ImageStore(table, 1000, "cpu", "none").describe() == "1,200 images decoded at each use (3.6 GB)"
+    view = View(8)
+    assert ImageStore(table, view, "cpu").describe() == "1,200 images cached in memory (0.2 MB)"
+    assert ImageStore(table, view, "cpu", "device").describe() == "1,200 images cached on cpu (0.2 MB)"
+    assert ImageStore(table, View(1000, fit="squash"), "cpu", "none").describe() == (
+        "1,200 images decoded at each use (3.6 GB)"
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("cache", ["auto", *CACHES])
 def test_images_arrive_on_the_device(table: ImageTable, cache: store.Cache) -> None:
-    images = ImageStore(table, 16, "cuda", cache)
+    images = ImageStore(table, VIEW, "cuda", cache)
     rows = torch.tensor([3, 1])
     for asked in (rows, rows.cuda()):
-        got = images.get(asked)
-        assert got.is_cuda
-        assert torch.equal(got.cpu(), table.read(rows, 16))
+        assert images.get(asked).device.type == "cuda"
+        assert same(images.get(asked), table.read(rows, VIEW))
     assert cache != "auto" or images.cache == "device"
+
+
+def test_a_buffer_grows_with_images_that_are_longer_than_expected(paint: Paint) -> None:
+    table = of_files([paint(f"{i}.png", width=20 * (1 + i % 9), height=20) for i in range(150)])
+    images = ImageStore(table, View(20), "cpu", "memory").get(torch.arange(150))
+    assert images.widths.tolist() == [20 * (1 + i % 9) for i in range(150)]
+    assert (images.longest, images.shorter) == (180, 20)
+    assert same(images, table.read(range(150), View(20)))

@@ -8,6 +8,7 @@ from pictures import Paint
 
 from holdfast.data.tree import Archives, Folder, open_tree, require
 from holdfast.errors import DataError
+from holdfast.view import View
 
 
 def test_hidden_files_are_left_out_and_links_do_not_loop(paint: Paint, tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_archives_are_one_tree(paint: Paint, tmp_path: Path) -> None:
     assert isinstance(tree, Archives)
     assert tree.names == ["a/1.png", "a/1.png.txt", "b/2.png", "b/2.png.txt"]
     assert tree.text("b/2.png.txt") == "y.zip"
-    assert tree.source(["b/2.png", "a/1.png"]).images([0, 1], 8).shape == (2, 8, 8, 3)
+    assert tree.source(["b/2.png", "a/1.png"]).images([0, 1], View(8))[1].shape == (8, 8, 3)
     assert open_tree(str(tmp_path / "x.zip"), "a zip file").images() == ["a/1.png"]
 
 

@@ -17,6 +17,7 @@ from holdfast.errors import HoldfastError
 from holdfast.exhibits import collect, is_current
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
+from holdfast.view import View
 
 ATTACKED = ("triplet", "radius", "outcomes")
 
@@ -286,7 +287,7 @@ def test_large_pictures_are_reduced(tmp_path: Path) -> None:
     run = make_run(
         tmp_path / "run", {"name": "csv", "file": str(write_images(tmp_path / "i", {"test": {"a": 1, "b": 1}}))}
     )
-    store = ImageStore(split_images(run), 300, "cpu")
+    store = ImageStore(split_images(run), View(300), "cpu")
     pictures = Pictures(tmp_path, 300)
     (tmp_path / "pictures").symlink_to(tmp_path)
     first = pictures.of(store, 0, "one")
@@ -297,5 +298,5 @@ def test_large_pictures_are_reduced(tmp_path: Path) -> None:
     assert exact == {"file": "pictures/0002.png", "width": 256, "height": 256, "alt": "exact"}
     for entry in (first, exact):
         assert Image.open(tmp_path / entry["file"]).size == (entry["width"], entry["height"])
-    original = np.array(Image.fromarray(store.table.source.image(0, 300)).resize((112, 112)), float)
+    original = np.array(Image.fromarray(store.table.source.image(0, View(300))).resize((112, 112)), float)
     assert np.abs(np.array(Image.open(tmp_path / first["file"]), float) - original).mean() < 25

@@ -23,6 +23,7 @@ from target_packages import Files, _unpack
 from holdfast.data import ImageTable, load
 from holdfast.data.decode import BadImage
 from holdfast.data.sources import FileSource
+from holdfast.view import View
 
 BIRDS = [f"{number:03}.Bird_{number}/{i}.jpg" for number in (1, 100, 101, 200) for i in range(2)]
 GOODS = [f"{kind}_final/{number}_{i}.JPG" for kind, number in (("lamp", 1), ("sofa", 2)) for i in range(2)]
@@ -150,7 +151,7 @@ def _look(table: ImageTable, root: Path) -> None:
                 raise Wrong(f"{path} lies outside {root}")
     for position in table.positions:
         try:
-            table.source.image(int(position), 8)
+            table.source.image(int(position), View(8))
         except BadImage as error:
             if "\n" in str(error):
                 raise Wrong(f"more than one line: {error}") from error

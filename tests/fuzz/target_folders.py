@@ -16,6 +16,7 @@ from sample_images import photo
 from holdfast.config import instantiate
 from holdfast.data import Reader
 from holdfast.data.decode import BadImage
+from holdfast.view import View
 
 NAMES = (
     "a.jpg", "b.PNG", "c.jpeg", "notes.txt", "d.gif", " lead.jpg", "trail .jpg", "new\nline.jpg", "\x1b[31mred.jpg",
@@ -99,7 +100,7 @@ def _check(root: Path, draw: random.Random, files: int | None) -> None:
             raise Wrong(f"{files} files; {name} reads {len(table)} and passes over {others}")
         for row in draw.sample(range(len(table)), min(4, len(table))):
             try:
-                pixels = table.source.image(int(table.positions[row]), 8)
+                pixels = table.source.image(int(table.positions[row]), View(8))
             except BadImage as error:
                 if "\n" in str(error):
                     raise Wrong(f"more than one line: {error}") from error

@@ -13,6 +13,7 @@ from mutations import damaged_bytes
 from sample_images import samples
 
 from holdfast.data.sources import FileSource
+from holdfast.view import View
 
 HUGE = (0, 1, 0x7FFFFFFF, 0xFFFFFFFF, 65_535, 30_000, 2_000)
 
@@ -24,13 +25,13 @@ def _image(draw: random.Random, folder: Path) -> None:
         data = draw.choice((_claimed, damaged_bytes, damaged_bytes, _cut, _chained))(data, draw)
     file = folder / draw.choice(("a.jpg", "a.png", "a.tif", "a.bmp", "a.GIF", "a.webp"))
     file.write_bytes(data)
-    size = draw.choice((None, 8))
-    pixels = FileSource([file]).image(0, size)
+    view = draw.choice((None, View(8), View(8, fit="squash"), View(8, fit="pad")))
+    pixels = FileSource([file]).image(0, view)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
         raise Wrong(f"{kind}: {pixels.dtype} {pixels.shape}")
-    if size is not None and pixels.shape != (size, size, 3):
-        raise Wrong(f"{kind}: {pixels.shape} where {size} was asked for")
-    if whole and size is None and pixels.shape[:2] != shape:
+    if view is not None and min(pixels.shape[:2]) != 8:
+        raise Wrong(f"{kind}: {pixels.shape} where {view} was asked for")
+    if whole and view is None and pixels.shape[:2] != shape:
         raise Wrong(f"{kind}: {pixels.shape[:2]} instead of {shape}")
 
 

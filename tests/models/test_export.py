@@ -98,7 +98,7 @@ def test_holdfast_reads_its_own_graph_as_it_was(tmp_path: Path) -> None:
 def test_neighbours_on_the_test_set_are_those_of_torch(tmp_path: Path) -> None:
     table = load({"name": "glyphs", "characters": 120, "per_class": 5}).split("test")
     model = lively(Embedder("conv-tiny", dim=16)).eval()
-    store = ImageStore(table, model.canvas, "cpu")
+    store = ImageStore(table, model.view, "cpu")
     images = centre_crop(store.get(torch.arange(len(store))), model.size)
     parity = export_onnx(model, tmp_path / "model.onnx", images=images)
     assert parity.real_images == len(table)
@@ -111,7 +111,7 @@ def test_neighbours_of_a_trained_model(tiny: dict[str, Any], tmp_path: Path) -> 
 
     run = train({**tiny, "epochs": 10}, data="glyphs", out=tmp_path / "run")
     model = load_model(str(run.folder))
-    store = ImageStore(load("glyphs").split("test"), model.canvas, "cpu")
+    store = ImageStore(load("glyphs").split("test"), model.view, "cpu")
     export_onnx(model, tmp_path / "model.onnx")
     images = centre_crop(store.get(torch.arange(len(store))), model.size)
     assert_same_neighbours(embed(model, store), vectors(tmp_path / "model.onnx", images))

@@ -15,6 +15,7 @@ from holdfast.data import ImageStore
 from holdfast.search import Detector, ask, detector_of, statistics
 from holdfast.search.looking import NOISE, NOISY_COPIES, Looks, look, print_images
 from holdfast.search.tampering import SIGNS
+from holdfast.view import View
 
 
 def clean(count: int, seed: int) -> NDArray[np.float32]:
@@ -70,7 +71,7 @@ def test_statistics_are_those_of_a_loop() -> None:
 
 def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
     model, pixels = small_model(), pictures(5)
-    store = ImageStore(picture_table(pixels), 32, "cpu")
+    store = ImageStore(picture_table(pixels), View(32), "cpu")
     together = look(model, store, np.arange(5), batch=3, seed=4, moved=True)
     assert together.noise is not None
     assert together.shift is not None
@@ -94,7 +95,7 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
 
 def test_an_index_that_cannot_tell_says_why(tmp_path_factory: pytest.TempPathFactory) -> None:
     few = made(tmp_path_factory.mktemp("a") / "index", 30)
-    queries = ImageStore(picture_table(pictures(2, seed=8)), 32, "cpu")
+    queries = ImageStore(picture_table(pictures(2, seed=8)), View(32), "cpu")
     answers = ask(few, small_model(), queries)
     assert "30 clean images cannot tell a false alarm rate of 0.01" in answers.unchecked
     assert [answer.verdict for answer in answers.answers] == [None, None]
@@ -116,7 +117,7 @@ def test_a_picture_unlike_all_others_is_marked_and_those_indexed_are_not(
     model = small_model()
     index, _ = create_index(tmp_path_factory.mktemp("b") / "index", model, picture_table(alike), seed=1)
     strange = np.concatenate([pictures(1, seed=77), alike[:20]])
-    store = ImageStore(picture_table(strange, first=500), 32, "cpu")
+    store = ImageStore(picture_table(strange, first=500), View(32), "cpu")
     verdicts = [answer.verdict for answer in ask(index, model, store).answers]
     assert verdicts[0] is not None
     assert SIGNS[0] in verdicts[0].why

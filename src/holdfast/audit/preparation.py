@@ -17,7 +17,7 @@ from holdfast.audit.flags import Flag
 from holdfast.audit.sampling import balanced_rows, few_classes
 from holdfast.audit.subject import Expectation, Subject
 from holdfast.console import Console
-from holdfast.data import ImageStore, ImageTable, centre_crop
+from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
@@ -76,14 +76,14 @@ def make_subject(
         processes: who else embeds a share.
     """
     device = embedder.mean.device
-    store = ImageStore(table if split == "all" else table.split(split), embedder.canvas, device, skip_bad=skip_bad)
+    store = ImageStore(table if split == "all" else table.split(split), embedder.view, device, skip_bad=skip_bad)
     labels = torch.tensor(store.table.labels, device=device)
     if len(torch.unique(labels)) < 2:
         raise DataError(f"{table.name} ({split}) holds one class; an attack needs another class to aim at")
     model, raised = _first_checks(embedder, store, labels, seed)
     gallery = None
     if split == "query":
-        gallery = ImageStore(table.split("gallery"), embedder.canvas, device, skip_bad=skip_bad)
+        gallery = ImageStore(table.split("gallery"), embedder.view, device, skip_bad=skip_bad)
     stores = [store] if gallery is None else [store, gallery]
     subject = Subject(
         model=model,
@@ -186,7 +186,7 @@ def _first_checks(
 ) -> tuple[Embedder | Expectation, list[Flag]]:
     """The model to attack (averaged, if it turns out to be random) and its flags."""
     probe = few_classes(labels, *PROBED, seed)
-    images = centre_crop(store.get(probe), embedder.size)
+    images = store.inputs(probe)
     torch.manual_seed(seeds.derive(seed, "checks"))
     random = checks.randomised(embedder, images)
     model = Expectation(embedder) if random else embedder

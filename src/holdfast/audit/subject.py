@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from holdfast import seeds
 from holdfast.attacks import Attacked, BoundGoal, Budget, References, pgd, square
 from holdfast.attacks.passes import Precision
-from holdfast.data import ImageStore, centre_crop
+from holdfast.data import ImageStore
 from holdfast.metrics import EmbeddedSet
 from holdfast.models import Embedder
 from holdfast.models.bank import Through
@@ -91,8 +91,7 @@ class Subject:
 
     def images(self, rows: Tensor) -> Tensor:
         """Images of some rows, as the model takes them."""
-        images = centre_crop(self.store.get(rows.cpu()), self.size)
-        return images.contiguous(memory_format=torch.channels_last)
+        return self.store.inputs(rows.cpu())
 
     def generator(self, *purpose: str | int) -> Generator:
         """A generator for one purpose of the audit; on the CPU, so that targets do not depend on the device."""

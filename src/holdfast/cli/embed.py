@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         split = choose_split(images, options.split or "all")
         model = load_model(options.model, options.size, options.trust_code).to(device)
         chosen = images if split == "all" else images.split(split)
-        store = ImageStore(chosen, model.canvas, device, used_once(processes), skip_bad)
+        store = ImageStore(chosen, model.view, device, used_once(processes), skip_bad)
         vectors = embed(model, store, options.batch or 256, console, processes=processes)
         if not processes.main:
             return

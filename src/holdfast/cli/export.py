@@ -85,12 +85,12 @@ def some_images(model: Embedder, table: ImageTable, split: str, skip_bad: bool) 
     """Images spread evenly over a split, as the model takes them."""
     import torch
 
-    from holdfast.data import ImageStore, centre_crop
+    from holdfast.data import ImageStore
 
     chosen = table if split == "all" else table.split(split)
     few = chosen.subset(torch.linspace(0, len(chosen) - 1, min(SHOWN, len(chosen))).round().long())
-    store = ImageStore(few, model.canvas, "cpu", skip_bad=skip_bad)
-    return centre_crop(store.get(torch.arange(len(store))), model.size)
+    store = ImageStore(few, model.view, "cpu", skip_bad=skip_bad)
+    return store.inputs(torch.arange(len(store)))
 
 
 def recipe_note(model: Path) -> dict[str, str]:

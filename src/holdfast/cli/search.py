@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     index = read_index(folder)
     own = load_model(options.model, options.size, options.trust_code).to(device) if options.model else None
     model = model_of(folder, index, own, device, options.trust_code)
-    store = ImageStore(images, model.canvas, device, skip_bad=skip_bad)
+    store = ImageStore(images, model.view, device, skip_bad=skip_bad)
     found = ask(index, model, store, options.k, options.false_alarms, options.batch, console)
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
     if options.html:

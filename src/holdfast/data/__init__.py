@@ -5,6 +5,7 @@ from holdfast.data.augment import Augment, centre_crop
 from holdfast.data.batches import ClassBatches
 from holdfast.data.check import Problem, check
 from holdfast.data.decode import BadImage
+from holdfast.data.ragged import RaggedImages
 from holdfast.data.reader import Reader, register, registry
 from holdfast.data.specs import from_csv, from_folder, load, parse
 from holdfast.data.store import ImageStore
@@ -19,6 +20,7 @@ __all__ = [
     "ImageStore",
     "ImageTable",
     "Problem",
+    "RaggedImages",
     "Reader",
     "build",
     "centre_crop",

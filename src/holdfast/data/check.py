@@ -17,6 +17,7 @@ from holdfast.data.passed_over import counted, extensions, few
 from holdfast.data.reader import Reader
 from holdfast.data.table import SPLITS, ImageTable, Integers
 from holdfast.errors import one_line
+from holdfast.view import View
 
 Kind = Literal[
     "missing-file",
@@ -147,9 +148,9 @@ def _images(table: ImageTable) -> Iterator[Problem]:
     rows: list[Integers] = []
     thumbnails: list[NDArray[np.uint8]] = []
     with ThreadPoolExecutor(WORKERS) as pool:
-        for good, pixels, bad in chunks(table, THUMBNAIL, pool):
+        for good, pixels, bad in chunks(table, View(THUMBNAIL, fit="squash"), pool):
             rows.append(good)
-            thumbnails.append(to_grey(pixels))
+            thumbnails.extend(to_grey(image) for image in pixels)
             for row, error in bad.items():
                 (missing if error.missing else unreadable).append(row)
     if missing:
@@ -158,8 +159,8 @@ def _images(table: ImageTable) -> Iterator[Problem]:
     if unreadable:
         what = f"{len(unreadable):,} images cannot be read ({_few([table.ids[row] for row in unreadable])})"
         yield Problem("unreadable-image", what, "replace or remove the files; --skip-bad goes on", unreadable)
-    if rows:
-        yield from _duplicates(table, np.concatenate(rows), np.concatenate(thumbnails))
+    if thumbnails:
+        yield from _duplicates(table, np.concatenate(rows), np.stack(thumbnails))
 
 
 def _duplicates(table: ImageTable, rows: Integers, thumbnails: NDArray[np.uint8]) -> Iterator[Problem]:

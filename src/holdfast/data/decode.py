@@ -10,8 +10,19 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from holdfast.errors import DataError, reason
+from holdfast.view import Interpolation, View
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+
+FILTERS: dict[Interpolation, Image.Resampling] = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+    "nearest": Image.Resampling.NEAREST,
+}
+
+LONGEST = 2**15
+"""Pixels along the longer side of a resized image; an image of 1 × 20,000 pixels would fill the memory."""
 
 
 class BadImage(DataError):
@@ -33,13 +44,13 @@ class BadImage(DataError):
         return BadImage, (self.where, self.reason, self.missing)
 
 
-def decode(opener: Callable[[], BinaryIO], where: str, size: int | None = None) -> NDArray[np.uint8]:
+def decode(opener: Callable[[], BinaryIO], where: str, view: View | None = None) -> NDArray[np.uint8]:
     """RGB pixels of shape (height, width, 3), upright, the first frame of an animation.
 
     Args:
         opener: opens the file.
         where: what to call the file in an error.
-        size: squash to exactly size × size.
+        view: resize for this view; the image's own size when left out.
     """
     try:
         with opener() as file, Image.open(file) as image:
@@ -54,13 +65,21 @@ def decode(opener: Callable[[], BinaryIO], where: str, size: int | None = None) 
         Exception
     ) as error:  # Pillow's plugins fail in many ways: OSError, SyntaxError, ValueError, struct.error, ...
         raise BadImage(where, reason(error)) from error
-    return squash(rgb, size)
+    if view is not None and max(view.resized(rgb.height, rgb.width)) > LONGEST:
+        raise BadImage(where, f"at {rgb.width} × {rgb.height} it is a line rather than a picture")
+    return resized(rgb, view)
 
 
-def squash(image: Image.Image, size: int | None) -> NDArray[np.uint8]:
-    """Pixels at size × size, aspect ratio not kept; antialiased when shrinking, untouched when already that size."""
-    if size is not None and image.size != (size, size):
-        image = image.resize((size, size), Image.Resampling.BILINEAR)
+def resized(image: Image.Image, view: View | None) -> NDArray[np.uint8]:
+    """Pixels at a view's canvas, before anything is cropped; antialiased, untouched where they have that size."""
+    if view is not None:
+        height, width = view.resized(image.height, image.width)
+        if image.size != (width, height):
+            image = image.resize((width, height), FILTERS[view.interpolation])
+        if view.fit == "pad" and height != width:
+            padded = Image.new("RGB", (view.canvas, view.canvas))
+            padded.paste(image, ((view.canvas - width) // 2, (view.canvas - height) // 2))
+            image = padded
     return np.array(image, np.uint8)
 
 

@@ -20,7 +20,7 @@ CHUNK, VERIFIED_AT_ONCE = 1024, 16384
 
 
 def to_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Brightness of RGB images, (n, H, W)."""
+    """Brightness of RGB pixels, (..., 3) to (...)."""
     return (pixels @ np.array([0.299, 0.587, 0.114], np.float32)).round().astype(np.uint8)
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from holdfast.data.decode import decode, squash
+from holdfast.data.decode import decode, resized
 from holdfast.errors import DataError
+from holdfast.view import View
 
 Pixels = NDArray[np.uint8]
 
@@ -36,14 +37,12 @@ class Source(ABC):
         """What to call an image in a message."""
 
     @abstractmethod
-    def image(self, index: int, size: int | None = None) -> Pixels:
-        """RGB pixels of shape (height, width, 3), squashed to size × size when given; `BadImage` if unreadable."""
+    def image(self, index: int, view: View | None = None) -> Pixels:
+        """RGB pixels of shape (height, width, 3), resized for a view when given; `BadImage` if unreadable."""
 
-    def images(self, indices: Sequence[int] | NDArray[np.int64], size: int) -> Pixels:
-        """Several images, shape (n, size, size, 3)."""
-        if len(indices) == 0:
-            return np.empty((0, size, size, 3), np.uint8)
-        return np.stack([self.image(int(i), size) for i in indices])
+    def images(self, indices: Sequence[int] | NDArray[np.int64], view: View) -> list[Pixels]:
+        """Several images, each of its own shape."""
+        return [self.image(int(i), view) for i in indices]
 
 
 class ArraySource(Source):
@@ -66,15 +65,15 @@ class ArraySource(Source):
         """Its number."""
         return f"image {index}"
 
-    def image(self, index: int, size: int | None = None) -> Pixels:
+    def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one image."""
-        return squash(Image.fromarray(self._rgb(self.array[index])), size)
+        return resized(Image.fromarray(self._rgb(self.array[index])), view)
 
-    def images(self, indices: Sequence[int] | NDArray[np.int64], size: int) -> Pixels:
+    def images(self, indices: Sequence[int] | NDArray[np.int64], view: View) -> list[Pixels]:
         """Several images in one look-up where no resizing is needed."""
-        if self.array.shape[1:3] != (size, size):
-            return super().images(indices, size)
-        return self._rgb(self.array[np.asarray(indices, np.int64)])
+        if self.array.shape[1:3] != (view.canvas, view.canvas):
+            return super().images(indices, view)
+        return list(self._rgb(self.array[np.asarray(indices, np.int64)]))
 
     def _rgb(self, array: Pixels) -> Pixels:
         return np.repeat(array[..., None], 3, axis=-1) if self._grey else array
@@ -93,9 +92,9 @@ class FileSource(Source):
         """Its path."""
         return str(self.paths[index])
 
-    def image(self, index: int, size: int | None = None) -> Pixels:
+    def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one file."""
-        return decode(lambda: _open_plain(self.paths[index]), self.where(index), size)
+        return decode(lambda: _open_plain(self.paths[index]), self.where(index), view)
 
 
 class ZipSource(Source):
@@ -122,9 +121,9 @@ class ZipSource(Source):
         archive, member = self.members[index]
         return f"{self.archives[archive]}/{member}"
 
-    def image(self, index: int, size: int | None = None) -> Pixels:
+    def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one member."""
-        return decode(lambda: self._open(*self.members[index]), self.where(index), size)
+        return decode(lambda: self._open(*self.members[index]), self.where(index), view)
 
     def _open(self, archive: int, member: str) -> BinaryIO:
         if getattr(self._local, "process", None) != os.getpid():

@@ -11,22 +11,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from holdfast.data.augment.base import centre_crop
 from holdfast.data.loading import WORKERS, Chunk, chunks, read_chunk
+from holdfast.data.ragged import RaggedImages
+from holdfast.data.sources import Pixels
 from holdfast.data.table import ImageTable
 from holdfast.errors import DataError
+from holdfast.view import View
 
 Cache = Literal["auto", "device", "memory", "none"]
 
 DEVICE_SHARE = 0.4
 MEMORY_SHARE = 0.3
+OBLONG = 1.5
+"""How much longer than wide a photograph usually is, for the room that a set of them will take."""
 
 
 class ImageStore:
-    """The images of a table as bytes at one size, on the device, in memory or decoded at each use.
+    """The images of a table as bytes in their own shapes, on the device, in memory or decoded at each use.
 
     Args:
         table: the images.
-        size: side of the stored images in pixels.
+        view: what a model sees of an image; images are stored at its canvas, and cropped when asked for.
         device: where `get` delivers.
         cache: "device" keeps all images there, "memory" in the computer's memory, "none" decodes at each use; "auto"
             takes the device if they fill at most 40 % of its free memory, else memory if they fill at most 30 % of
@@ -36,53 +42,53 @@ class ImageStore:
     """
 
     def __init__(
-        self, table: ImageTable, size: int, device: torch.device | str, cache: Cache = "auto", skip_bad: bool = False
+        self, table: ImageTable, view: View, device: torch.device | str, cache: Cache = "auto", skip_bad: bool = False
     ) -> None:
-        self.table, self.size, self.device = table, size, torch.device(device)
+        self.table, self.view, self.device = table, view, torch.device(device)
         self.skipped: list[tuple[str, str]] = []
-        self.cache: Cache = choose_cache(len(table) * self._bytes, self.device) if cache == "auto" else cache
+        expected = 3 * view.canvas**2 * (OBLONG if view.fit == "crop" else 1)
+        self._bytes = round(len(table) * expected)
+        self.cache: Cache = choose_cache(self._bytes, self.device) if cache == "auto" else cache
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="decode")  # threads start when first used
-        self._images: Tensor | None = None
+        self._images: RaggedImages | None = None
         self._prefetched: tuple[Tensor, list[Future[Chunk]]] | None = None
-        if self.cache != "none":
-            place = self.device if self.cache == "device" else torch.device("cpu")
-            self._images = torch.empty((len(table), size, size, 3), dtype=torch.uint8, device=place)
         if self.cache != "none" or skip_bad:
             self._fill(skip_bad)
         if self.cache != "none":
             self._pool.shutdown()
-
-    @property
-    def _bytes(self) -> int:
-        """Of one image."""
-        return 3 * self.size**2
 
     def __len__(self) -> int:
         return len(self.table)
 
     def _fill(self, skip_bad: bool) -> None:
         """Decode everything once, closing the gaps that bad images leave."""
+        buffer = _Buffer(self._bytes // 3, self.device if self.cache == "device" else torch.device("cpu"))
         good: list[NDArray[np.int64]] = []
-        filled = 0
-        for rows, pixels, bad in chunks(self.table, self.size, self._pool):
+        for rows, images, bad in chunks(self.table, self.view, self._pool):
             if bad and not skip_bad:
                 raise bad[min(bad)]
             self.skipped += [(self.table.ids[row], error.reason) for row, error in bad.items()]
-            if self._images is not None:
-                self._images[filled : filled + len(rows)] = torch.from_numpy(pixels)
-            filled += len(rows)
+            if self.cache != "none":
+                buffer.append(images)
             good.append(rows)
         if self.skipped:
-            if not filled:
+            kept = np.concatenate(good)
+            if not len(kept):
                 raise DataError(f"none of the {len(self.table):,} images of '{self.table.name}' can be read")
-            self.table = self.table.subset(np.concatenate(good))
-            self._images = None if self._images is None else self._images[:filled]
+            self.table = self.table.subset(kept)
+        if self.cache != "none":
+            self._images = buffer.images()
+            self._bytes = self._images.pixels.numel()
 
-    def get(self, rows: Tensor) -> Tensor:
-        """Images of some rows of `table`: uint8, (n, 3, size, size), channels last in memory, on the device."""
+    def get(self, rows: Tensor) -> RaggedImages:
+        """Images of some rows of `table`, on the device."""
         cached = self._images
         picked = self._decoded(rows.cpu()) if cached is None else cached[rows.to(cached.device)]
-        return picked.to(self.device).permute(0, 3, 1, 2)
+        return picked.packed(self.device)
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """What a model sees of some rows: float32 in [0, 1], (n, 3, size, size), channels last in memory."""
+        return centre_crop(self.get(rows), self.view)
 
     def prefetch(self, rows: Tensor) -> None:
         """Start decoding the rows that the next `get` will ask for; nothing to do where images are cached."""
@@ -92,7 +98,7 @@ class ImageStore:
 
     def describe(self) -> str:
         """One line: how many images are kept where, and how much room they take."""
-        total = len(self.table) * self._bytes
+        total = self._bytes
         room = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.1f} MB"
         places = {"device": f"cached on {self.device}", "memory": "cached in memory", "none": "decoded at each use"}
         skipped = f"; {len(self.skipped):,} unreadable skipped" if self.skipped else ""
@@ -100,21 +106,52 @@ class ImageStore:
 
     def _submit(self, rows: Tensor) -> list[Future[Chunk]]:
         parts = np.array_split(rows.numpy(), min(WORKERS, max(len(rows), 1)))
-        return [self._pool.submit(read_chunk, self.table, part, self.size) for part in parts]
+        return [self._pool.submit(read_chunk, self.table, part, self.view) for part in parts]
 
-    def _decoded(self, rows: Tensor) -> Tensor:
+    def _decoded(self, rows: Tensor) -> RaggedImages:
         waiting = self._prefetched
         if waiting is not None and torch.equal(waiting[0], rows):
             self._prefetched, parts = None, waiting[1]
         else:
             parts = self._submit(rows)
-        pixels = []
+        images: list[Pixels] = []
         for part in parts:
-            _, images, bad = part.result()
+            _, decoded, bad = part.result()
             if bad:
                 raise bad[min(bad)]
-            pixels.append(images)
-        return torch.from_numpy(np.concatenate(pixels))
+            images += decoded
+        return RaggedImages.of(images)
+
+
+class _Buffer:
+    """Pixels of images whose sizes come to light one by one.
+
+    Args:
+        expected: how many pixels there will be; more are welcome.
+        device: where to keep them.
+    """
+
+    def __init__(self, expected: int, device: torch.device) -> None:
+        self._pixels = torch.empty((expected, 3), dtype=torch.uint8, device=device)
+        self._filled = 0
+        self._shapes: list[tuple[int, ...]] = []
+
+    def append(self, images: list[Pixels]) -> None:
+        """Add some images; room is made where it lacks."""
+        self._shapes += [image.shape[:2] for image in images]
+        added = RaggedImages.of(images).pixels
+        end = self._filled + len(added)
+        if end > len(self._pixels):
+            wider = self._pixels.new_empty((end + end // 4, 3))
+            wider[: self._filled] = self._pixels[: self._filled]
+            self._pixels = wider
+        self._pixels[self._filled : end] = added
+        self._filled = end
+
+    def images(self) -> RaggedImages:
+        """All images."""
+        shapes = np.array(self._shapes, np.int64).reshape(-1, 2)
+        return RaggedImages.shaped(self._pixels[: self._filled], shapes)
 
 
 def choose_cache(size: int, device: torch.device) -> Cache:

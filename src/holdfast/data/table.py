@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from holdfast.data.decode import BadImage
 from holdfast.data.passed_over import NOTHING, PassedOver
+from holdfast.data.ragged import RaggedImages
 from holdfast.data.sources import Source
 from holdfast.errors import DataError, unknown
+from holdfast.view import View
 
 SPLITS = ("train", "val", "test", "query", "gallery")
 
@@ -133,10 +134,9 @@ class ImageTable:
         """The same rows under other splits."""
         return replace(self, splits=splits)
 
-    def read(self, rows: ArrayLike | Tensor, size: int) -> Tensor:
-        """Pixels of some rows: uint8, (n, 3, size, size), squashed to that size where they are not."""
-        pixels = self.source.images(self.positions[_array(rows).astype(np.int64)], size)
-        return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2)
+    def read(self, rows: ArrayLike | Tensor, view: View) -> RaggedImages:
+        """Pixels of some rows, resized for a view."""
+        return RaggedImages.of(self.source.images(self.positions[_array(rows).astype(np.int64)], view))
 
     @property
     def labelled(self) -> bool:

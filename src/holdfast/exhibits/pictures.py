@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from holdfast.audit.examples import as_bytes
-from holdfast.data import ImageStore, centre_crop
+from holdfast.data import ImageStore
 
 Picture: TypeAlias = dict[str, Any] | None
 """`{"file", "width", "height", "alt"}`, or None where no pictures are wanted."""
@@ -68,7 +68,7 @@ class Pictures:
 
     def seen(self, store: ImageStore, rows: Tensor) -> Tensor:
         """Images as the model sees them."""
-        return centre_crop(store.get(rows.cpu()), self.size)
+        return store.inputs(rows.cpu())
 
     def _save(self, image: Image.Image, kind: str) -> dict[str, Any]:
         assert self.folder is not None

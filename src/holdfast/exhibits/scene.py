@@ -102,7 +102,7 @@ def open_scene(
         audited = speed_up(made, budget, "auto", "auto") if _finite(made) else BROKEN
         store = made.store
     else:
-        store = ImageStore(part, embedder.canvas, device, skip_bad=skip_bad)
+        store = ImageStore(part, embedder.view, device, skip_bad=skip_bad)
     pictures = Pictures(folder, embedder.size)
     return Scene(table, split, store, embedder, pictures, seed, budget, console, audited)
 

@@ -80,7 +80,7 @@ def create_index(
 
         processes.tell(begin)
         model.eval()
-        store = ImageStore(table, model.canvas, model.mean.device, used_once(processes), skip_bad)
+        store = ImageStore(table, model.view, model.mean.device, used_once(processes), skip_bad)
         _refuse_twins(store.table)
         everything = np.arange(len(store))
         vectors = look(model, store, everything, batch, console=console, processes=processes).vectors
@@ -153,7 +153,7 @@ def _add(
     manifest = read_manifest(folder)
     index = read_index(folder, manifest)
     model = model_of(folder, index, model, device, trust_code)
-    store = ImageStore(table, model.canvas, model.mean.device, used_once(processes), skip_bad)
+    store = ImageStore(table, model.view, model.mean.device, used_once(processes), skip_bad)
     _refuse_twins(store.table)
     prints = print_images(store, batch, processes)
     row_of = {name: row for row, name in enumerate(index.ids)}

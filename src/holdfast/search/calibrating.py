@@ -47,7 +47,7 @@ def calibrate(
         raise DataError(f"the images of '{table.name}' have no labels to pair by; give folder:DIR or csv:FILE")
     chosen = choose_split(table, split)
     table = table if chosen == "all" else table.split(chosen)
-    store = ImageStore(table.subset(choose_rows(len(table), seed)), model.canvas, model.mean.device, skip_bad=skip_bad)
+    store = ImageStore(table.subset(choose_rows(len(table), seed)), model.view, model.mean.device, skip_bad=skip_bad)
     vectors = embed(model, store, batch, console)
     groups = store.table.groups
     pairs = pair_up(vectors, torch.tensor(store.table.labels), None if groups is None else torch.tensor(groups))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from holdfast import seeds
 from holdfast.console import Console
-from holdfast.data import ImageStore, centre_crop
+from holdfast.data import ImageStore
 from holdfast.errors import ModelError
 from holdfast.models import Embedder
 from holdfast.processes import ALONE, Processes
@@ -50,8 +50,8 @@ def print_images(store: ImageStore, batch: int, processes: Processes = ALONE) ->
     found = []
     mine = processes.share(len(store))
     for start in range(mine.start, mine.stop, batch):
-        pixels = store.get(torch.arange(start, min(start + batch, mine.stop))).cpu().permute(0, 2, 3, 1)
-        found += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in pixels.contiguous().numpy()]
+        images = store.get(torch.arange(start, min(start + batch, mine.stop))).arrays()
+        found += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
     own = np.frombuffer(b"".join(found), np.uint8).reshape(-1, 16).copy()
     return processes.gather(torch.from_numpy(own), ((len(store), 1),)).numpy()
 
@@ -71,7 +71,7 @@ def look(
 
     Args:
         model: in eval mode, on the store's device.
-        store: images at the model's canvas size.
+        store: images at the model's view.
         rows: which of them.
         batch: images per pass.
         seed: of the noise, which is the same for all images, so that a verdict does not depend on the company.
@@ -83,7 +83,7 @@ def look(
     mine = rows[processes.share(len(rows))]
     with (console or Console(quiet=True)).bar(len(mine), unit="image", what="embedding") as bar:
         for start in range(0, len(mine), batch):
-            images = centre_crop(store.get(torch.from_numpy(mine[start : start + batch])), model.size)
+            images = store.inputs(torch.from_numpy(mine[start : start + batch]))
             vectors = model(images).float()
             moves = [_mean_move(model, vectors, copies) for copies in changed_copies(images, seed)] if moved else []
             parts.append(torch.stack([*moves, *vectors.unbind(1)], 1).cpu())

@@ -75,7 +75,7 @@ def ask(
     Args:
         index: what to search.
         model: the one that made it, in eval mode.
-        queries: the images, at the model's canvas size and on its device.
+        queries: the images, at the model's view and on its device.
         k: matches of each.
         false_alarms: share of clean queries that may be marked as tampered with.
         batch: images per pass.

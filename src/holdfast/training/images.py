@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from holdfast.data import ImageStore
 from holdfast.data.augment import Augment
+from holdfast.data.ragged import RaggedImages
 
 
 class BatchImages:
@@ -24,7 +25,7 @@ class BatchImages:
 
     def __init__(self, rows: Tensor, store: ImageStore, augment: Augment, generator: Generator) -> None:
         self._rows, self._store, self._augment = rows.to(store.device), store, augment
-        self._draws = augment.draw(len(rows), store.size, generator)
+        self._draws = augment.draw(len(rows), generator)
 
     def __call__(self, positions: Tensor) -> Tensor:
         """The images at some positions."""
@@ -33,5 +34,5 @@ class BatchImages:
         once, back = torch.unique(positions, return_inverse=True)  # triplets share images, and decoding takes time
         return self._view(self._store.get(self._rows[once]), once)[back]
 
-    def _view(self, images: Tensor, positions: Tensor) -> Tensor:
+    def _view(self, images: RaggedImages, positions: Tensor) -> Tensor:
         return self._augment.view(images, tuple(drawn[positions.to(drawn.device)] for drawn in self._draws))

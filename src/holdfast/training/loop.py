@@ -319,7 +319,7 @@ def _validation_store(session: Session) -> ImageStore | None:
     if not session.table.has("val"):
         return None
     table = session.table.split("val")
-    return ImageStore(table, session.model.canvas, session.device, session.recipe.cache, session.skip_bad)
+    return ImageStore(table, session.model.view, session.device, session.recipe.cache, session.skip_bad)
 
 
 def _triplet_margin(recipe: Recipe) -> float | None:

@@ -127,7 +127,7 @@ def build_session(
         )
     regime = recipe.regime.build()
     add_sets(model, regime, recipe)
-    store = ImageStore(table.split("train"), model.canvas, accelerator.device, recipe.cache, skip_bad)
+    store = ImageStore(table.split("train"), model.view, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
     if table.passed_over:
         console.say(f"passed over: {table.passed_over}")
@@ -152,7 +152,7 @@ def build_session(
         batches=ClassBatches(
             labels.cpu(), recipe.batch.classes, recipe.batch.per_class, recipe.seed, recipe.mining_groups
         ),
-        augment=recipe.augment.build().sized(model.size),
+        augment=recipe.augment.build().fitted(model.view),
         model=model,
         criterion=criterion,
         regime=regime,

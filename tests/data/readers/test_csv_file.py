@@ -7,6 +7,7 @@ from pictures import Paint
 
 from holdfast.data import ImageStore, from_csv
 from holdfast.errors import DataError
+from holdfast.view import View
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_all_columns_in_any_order(folder: Path) -> None:
     assert table.coarse.tolist() == [0, 1, 0, 0]
     assert table.groups is not None
     assert table.groups.tolist() == [0, 1, 0, 1]
-    assert table.read([3], 24).shape == (1, 3, 24, 24)
+    assert table.read([3], View(24)).longest == 24
 
 
 def test_without_splits_classes_are_held_out(folder: Path) -> None:
@@ -80,6 +81,6 @@ def test_no_file_and_no_text(folder: Path) -> None:
 
 def test_missing_files_can_be_skipped(folder: Path) -> None:
     file = write(folder, "path,label\nimages/0.png,a\ngone.png,a\nimages/1.png,b\n")
-    images = ImageStore(from_csv(file, skip_bad=True), 8, "cpu", skip_bad=True)
+    images = ImageStore(from_csv(file, skip_bad=True), View(8), "cpu", skip_bad=True)
     assert images.table.ids == ["images/0.png", "images/1.png"]
     assert images.skipped == [("gone.png", "there is no such file")]

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holdfast.data import ImageTable, load
+from holdfast.data import ImageTable, centre_crop, load
 from holdfast.data.readers import glyphs
 from holdfast.errors import HoldfastError
+from holdfast.view import View
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def test_look_alikes_are_one_class() -> None:
 
 
 def test_images_of_a_character_differ_but_belong_together(table: ImageTable) -> None:
-    images = table.read(np.arange(0, 3000), 32)[:, 0].flatten(1).float()
+    images = centre_crop(table.read(np.arange(0, 3000), View(32)), View(32))[:, 0].flatten(1) * 255
     ink = images - images.mean(1, keepdim=True)
     ink = ink / ink.norm(dim=1, keepdim=True)
     similarity = (ink @ ink.T).abs()  # light on dark or dark on light

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from holdfast.data.augment.base import Augment, Draws, centre_crop, register
+from holdfast.data.ragged import RaggedImages
+from holdfast.view import View
 
 
 @register("none")
@@ -21,10 +23,10 @@ class CentreCrop(Augment):
     Relations: `random-crop` for small images, `random-resized-crop` for photographs.
     """
 
-    def draw(self, count: int, side: int, generator: Generator) -> Draws:
+    def draw(self, count: int, generator: Generator) -> Draws:
         """Nothing."""
         return ()
 
-    def view(self, images: Tensor, draws: Draws) -> Tensor:
+    def view(self, images: RaggedImages, draws: Draws) -> Tensor:
         """The centre crop."""
-        return centre_crop(images, self.side(images.shape[-1]))
+        return centre_crop(images, View(self.side))

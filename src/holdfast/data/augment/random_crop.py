@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
-from holdfast.data.augment.base import Augment, Draws, crop_at, draw_flips, draw_integers, margin, register
+from holdfast.data.augment.base import Augment, Draws, draw_numbers, place, register, to_float
+from holdfast.data.ragged import RaggedImages
 from holdfast.errors import RecipeError
 
 
@@ -33,15 +34,24 @@ class RandomCrop(Augment):
         if self.padding < 0:
             raise RecipeError(f"augment.padding must not be negative, got {self.padding}")
 
-    def draw(self, count: int, side: int, generator: Generator) -> Draws:
-        """Top, left and whether it is mirrored, one window per image."""
-        room = margin(side + 2 * self.padding, self.side(side))
-        top = draw_integers(count, room, generator)
-        left = draw_integers(count, room, generator)
-        return top, left, draw_flips(count, self.flip, generator)
+    @property
+    def room(self) -> int:
+        """The padding."""
+        return self.padding
 
-    def view(self, images: Tensor, draws: Draws) -> Tensor:
+    def draw(self, count: int, generator: Generator) -> Draws:
+        """Three numbers an image: from the top, from the left, mirrored or not."""
+        return (draw_numbers(count, 3, generator),)
+
+    def view(self, images: RaggedImages, draws: Draws) -> Tensor:
         """The window of each image."""
-        top, left, flipped = (drawn.to(images.device) for drawn in draws)
-        padded = F.pad(images, (self.padding,) * 4)
-        return crop_at(padded, self.side(images.shape[-1]), top, left, flipped)
+        images.refuse_smaller(self.side, self.padding)
+        down, across, mirror = draws[0].to(images.device).unbind(1)
+        over = 2 * self.padding - self.side
+        top, left = (
+            place(draw, sides + over).long() - self.padding
+            for draw, sides in ((down, images.heights), (across, images.widths))
+        )
+        steps = torch.arange(self.side, device=images.device)
+        columns = torch.where((mirror < 0.5)[:, None] & self.flip, steps.flip(0), steps)
+        return to_float(images.pick(top[:, None] + steps, left[:, None] + columns, outside=self.padding > 0))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from holdfast.data.decode import squash
+from holdfast.data.decode import resized
 from holdfast.data.reader import Reader, register
 from holdfast.data.sources import ArraySource
 from holdfast.data.table import ImageTable
 from holdfast.errors import DataError, RecipeError
+from holdfast.view import View
 
 
 @register("digits")
@@ -45,7 +46,7 @@ class Digits(Reader):
         bunch = load_digits()
         grey = (bunch.images * (255 / 16)).round().astype(np.uint8)
         return digit_table(
-            ArraySource(np.stack([squash(Image.fromarray(image), self.size) for image in grey])),
+            ArraySource(np.stack([resized(Image.fromarray(image), View(self.size)) for image in grey])),
             bunch.target.astype(np.int64),
             np.where(bunch.target <= 5, "train", "test"),
             name="digits",

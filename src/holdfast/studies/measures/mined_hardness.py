@@ -45,7 +45,7 @@ class MinedHardness(ProbeFunction):
         """Embed once, then mine."""
         if scene.model is None or scene.table is None:
             raise DataError("mined-hardness mines embeddings; give it a model and a dataset")
-        store = ImageStore(scene.table.split(self.split), scene.model.canvas, scene.device)
+        store = ImageStore(scene.table.split(self.split), scene.model.view, scene.device)
         z, labels = embed(scene.model, store), torch.tensor(store.table.labels)
         miner = mining.build(self.miner, anchors="first", variant=self.variant)
         generator = seeds.generator(scene.seed, "mining")

@@ -41,9 +41,7 @@ class PairDistances(ProbeFunction):
         if scene.model is None or scene.table is None:
             raise RecipeError("pair-distances measures a model on images; give the computation data and a backbone")
         split = choose_split(scene.table, None)
-        store = ImageStore(
-            scene.table if split == "all" else scene.table.split(split), scene.model.canvas, scene.device
-        )
+        store = ImageStore(scene.table if split == "all" else scene.table.split(split), scene.model.view, scene.device)
         vectors = embed(scene.model, store)
         counts = torch.zeros(self.bins, dtype=torch.float64)
         number, total, squares = 0, 0.0, 0.0

@@ -33,7 +33,7 @@ class Plane(ProbeFunction):
         table = scene.table.split(self.split)
         rows = np.random.default_rng(derive(scene.seed, "plane")).permutation(len(table))[: self.limit]
         chosen = table.subset(np.sort(rows))
-        vectors = embed(scene.model, ImageStore(chosen, scene.model.canvas, scene.device)).double().numpy()
+        vectors = embed(scene.model, ImageStore(chosen, scene.model.view, scene.device)).double().numpy()
         centred = vectors - vectors.mean(0)
         length = max(float((centred**2).sum(1).mean() ** 0.5), 1e-12)
         points = [
