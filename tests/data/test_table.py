@@ -12,6 +12,7 @@ from pictures import Paint
 from holdfast.data import ImageTable
 from holdfast.data.sources import ArraySource, FileSource
 from holdfast.errors import DataError
+from holdfast.view import View
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (8, 6, 6, 3), dtype=np.uint8)
 
@@ -48,7 +49,7 @@ def test_subsets_of_subsets_show_the_same_rows(rows: list[int], again: list[int]
     expected = [rows[i] for i in again]
     assert twice.ids == [str(i) for i in expected]
     assert twice.labels.tolist() == [table().labels[i] for i in expected]
-    assert (twice.read(range(len(twice)), 6).permute(0, 2, 3, 1).numpy() == IMAGES[expected]).all()
+    assert np.array_equal(twice.read(range(len(twice)), View(6)).pixels, IMAGES[expected].reshape(-1, 3))
 
 
 def test_subset_by_mask_and_by_tensor_agree() -> None:
@@ -67,12 +68,10 @@ def test_split_and_has() -> None:
         t.split("trian")
 
 
-def test_read_gives_bytes_channels_first() -> None:
-    images = table().read(torch.tensor([3, 1]), 6)
-    assert images.dtype == torch.uint8
-    assert images.shape == (2, 3, 6, 6)
-    assert (images.numpy() == IMAGES[[3, 1]].transpose(0, 3, 1, 2)).all()
-    assert table().read([0], 12).shape == (1, 3, 12, 12)
+def test_read_gives_each_image_in_its_shape() -> None:
+    images = table().read(torch.tensor([3, 1]), View(6))
+    assert np.array_equal(images.arrays(), IMAGES[[3, 1]])
+    assert table().read([0], View(12)).arrays()[0].shape == (12, 12, 3)
 
 
 def test_compacted_labels_are_gapless_and_keep_classes_apart() -> None:
