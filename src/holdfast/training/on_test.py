@@ -35,7 +35,7 @@ class OnTest:
 
     def _read(self, table: ImageTable) -> ImageStore:
         session = self._session
-        return ImageStore(table, session.model.canvas, session.device, session.recipe.cache, session.skip_bad)
+        return ImageStore(table, session.model.view, session.device, session.recipe.cache, session.skip_bad)
 
     def measure(self) -> dict[str, float | None]:
         """R@1, R@2, R@4, R@8 and, where it is cheap, NMI of the model as it is now."""
