@@ -47,9 +47,12 @@ def moves(direction: str, a: Tensor, p: Tensor, n: Tensor) -> tuple[Tensor, Tens
     return e_p, e_n, e_ap, e_an
 
 
-def relative_sets(s: Tensor, labels: Tensor, a: int, p: int, n: int) -> tuple[list[float], list[float]]:
-    """The sets P and N of one triplet."""
-    others_p = [float(s[a, i]) for i in range(len(s)) if i not in (a, p) and labels[i] == labels[a]]
+def relative_sets(
+    s: Tensor, labels: Tensor, a: int, p: int, n: int, numbers: Tensor | None = None
+) -> tuple[list[float], list[float]]:
+    """The sets P and N of one triplet; no copy of the anchor is in them."""
+    numbers = torch.arange(len(s)) if numbers is None else numbers
+    others_p = [float(s[a, i]) for i in range(len(s)) if i != p and numbers[i] != numbers[a] and labels[i] == labels[a]]
     others_n = [float(s[a, j]) for j in range(len(s)) if j != n and labels[j] != labels[a]]
     top, bottom = max([float(s[a, n]), *others_n]), min([float(s[a, p]), *others_p])
     return [r for r in others_p if r < top + 0.1], [r for r in others_n if r > bottom - 0.1]
@@ -86,11 +89,20 @@ def kept(mask: str | None, s_ap: float, s_an: float) -> bool:
         return not s_an > s_ap
     if mask == "sc2":
         return not s_ap * (2 - s_ap) - s_an**2 < 0.5
+    if mask == "sc2 as printed":
+        return not s_ap * (2 - s_ap) - s_an**2 > 0.5
     return True
 
 
 def direct_gradient(
-    direction: str, pair: str, triplet: str, mask: str | None, z: Tensor, labels: Tensor, triplets: Triplets
+    direction: str,
+    pair: str,
+    triplet: str,
+    mask: str | None,
+    z: Tensor,
+    labels: Tensor,
+    triplets: Triplets,
+    numbers: Tensor | None = None,
 ) -> Tensor:
     """The whole rule, one triplet at a time."""
     s = z @ z.T
@@ -98,7 +110,7 @@ def direct_gradient(
     rows = list(zip(*(index.tolist() for index in triplets), strict=True))
     for a, p, n in rows:
         s_ap, s_an = float(s[a, p]), float(s[a, n])
-        pull, push = pair_weight(pair, s_ap, s_an, *relative_sets(s, labels, a, p, n))
+        pull, push = pair_weight(pair, s_ap, s_an, *relative_sets(s, labels, a, p, n, numbers))
         pull = pull if kept(mask, s_ap, s_an) else 0
         weight = triplet_weight(triplet, s_ap, s_an)
         e_p, e_n, e_ap, e_an = moves(direction, z[a], z[p], z[n])

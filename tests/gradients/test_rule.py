@@ -53,6 +53,39 @@ def test_every_combination_equals_a_loop(direction: str) -> None:
         torch.testing.assert_close(gradient_of(loss, z, labels, triplets), expected, rtol=1e-9, atol=1e-10)
 
 
+def test_the_second_mask_with_its_printed_sign_equals_a_loop_and_is_its_complement() -> None:
+    z, labels = batch(1)
+    triplets = mining.build("random")(z, labels, torch.Generator().manual_seed(0))
+    parts = {"direction": "cos", "pair": "lin", "triplet": "cos"}
+    printed = gradients.build(**parts, mask={"name": "sc2", "printed": True})
+    expected = direct_gradient("cos", "lin", "cos", "sc2 as printed", z, labels, triplets)
+    found = gradient_of(printed, z, labels, triplets)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+    near, far = torch.rand(2, 200, generator=torch.Generator().manual_seed(0))
+    drawn = gradients.build(**parts, mask="sc2").mask
+    assert torch.equal(printed.mask(near, far), ~drawn(near, far))
+    assert 0 < printed.mask(near, far).sum() < 200
+
+
+@pytest.mark.parametrize("pair", ["lin-ms", "sig-ms"])
+def test_copies_of_the_anchor_are_none_of_its_other_positives(pair: str) -> None:
+    z, labels = batch(1, per_class=4)
+    by_class = labels.argsort(stable=True).view(-1, 4)
+    numbers = torch.arange(len(z))
+    numbers[by_class[:, 1]] = numbers[by_class[:, 0]]  # two rows of each class show one image
+    triplets = mining.build("ephn")(z, labels, images=numbers)
+    loss = gradients.build(direction="cos", pair=pair, triplet="con", mask=None)
+
+    def cost(leaf: Tensor, numbers: Tensor | None) -> Tensor:
+        return loss.batch_cost(losses.base.Encoded(leaf, leaf, labels, numbers), triplets, None, 0)
+
+    expected = direct_gradient("cos", pair, "con", None, z, labels, triplets, numbers)
+    torch.testing.assert_close(gradient_of(cost, z, numbers), expected, rtol=1e-9, atol=1e-10)
+    assert not torch.allclose(gradient_of(cost, z, None), expected), "copies should matter here"
+    mined = loss.batch_cost(losses.base.Encoded(z, z, labels, numbers), None, None, 0)
+    assert mined == loss.batch_cost(losses.base.Encoded(z, z, labels, numbers), triplets, None, 0)
+
+
 def squared_triplet(s_ap: Tensor, s_an: Tensor, d_ap: Tensor, d_an: Tensor) -> Tensor:
     return (d_ap**2 - d_an**2 + 10).relu()
 

@@ -71,7 +71,7 @@ def head_by_hand(head: torch.nn.Module, features: Tensor) -> Tensor:
 def test_the_formula(inner: Any, step: int, temperature: float) -> None:
     loss, given_batch = build(loss=inner, temperature=temperature, weight=3.0, feature_weight=7.0), encoded()
     with torch.no_grad():
-        z, pooled, labels = given_batch
+        z, pooled, labels, _ = given_batch
         wide = [head_by_hand(head, pooled) for head in loss.heads]
         own = float(loss.loss(z, labels))
         others = [float(copy(w, labels)) for copy, w in zip(loss.head_losses, wide, strict=True)]
@@ -85,7 +85,7 @@ def test_the_formula(inner: Any, step: int, temperature: float) -> None:
 
 
 def test_gradients_are_those_of_the_formula_with_its_targets_held_constant() -> None:
-    loss, (z, pooled, labels) = build(), encoded(1)
+    loss, (z, pooled, labels, _) = build(), encoded(1)
     Criterion(loss)(Encoded(z, pooled, labels), step=9).backward()
     with torch.no_grad():
         targets = [*(head_by_hand(head, pooled) for head in loss.heads), pooled.clone()]
@@ -123,7 +123,7 @@ def test_heads_learn_from_their_own_loss_only() -> None:
 
 def test_given_tuples_are_learnt_by_every_head() -> None:
     loss, given_batch = build(loss="triplet", weight=0, feature_weight=0), encoded(3)
-    z, pooled, labels = given_batch
+    z, pooled, labels, _ = given_batch
     assert loss.on_triplets
     assert not build().on_triplets
     triplets = mining.build("random")(z, labels, Generator().manual_seed(4))
@@ -157,24 +157,24 @@ def test_feature_distillation_depends_on_the_step_alone(step: int, after: int) -
 def cost_without_features(loss: S2SD, given_batch: Encoded) -> Tensor:
     other = build(feature_weight=0, feature_after=0)
     other.load_state_dict(loss.state_dict())
-    return other.cost(given_batch, None, None, 0)
+    return other.batch_cost(given_batch, None, None, 0)
 
 
 def test_float32_under_autocast() -> None:
     loss = build().float()
-    z, pooled, labels = encoded()
+    z, pooled, labels, _ = encoded()
     half = Encoded(z.bfloat16(), pooled.bfloat16(), labels)
-    expected = loss.cost(Encoded(half.z.float(), half.pooled.float(), labels), None, None, 9)
+    expected = loss.batch_cost(Encoded(half.z.float(), half.pooled.float(), labels), None, None, 9)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = loss.cost(half, None, None, 9)
+        found = loss.batch_cost(half, None, None, 9)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, expected)
 
 
 def test_a_collapsed_batch_stays_finite() -> None:
-    loss, (z, pooled, labels) = build(), encoded()
+    loss, (z, pooled, labels, _) = build(), encoded()
     z, pooled = (x.detach()[:1].repeat(len(labels), 1).requires_grad_() for x in (z, pooled))
-    loss.cost(Encoded(z, pooled * 0, labels), None, None, 9).backward()
+    loss.batch_cost(Encoded(z, pooled * 0, labels), None, None, 9).backward()
     assert z.grad is not None
     assert pooled.grad is not None
     assert z.grad.isfinite().all()
@@ -203,7 +203,7 @@ def test_impossible_values_are_refused(arguments: dict[str, Any], message: str) 
 
 
 def test_without_the_size_of_the_features_only_the_inner_loss_can_be_asked_for() -> None:
-    loss, (z, pooled, labels) = losses.build("s2sd"), encoded()
+    loss, (z, pooled, labels, _) = losses.build("s2sd"), encoded()
     assert loss(z, labels) == losses.build("multi-similarity", miner="multi-similarity")(z, labels)
     with pytest.raises(ModelError, match="features="):
         Criterion(loss)(Encoded(z, pooled, labels))

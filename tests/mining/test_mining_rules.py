@@ -181,15 +181,28 @@ def test_easy_positive_is_the_nearest_and_its_negative_relative_to_it(negative: 
         assert n in far
 
 
-def test_easy_positive_with_the_negatives_of_multi_similarity() -> None:
+@pytest.mark.parametrize("epsilon", [0.1, 0.3])
+def test_easy_positive_with_the_negatives_of_multi_similarity(epsilon: float) -> None:
     z, labels = oracle.batch(9)
-    pairs = mining.build("easy-positive", negative="multi-similarity")(z, labels)
+    negative = {"name": "multi-similarity", "epsilon": epsilon}
+    pairs = mining.build("easy-positive", negative=negative)(z, labels)
+    expected = set()
+    solved = 0
+    for a in range(len(z)):
+        easy = max(oracle.positives(labels, a), key=lambda j: float(z[a] @ z[j]))
+        hard = [n for n in oracle.negatives(labels, a) if float(z[a] @ z[n]) + epsilon > float(z[a] @ z[easy])]
+        solved += not hard
+        expected |= {(a, n, False) for n in hard} | ({(a, easy, True)} if hard else set())
+    assert {(int(a), int(b), bool(same)) for a, b, same in zip(*pairs, strict=True)} == expected
+    assert 0 < solved < len(z), "some anchors should be solved and some not"
+
+
+def test_easy_positive_with_multi_similarity_is_that_miner_on_the_easy_pairs_alone() -> None:
+    """In classes of two the easy positive is the only one, and nothing is left to replace."""
+    z, labels = oracle.batch(9, classes=10, per_class=2)
+    easy = mining.build("easy-positive", negative="multi-similarity")(z, labels)
     full = mining.build("multi-similarity")(z, labels)
-    negatives = {(int(a), int(b)) for a, b, same in zip(*full, strict=True) if not same}
-    assert {(int(a), int(b)) for a, b, same in zip(*pairs, strict=True) if not same} == negatives
-    ephn = mining.build("ephn")(z, labels)
-    easy = set(zip(ephn.anchor.tolist(), ephn.positive.tolist(), strict=True))
-    assert {(int(a), int(b)) for a, b, same in zip(*pairs, strict=True) if same} == easy
+    assert all(torch.equal(one, other) for one, other in zip(easy, full, strict=True))
 
 
 def test_hardness_grows_from_random_to_hardest() -> None:

@@ -100,7 +100,13 @@ def test_memory_holds_no_graph() -> None:
 class Two(mining.base.Miner):
     """Knows anchors 4 and 0, not 1."""
 
-    def __call__(self, embeddings: Tensor, labels: Tensor, generator: torch.Generator | None = None) -> Triplets:
+    def __call__(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        generator: torch.Generator | None = None,
+        images: Tensor | None = None,
+    ) -> Triplets:
         return Triplets(torch.tensor([4, 0]), torch.tensor([5, 1]), torch.tensor([0, 5]))
 
 

@@ -173,9 +173,15 @@ def test_only_passes_that_learn_leave_a_trace(name: str, how: dict[str, str], mo
     counted: Counter[str] = Counter()
     real = run.ctx.encode
 
-    def encode(images: Tensor, labels: Tensor, distribution: str = CLEAN, blocks: Blocks | None = None) -> Encoded:
+    def encode(
+        images: Tensor,
+        labels: Tensor,
+        distribution: str = CLEAN,
+        blocks: Blocks | None = None,
+        numbers: Tensor | None = None,
+    ) -> Encoded:
         counted[distribution] += 1
-        return real(images, labels, distribution, blocks)
+        return real(images, labels, distribution, blocks, numbers)
 
     monkeypatch.setattr(run.ctx, "encode", encode)
     modes = [part.training for part in run.model.modules()]

@@ -52,6 +52,12 @@ CASES: dict[str, dict[str, Any]] = {
         for name, regime in {"standard": {"name": "standard"}, "hm": HM, "mdprop": MDPROP}.items()
         for kind, loss in {"mining": TRIPLET if name == "hm" else MINING, "direct": DIRECT, "arcface": ARCFACE}.items()
     },
+    "standard-repeats": {
+        "loss": DIRECT,
+        "mining_groups": 2,
+        "data": {"name": "glyphs", "characters": 20, "per_class": 2},
+        "batch": {"classes": 6, "per_class": 3},
+    },
 }
 MORE: dict[str, dict[str, Any]] = {
     "standard-s2sd": {"loss": S2SD},

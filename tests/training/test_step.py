@@ -49,6 +49,30 @@ def test_mining_groups_average_the_gradients_of_parts_mined_apart(tiny: dict[str
     assert not torch.allclose(gradient(session)["head.weight"], found["head.weight"]), "groups do not mine apart"
 
 
+def test_miners_are_told_which_images_a_batch_repeats(tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny["data"] = {"name": "glyphs", "characters": 12, "per_class": 2}
+    tiny["loss"] = {"name": "gradient", "miner": "ephn"}
+    tiny["batch"] = {"classes": 6, "per_class": 4}
+    session, context, batch = parts(tiny, mining_groups=2)
+    rows = next(iter(session.batches))
+    assert torch.equal(batch.numbers, rows)
+    assert len(rows.unique()) == len(rows) / 2
+    miner = session.criterion.loss.miner
+    found = []
+
+    def mined(*given: Any) -> Any:
+        triplets = miner(*given)
+        found.append((given[3], triplets))
+        return triplets
+
+    monkeypatch.setattr(session.criterion.loss, "miner", mined)
+    one_step(session, context, batch, update=False)
+    assert torch.equal(torch.cat([numbers for numbers, _ in found]), rows)
+    for numbers, triplets in found:
+        assert len(triplets.anchor) == len(rows) / 2
+        assert (numbers[triplets.anchor] != numbers[triplets.positive]).all()
+
+
 @pytest.mark.parametrize("groups", [0, 4, 6])
 def test_groups_that_do_not_fit_the_batch_are_refused(tiny: dict[str, Any], groups: int) -> None:
     with pytest.raises(RecipeError, match="mining_groups"):

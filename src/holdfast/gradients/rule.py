@@ -13,7 +13,7 @@ from holdfast.gradients.named import RULES, Components, Rule
 from holdfast.gradients.pair_weights import PairWeight
 from holdfast.gradients.triplet_weights import PositiveMask, TripletWeight
 from holdfast.gradients.triplets import Geometry, geometry, joined, others_of
-from holdfast.losses.base import Loss, register
+from holdfast.losses.base import Encoded, Loss, register
 from holdfast.mining.base import Miner
 from holdfast.mining.batch import relations
 from holdfast.mining.hardest import EasyPositiveHardNegative
@@ -94,14 +94,19 @@ class DirectGradient(Loss):
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The value for logs, with the direct gradient behind it."""
-        positive, negative = relations(embeddings, labels)
+        return self.batch_cost(Encoded(embeddings, embeddings, labels), tuples, generator, 0)
+
+    def batch_cost(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+        """The same where image numbers are known: copies of the anchor are none of its other positives either."""
+        z, labels, numbers = encoded.z, encoded.labels, encoded.numbers
+        positive, negative = relations(z, labels, numbers)
         with torch.no_grad():
             if tuples is None:
                 assert self.miner is not None
-                tuples = self.miner(embeddings, labels, generator)
-            triplets = tuples if isinstance(tuples, Triplets) else joined(tuples, len(embeddings))
-            value, gradient = self._direct(precise(embeddings.detach()), positive, negative, triplets)
-        direct: Tensor = _Direct.apply(embeddings, value, gradient)  # type: ignore[no-untyped-call]
+                tuples = self.miner(z, labels, generator, numbers)
+            triplets = tuples if isinstance(tuples, Triplets) else joined(tuples, len(z))
+            value, gradient = self._direct(precise(z.detach()), positive, negative, triplets)
+        direct: Tensor = _Direct.apply(z, value, gradient)  # type: ignore[no-untyped-call]
         return direct
 
     def weigh(self, triplets: Geometry) -> tuple[Tensor, Tensor]:

@@ -88,12 +88,17 @@ class NearerThanNegative(PositiveMask):
 class NearIdeal(PositiveMask):
     """Pull the positive only in triplets near the ideal one: P+ = 0 where s_ap (2 - s_ap) - s_an² < 0.5.
 
-    The paper prints `>`, which would drop the easy triplets; its figure shows what is done here.
+    Args:
+        printed: the sign of the paper's Equation 19, `> 0.5`, which drops the easy triplets; its figure and its text
+            have it the other way round, as it is by default.
     """
 
+    def __init__(self, printed: bool = False) -> None:
+        self.printed = printed
+
     def __call__(self, near: Tensor, far: Tensor) -> Mask:
-        """Inside a circle around the ideal triplet."""
-        return solved(near, far) >= 0.5
+        """Inside a circle around the ideal triplet; outside, as printed."""
+        return solved(near, far) <= 0.5 if self.printed else solved(near, far) >= 0.5
 
 
 def solved(near: Tensor, far: Tensor) -> Tensor:

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Generator, Tensor, nn
 
 from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Tuples
 from holdfast.registry import Registry
+
+
+class Encoded(NamedTuple):
+    """A batch after the model.
+
+    Args:
+        z: embeddings.
+        pooled: the features they come from.
+        labels: classes.
+        numbers: which image each row shows; every row another one where that is not known.
+    """
+
+    z: Tensor
+    pooled: Tensor
+    labels: Tensor
+    numbers: Tensor | None = None
+
+    def rows(self, which: slice) -> Encoded:
+        """A part of the batch."""
+        return Encoded(*(None if column is None else column[which] for column in self))  # type: ignore[arg-type]
 
 
 class Loss(nn.Module):
@@ -43,6 +63,20 @@ class Loss(nn.Module):
             tuples: triplets or pairs mined elsewhere.
             generator: passed to the loss's own miner.
         """
+
+    def batch_cost(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+        """The scalar cost in training: `forward`, with tuples that were mined in the knowledge of image numbers.
+
+        Args:
+            encoded: what the model made of a batch.
+            tuples: triplets or pairs mined elsewhere.
+            generator: passed to the loss's own miner.
+            step: of training, for costs that start later.
+        """
+        if tuples is None and self.miner is not None:
+            tuples = self.miner(encoded.z, encoded.labels, generator, encoded.numbers)
+        cost: Tensor = self(encoded.z, encoded.labels, tuples, generator)
+        return cost
 
 
 registry: Registry[Loss] = Registry("loss", Loss, "holdfast.losses", "holdfast.gradients")

@@ -8,8 +8,7 @@ from torch.nn import functional as F
 
 from holdfast.config import Block
 from holdfast.errors import ModelError, RecipeError
-from holdfast.losses.base import Loss, register
-from holdfast.losses.criterion import Encoded, PooledLoss
+from holdfast.losses.base import Encoded, Loss, register
 from holdfast.losses.terms import require_positive
 from holdfast.mining.tuples import Tuples
 from holdfast.sphere import precise, similarity
@@ -18,7 +17,7 @@ MULTI_SIMILARITY = Block(Loss, {"name": "multi-similarity", "miner": "multi-simi
 
 
 @register("s2sd")
-class S2SD(PooledLoss):
+class S2SD(Loss):
     """Another loss, whose embedding also learns the similarities that wider heads and the features themselves see.
 
     L = ½ (L(z) + mean_h L_h(z_h)) + w mean_h KL(S_h, S) + w_f KL(S_f, S), the last term from step t_f on
@@ -92,18 +91,19 @@ class S2SD(PooledLoss):
         cost: Tensor = self.loss(embeddings, labels, tuples, generator)
         return cost
 
-    def cost(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+    def batch_cost(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
         """All terms, in float32 or better."""
         if not self.heads:
             raise ModelError("s2sd does not know the length of the pooled features; build it with features=")
-        base = self(encoded.z, encoded.labels, tuples, generator)
+        base = self.loss.batch_cost(encoded, tuples, generator, step)
         pooled = precise(encoded.pooled)
         seen = _cosines(encoded.z)
         losses, divergences = [], []
         for head, loss in zip(self.heads, self.head_losses, strict=True):
             with torch.autocast(pooled.device.type, enabled=False):
                 wide = F.normalize(head(pooled), dim=1)
-            losses.append(loss(wide, encoded.labels, tuples, generator))
+            assert isinstance(loss, Loss)
+            losses.append(loss.batch_cost(encoded._replace(z=wide), tuples, generator, step))
             divergences.append(self._divergence(_cosines(wide.detach()), seen))
         total: Tensor = (base + torch.stack(losses).mean()) / 2 + self.weight * torch.stack(divergences).mean()
         if step >= self.feature_after:

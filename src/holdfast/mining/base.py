@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from typing import Any
 
 from torch import Generator, Tensor
 
@@ -21,14 +23,27 @@ class Miner(ABC):
     """Whether it mines triplets; otherwise pairs."""
 
     @abstractmethod
-    def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Tuples:
+    def __call__(
+        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+    ) -> Tuples:
         """Mine a batch.
 
         Args:
             embeddings: vectors of shape (n, dim); no gradient is taken through mining.
             labels: integers of shape (n,), or a boolean n × n relevance matrix.
             generator: source of every random draw; torch's global one when left out.
+            images: which image each row shows, integers of shape (n,). A class with too few images is sampled with
+                repeats, and copies of one image are no positives of each other. Every row shows another image when
+                left out.
         """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        try:
+            inspect.signature(cls.__call__).bind("self", "embeddings", "labels", "generator", "images")
+        except TypeError as error:
+            wanted = "(embeddings, labels, generator=None, images=None)"
+            raise TypeError(f"{cls.__name__}.__call__ must take {wanted}: {error}") from error
 
 
 registry: Registry[Miner] = Registry("miner", Miner, "holdfast.mining")

@@ -19,13 +19,22 @@ def require_labels(embeddings: Tensor, labels: Tensor) -> None:
         raise DataError(f"labels must have shape (n,), got {tuple(labels.shape)}")
 
 
-def relations(embeddings: Tensor, labels: Tensor) -> tuple[Mask, Mask]:
-    """Positive and negative pairs of a batch, checked against its size."""
+def relations(embeddings: Tensor, labels: Tensor, images: Tensor | None = None) -> tuple[Mask, Mask]:
+    """Positive and negative pairs of a batch, checked against its size.
+
+    Args:
+        images: which image each row shows; copies of one image are no positives. All are different when left out.
+    """
     require_labels(embeddings, labels)
     try:
-        return pair_masks(labels)
+        positive, negative = pair_masks(labels)
     except ValueError as error:
         raise DataError(str(error)) from error
+    if images is None:
+        return positive, negative
+    if images.shape != (len(embeddings),):
+        raise DataError(f"{len(embeddings)} embeddings came with image numbers of shape {tuple(images.shape)}")
+    return positive & (images[:, None] != images[None, :]), negative
 
 
 def require_classes(negative: Mask) -> None:
@@ -45,10 +54,11 @@ class Neighbours:
     Args:
         embeddings: vectors of shape (n, dim); no gradient is taken through mining.
         labels: integers of shape (n,), or a boolean n × n relevance matrix.
+        images: which image each row shows; all are different when left out.
     """
 
-    def __init__(self, embeddings: Tensor, labels: Tensor) -> None:
-        self.positive, self.negative = relations(embeddings, labels)
+    def __init__(self, embeddings: Tensor, labels: Tensor, images: Tensor | None = None) -> None:
+        self.positive, self.negative = relations(embeddings, labels, images)
         self.vectors = embeddings.detach()
 
     @cached_property
@@ -64,5 +74,7 @@ class Neighbours:
 
     @property
     def paired(self) -> Tensor:
-        """Whether an image and its partner share a class."""
-        return self.positive.gather(1, self.partner[:, None]).squeeze(1)
+        """Whether an image and its partner share a class; they may be copies of one image."""
+        partner = self.partner
+        index = torch.arange(len(partner), device=partner.device)
+        return ~self.negative.gather(1, partner[:, None]).squeeze(1) & (partner != index)

@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.mining.base import Miner, register
-from holdfast.mining.batch import Neighbours
+from holdfast.mining.batch import Neighbours, some
 from holdfast.mining.draw import nearest
 from holdfast.mining.multi_similarity import MultiSimilarityMiner, pairs_from
 from holdfast.mining.random import Random
@@ -24,8 +24,10 @@ class EasyPositive(TripletMiner):
 
     Args:
         negative: miner whose rule picks the negative: `random` (when left out), `distance`, `semihard`, `hardest`;
-            with `multi-similarity` the result is pairs, its hard negatives as that miner defines them and the
-            nearest positive as the only positive. Of a triplet miner only the negative rule is used.
+            with `multi-similarity` the result is pairs: what that miner finds where the nearest positive p is the
+            anchor's only one, so negatives with `s + ε > s_ap`, and p itself if there is such a negative. An anchor
+            whose negatives are all farther than that is solved and has no pairs. Of a triplet miner only the negative
+            rule is used.
         anchors: `each` image or the `first` of each consecutive pair.
 
     Requirements: two or more images per class (better four) and two or more classes in a batch.
@@ -44,11 +46,13 @@ class EasyPositive(TripletMiner):
         self.negative = chosen
         self.triplets = chosen.triplets
 
-    def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Tuples:
+    def __call__(
+        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+    ) -> Tuples:
         """Mine a batch."""
         if isinstance(self.negative, MultiSimilarityMiner):
-            return self._pairs(Neighbours(embeddings, labels), similarity(embeddings.detach()), self.negative)
-        return super().__call__(embeddings, labels, generator)
+            return self._pairs(Neighbours(embeddings, labels, images), self.negative)
+        return super().__call__(embeddings, labels, generator, images)
 
     def positives(self, batch: Neighbours, generator: Generator | None) -> Tensor:
         """The closest image of the class."""
@@ -59,8 +63,10 @@ class EasyPositive(TripletMiner):
         assert isinstance(self.negative, TripletMiner)
         return self.negative.negatives(batch, positive, generator)
 
-    def _pairs(self, batch: Neighbours, s: Tensor, miner: MultiSimilarityMiner) -> Pairs:
+    def _pairs(self, batch: Neighbours, miner: MultiSimilarityMiner) -> Pairs:
+        s = similarity(batch.vectors)
         anchors = self.eligible(batch)[:, None]
-        easy = torch.zeros_like(batch.positive).scatter_(1, nearest(batch.distance, batch.positive)[:, None], True)
-        hard = miner.hard_negatives(s, batch.positive, batch.negative)
-        return pairs_from(easy & anchors, hard & anchors, batch.negative)
+        easiest = s.masked_fill(~batch.positive, -torch.inf).argmax(1, keepdim=True)
+        easy = torch.zeros_like(batch.positive).scatter_(1, easiest, True) & anchors
+        hard = miner.hard_negatives(s, easy, batch.negative)
+        return pairs_from(easy & some(hard)[:, None], hard, batch.negative)

@@ -22,8 +22,8 @@ class MultiSimilarityMiner(Miner):
         epsilon: tolerance ε.
 
     Requirements: unit vectors; two or more images per class and two or more classes in a batch.
-    Relations: made for the loss `multi-similarity`; `easy-positive` with this miner as `negative` replaces its
-        positives by the nearest one.
+    Relations: made for the loss `multi-similarity`; `easy-positive` with this miner as `negative` has the nearest
+        positive as the only one, and judges everything against it.
     Reference: Wang et al., CVPR 2019.
     """
 
@@ -32,9 +32,11 @@ class MultiSimilarityMiner(Miner):
     def __init__(self, epsilon: float = 0.1) -> None:
         self.epsilon = epsilon
 
-    def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Pairs:
+    def __call__(
+        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+    ) -> Pairs:
         """Mine a batch; nothing is drawn at random."""
-        positive, negative = relations(embeddings, labels)
+        positive, negative = relations(embeddings, labels, images)
         s = similarity(embeddings.detach())
         hardest_negative = s.masked_fill(~negative, -torch.inf).amax(1, keepdim=True)
         hard_positive = positive & (s - self.epsilon < hardest_negative)

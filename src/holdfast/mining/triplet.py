@@ -34,9 +34,11 @@ class TripletMiner(Miner):
         self.anchors = anchors
         self.variant = variant
 
-    def __call__(self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None) -> Tuples:
-        """Mine a batch."""
-        batch = Neighbours(embeddings, labels)
+    def __call__(
+        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+    ) -> Tuples:
+        """Mine a batch; the published variant does not tell copies of an image apart."""
+        batch = Neighbours(embeddings, labels, None if self.variant == "published" else images)
         positive = self.positives(batch, generator)
         negative = self.negatives(batch, positive, generator)
         anchor = self.eligible(batch).nonzero().squeeze(1)

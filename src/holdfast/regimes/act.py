@@ -60,14 +60,15 @@ class AntiCollapseTriplets(Regime):
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, move positives onto negatives, learn."""
-        clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
+        clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
         triplets = mine(self.source, clean, ctx.generator("source"))
         anchor, positive, negative = triplets
         pairs = torch.stack((positive, negative), 1).flatten()
         goal = Collapse().bind(References(clean.z, clean.labels, normalize=False), pairs)
         moved = ctx.attack(batch.pick(ctx.mine(pairs, 2)), goal, self.budget, statistics=self.statistics)
         images = torch.stack((batch.pick(ctx.mine(anchor)), moved[0::2], moved[1::2]), 1).flatten(0, 1)
-        encoded = ctx.encode(images, batch.labels[slots(triplets)], blocks=laid_out(triplets))
+        rows = slots(triplets)
+        encoded = ctx.encode(images, batch.labels[rows], blocks=laid_out(triplets), numbers=batch.numbers_of(rows))
         found = regrouped(len(anchor), anchor.device)
         with torch.no_grad():
             logs = {

@@ -71,8 +71,8 @@ class AdversarialMetricLearning(Regime):
         """Observe, move, learn from both."""
         observed = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
         images = adversaries(ctx, batch, observed, self.goal, self.budget, self.statistics)
-        clean = ctx.encode(batch.images, batch.labels)
-        moved = ctx.encode(images, batch.labels)
+        clean = ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
+        moved = ctx.encode(images, batch.labels, numbers=batch.numbers)
         terms = {"clean": ctx.criterion(clean), "adversarial": ctx.criterion(moved, stage="loss-adversarial")}
         return StepResult(
             loss=terms["clean"] + self.weight * terms["adversarial"],

@@ -59,7 +59,7 @@ class AdversarialTraining(Regime):
         """Observe, move, learn."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
         images = adversaries(ctx, batch, clean, self.goal, self.budget, self.statistics)
-        encoded = ctx.encode(images, batch.labels)
+        encoded = ctx.encode(images, batch.labels, numbers=batch.numbers)
         return StepResult(loss=ctx.criterion(encoded), encoded=encoded, logs={"shift": shift(encoded, clean.z)})
 
     def caption(self, line: Mapping[str, float]) -> str:

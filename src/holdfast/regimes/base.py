@@ -34,15 +34,22 @@ class Batch:
         images: of this process's share of the batch.
         labels: of the whole batch.
         make: the images of any rows of the whole batch; left out where `images` has them all.
+        numbers: which image of the dataset each row of the whole batch shows, by which miners know copies; left out,
+            every row shows another one.
     """
 
     images: Tensor
     labels: Tensor
     make: Callable[[Tensor], Tensor] | None = None
+    numbers: Tensor | None = None
 
     def pick(self, rows: Tensor) -> Tensor:
         """The images of any rows of the whole batch."""
         return self.images[rows] if self.make is None else self.make(rows)
+
+    def numbers_of(self, rows: Tensor) -> Tensor | None:
+        """Which images any rows of the whole batch show."""
+        return None if self.numbers is None else self.numbers[rows]
 
     def parts(self, count: int, processes: Processes = ALONE) -> list[Batch]:
         """Equal consecutive parts, each shared out among the processes."""
@@ -51,7 +58,8 @@ class Batch:
 
     def _part(self, rows: Tensor, processes: Processes) -> Batch:
         mine = rows[processes.share(len(rows))]
-        return Batch(self.pick(mine), self.labels[rows], lambda positions: self.pick(rows[positions]))
+        numbers = self.numbers_of(rows)
+        return Batch(self.pick(mine), self.labels[rows], lambda positions: self.pick(rows[positions]), numbers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +105,12 @@ class StepContext(Protocol):
         """This process's share of some rows; groups of consecutive rows stay together. All of them if it is alone."""
 
     def encode(
-        self, images: Tensor, labels: Tensor, distribution: str = CLEAN, blocks: Blocks | None = None
+        self,
+        images: Tensor,
+        labels: Tensor,
+        distribution: str = CLEAN,
+        blocks: Blocks | None = None,
+        numbers: Tensor | None = None,
     ) -> Encoded:
         """Embed images through the BatchNorm set of a distribution, to learn from them.
 
@@ -106,10 +119,16 @@ class StepContext(Protocol):
             labels: of all images, in the order in which they are returned.
             distribution: names the set.
             blocks: how many images there are in all, and how many stay together; single ones when left out.
+            numbers: which image of the dataset each shows, as the batch has it, so that miners know copies.
         """
 
     def observe(
-        self, images: Tensor, labels: Tensor, distribution: str = CLEAN, statistics: Statistics = "eval"
+        self,
+        images: Tensor,
+        labels: Tensor,
+        distribution: str = CLEAN,
+        statistics: Statistics = "eval",
+        numbers: Tensor | None = None,
     ) -> Encoded:
         """Embed images to look at them: no graph, no running statistics updated."""
 

@@ -92,7 +92,8 @@ class FreeHardnessManipulation(Manipulation):
         task, images = self._begin(ctx, batch) if ctx.replay == 0 else self._move(ctx, batch)
         images = images.requires_grad_()
         rows = task.rows
-        encoded = ctx.encode(images, batch.labels[rows], blocks=laid_out(task.triplets))
+        blocks, numbers = laid_out(task.triplets), batch.numbers_of(rows)
+        encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=numbers)
         triplets = regrouped(len(task.source), rows.device)
         reached = hardness(encoded.z, triplets)
         # A triplet within the margin has no gradient, so nothing would say which way is harder. A whisper of its

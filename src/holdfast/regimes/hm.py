@@ -120,15 +120,17 @@ class HardnessManipulation(Manipulation):
 
     def _encoded(self, ctx: StepContext, batch: Batch, images: Tensor, triplets: Triplets) -> tuple[Encoded, Encoded]:
         """Moved images, and the clean batch as far as it is learnt from."""
-        labels, blocks = batch.labels[slots(triplets)], laid_out(triplets)
+        rows, blocks = slots(triplets), laid_out(triplets)
         if self.separate:
-            return ctx.encode(images, labels, MOVED, blocks), ctx.encode(batch.images, batch.labels)
-        count = len(labels)
+            moved = ctx.encode(images, batch.labels[rows], MOVED, blocks, batch.numbers_of(rows))
+            return moved, ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
+        count = len(rows)
         if self.ics:  # the clean images go along, so that it stays one pass
-            images, labels = torch.cat((images, batch.images)), torch.cat((labels, batch.labels))
-            blocks = (*blocks, (len(batch.labels), 1))
-        encoded = ctx.encode(images, labels, blocks=blocks)
-        return Encoded(*(part[:count] for part in encoded)), Encoded(*(part[count:] for part in encoded))
+            images, everyone = torch.cat((images, batch.images)), len(batch.labels)
+            rows = torch.cat((rows, torch.arange(everyone, device=rows.device)))
+            blocks = (*blocks, (everyone, 1))
+        encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=batch.numbers_of(rows))
+        return encoded.rows(slice(count)), encoded.rows(slice(count, None))
 
     def _structure(self, clean: Tensor, moved: Tensor, triplets: Triplets, moved_triplets: Triplets) -> Tensor:
         """A moved anchor stays nearer to the clean one than the positive is."""

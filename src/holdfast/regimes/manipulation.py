@@ -93,7 +93,7 @@ class Manipulation(Regime):
 
     def prepare(self, ctx: StepContext, batch: Batch) -> Task:
         """Look at the clean batch, mine it, and give each triplet its destination."""
-        clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
+        clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
         triplets = mine(self.source, clean, ctx.generator("source"))
         mined = Mined(clean, triplets, hardness(clean.z, triplets), ctx.group)
         # The same stage again: a destination that is the source itself must find the source triplets.

@@ -141,16 +141,19 @@ class MDProp(Regime):
         observed = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
         # All are crafted before anything is learnt: crafting puts statistics back, which a waiting graph would notice.
         images = {d.name: self._move(ctx, d, batch, observed) for d in self.distributions}
-        clean = ctx.encode(batch.images, batch.labels)
+        clean = ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
         terms, logs = {f"loss/{CLEAN}": ctx.criterion(clean)}, {}
         for name, moved_images in images.items():
-            moved = ctx.encode(moved_images, batch.labels, self._set(name))
+            moved = ctx.encode(moved_images, batch.labels, self._set(name), numbers=batch.numbers)
             terms[f"loss/{name}"] = ctx.criterion(moved, stage=f"loss-{name}")
             logs[f"shift/{name}"] = shift(moved, clean.z)
         return StepResult(loss=torch.stack(list(terms.values())).sum(), encoded=clean, terms=terms, logs=logs)
 
     def _released(self, ctx: StepContext, batch: Batch) -> StepResult:
-        """Every distribution from its part of the batch, and one loss over all."""
+        """Every distribution from its part of the batch, and one loss over all.
+
+        An image and what became of it are positives there, so image numbers stay out.
+        """
         count = len(batch.labels)
         if count < len(self.distributions):
             raise DataError(f"a batch of {count} has no part for each of {len(self.distributions)} distributions")
@@ -202,5 +205,4 @@ class MDProp(Regime):
 
 def _joined(parts: list[Encoded]) -> Encoded:
     """Parts of one batch that went through different sets, as one."""
-    z, pooled, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    return Encoded(z, pooled, labels)
+    return Encoded(*(torch.cat(tensors) for tensors in zip(*(part[:3] for part in parts), strict=True)))

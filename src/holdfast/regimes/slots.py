@@ -16,7 +16,7 @@ from holdfast.sphere import distance
 
 def mine(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
     """The triplets that a miner finds in a batch."""
-    found = miner(encoded.z, encoded.labels, generator)
+    found = miner(encoded.z, encoded.labels, generator, encoded.numbers)
     if not isinstance(found, Triplets):
         raise RecipeError(f"{type(miner).__name__} says that it mines triplets, and mined pairs; set triplets = False")
     if len(found.anchor) == 0:

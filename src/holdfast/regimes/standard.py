@@ -16,5 +16,5 @@ class Standard(Regime):
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """The loss of the clean batch."""
-        encoded = ctx.encode(batch.images, batch.labels)
+        encoded = ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
         return StepResult(loss=ctx.criterion(encoded), encoded=encoded)

@@ -74,20 +74,30 @@ class TrainingContext:
         return rows[self._processes.share(len(rows), group)]
 
     def encode(
-        self, images: Tensor, labels: Tensor, distribution: str = CLEAN, blocks: Blocks | None = None
+        self,
+        images: Tensor,
+        labels: Tensor,
+        distribution: str = CLEAN,
+        blocks: Blocks | None = None,
+        numbers: Tensor | None = None,
     ) -> Encoded:
         """Embed images in the recipe's precision, to learn from them: one pass forward and back."""
         self.passes += 1
-        return self._embed(images, labels, distribution, blocks)
+        return self._embed(images, labels, distribution, blocks)._replace(numbers=numbers)
 
     @torch.no_grad()
     def observe(
-        self, images: Tensor, labels: Tensor, distribution: str = CLEAN, statistics: Statistics = "eval"
+        self,
+        images: Tensor,
+        labels: Tensor,
+        distribution: str = CLEAN,
+        statistics: Statistics = "eval",
+        numbers: Tensor | None = None,
     ) -> Encoded:
         """Embed images to look at them: one pass forward, which leaves no trace."""
         self.looks += 1
         with frozen(self._model, statistics):
-            return self._embed(images, labels, distribution, None)
+            return self._embed(images, labels, distribution, None)._replace(numbers=numbers)
 
     def _embed(self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None) -> Encoded:
         """Embed this process's images and put them together with those of the others."""

@@ -12,12 +12,14 @@ from holdfast.training.session import Session
 
 
 def load_batch(session: Session, context: TrainingContext, rows: Tensor) -> Batch:
-    """Augmented images of this process's share of some rows, and the class numbers of all, on the device."""
-    labels = session.labels[rows.to(session.device)]
+    """Augmented images of this process's share of some rows, and class and image numbers of all, on the device."""
+    numbers = rows.to(session.device)
+    labels = session.labels[numbers]
     if not session.processes.several:
-        return Batch(session.augment(session.store.get(rows), context.generator("augment")), labels)
+        images = session.augment(session.store.get(rows), context.generator("augment"))
+        return Batch(images, labels, numbers=numbers)
     make = BatchImages(rows, session.store, session.augment, context.generator("augment"))
-    return Batch(make(context.mine(torch.arange(len(rows), device=session.device))), labels, make)
+    return Batch(make(context.mine(torch.arange(len(rows), device=session.device))), labels, make, numbers)
 
 
 def one_step(session: Session, context: TrainingContext, batch: Batch, update: bool) -> StepResult:

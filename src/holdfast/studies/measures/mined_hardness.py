@@ -51,7 +51,7 @@ class MinedHardness(ProbeFunction):
         generator = seeds.generator(scene.seed, "mining")
         means, variances = [], []
         for rows in islice(self._drawn(labels, scene.seed), self.batches):
-            triplets = miner(z[rows], labels[rows], generator)
+            triplets = miner(z[rows], labels[rows], generator, rows)
             if not isinstance(triplets, mining.Triplets):
                 raise DataError(f"miner '{self.miner}' returns pairs; hardness needs a miner of triplets")
             anchor, positive, negative = (z[rows][index].double() for index in triplets)
