@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from holdfast.cli import main
-from holdfast.data import ImageStore, centre_crop, load
+from holdfast.data import ImageStore, load
 from holdfast.errors import ModelError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, export_int8, export_onnx, load_model
@@ -99,7 +99,7 @@ def test_neighbours_on_the_test_set_are_those_of_torch(tmp_path: Path) -> None:
     table = load({"name": "glyphs", "characters": 120, "per_class": 5}).split("test")
     model = lively(Embedder("conv-tiny", dim=16)).eval()
     store = ImageStore(table, model.view, "cpu")
-    images = centre_crop(store.get(torch.arange(len(store))), model.size)
+    images = store.inputs(torch.arange(len(store)))
     parity = export_onnx(model, tmp_path / "model.onnx", images=images)
     assert parity.real_images == len(table)
     assert_same_neighbours(embed(model, store), vectors(tmp_path / "model.onnx", images))
@@ -113,7 +113,7 @@ def test_neighbours_of_a_trained_model(tiny: dict[str, Any], tmp_path: Path) -> 
     model = load_model(str(run.folder))
     store = ImageStore(load("glyphs").split("test"), model.view, "cpu")
     export_onnx(model, tmp_path / "model.onnx")
-    images = centre_crop(store.get(torch.arange(len(store))), model.size)
+    images = store.inputs(torch.arange(len(store)))
     assert_same_neighbours(embed(model, store), vectors(tmp_path / "model.onnx", images))
 
 
