@@ -130,16 +130,18 @@ def test_mean_distance_to_drawn_targets(name: str, arguments: dict[str, Any], co
     goal = bind(name, **arguments)
     targets = goal.targets  # type: ignore[attr-defined]
     assert targets.shape == (len(ROWS), count)
-    expected = []
+    lengths = []
     for z, row, chosen in zip(MOVED, ROWS.tolist(), targets.tolist(), strict=True):
         classes = [int(LABELS[t]) for t in chosen]
         assert all((c == int(LABELS[row])) is own for c in classes)
         assert row not in chosen
         assert len(set(chosen)) == count
         assert own or len(set(classes)) == count
-        expected.append(sum(math.sqrt(squared(z, CLEAN[t])) for t in chosen) / count)
+        lengths.append([math.sqrt(squared(z, CLEAN[t])) for t in chosen])
+    expected = [sum(each) / count for each in lengths]
     same(goal.loss(MOVED), expected)
     same(goal.measure(MOVED)["distance"], expected)
+    same(goal.measure(MOVED)["farthest"], [max(each) for each in lengths])
 
 
 def test_multi_target_gives_classes_and_their_images_equal_chances() -> None:
@@ -198,7 +200,7 @@ def test_sums_and_worst_cases() -> None:
     torch.testing.assert_close(total.loss(MOVED), 2 * parts[0] + 0.5 * parts[1])
     worst = bind("worst-of", seed=4, goals=members)
     torch.testing.assert_close(worst.loss(MOVED), torch.minimum(*parts))
-    assert set(worst.measure(MOVED)) == {"1/distance", "2/shift", "2/hit"}
+    assert set(worst.measure(MOVED)) == {"1/distance", "1/farthest", "2/shift", "2/hit"}
     assert total.stationary
     assert not bind("sum", goals=["tma"]).stationary
     assert bind("sum", goals=["ltm", "qa-"]).floor == 0

@@ -19,8 +19,9 @@ from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses import build as build_loss
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
-from holdfast.regimes import Regime
-from holdfast.regimes.mdprop import Distribution, MDProp
+from holdfast.regimes import Batch, Regime
+from holdfast.regimes import mdprop as module
+from holdfast.regimes.mdprop import Distribution, MDProp, permutations
 from holdfast.training.context import TrainingContext
 
 LOSS = "contrastive"
@@ -134,23 +135,30 @@ def test_all_sets_tied_is_plain_training_on_all_inputs_with_shared_batchnorm() -
     assert int(model.backbone.bn.num_batches_tracked) == 3 + 3
 
 
+def rolled(times: int, count: int, *_: object) -> Tensor:
+    """Orders in which no image is its own target: from there the way to itself is a matter of rounding."""
+    return torch.stack([torch.arange(count).roll(n + 1) for n in range(times)])
+
+
 @pytest.mark.parametrize("statistics", ["eval", "keep"])
-def test_released_moves_parts_towards_any_other_image_and_takes_one_loss(statistics: str) -> None:
+@pytest.mark.parametrize("count", [12, 11])
+def test_released_moves_each_part_towards_its_own_images_and_takes_one_loss(
+    count: int, statistics: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "permutations", rolled)
     regime = mdprop(STAX, MTAX, variant="released", statistics=statistics)
     assert [start.fresh for start in regime.sets()] == [True, True]
     model, made = ready(regime)
     assert torch.equal(model.bank.sets["stax"][0].running_mean, torch.zeros(4, dtype=torch.float64))
-    data, loss = batch(), build_loss(LOSS)
-    half = len(data.labels) // 2
-    parts = [torch.arange(half), torch.arange(half, 2 * half)]
+    whole, loss = batch(), build_loss(LOSS)
+    data = Batch(whole.images[:count], whole.labels[:count])
+    parts = [torch.arange(count // 2), torch.arange(count // 2, count)]  # an odd image goes to the second
     clean, *others = (alone(model, name) for name in (None, "stax", "mtax"))
     vectors, labels = [unit(clean, data.images)], [data.labels]
-    distinct = torch.arange(len(data.labels))
-    for position, (network, rows) in enumerate(zip(others, parts, strict=True)):
-        seen = looked(network, data.images, statistics).detach()
-        targets = drawn(regime, made, seen, distinct, parts)[position]
-        assert bool((targets != rows[:, None]).all())
-        x = one_step(network, data.images[rows], seen[targets], 0.05, statistics)
+    for network, rows, targets in zip(others, parts, (1, 3), strict=True):
+        images = data.images[rows]
+        seen = looked(network, images, statistics).detach()
+        x = one_step(network, images, seen[rolled(targets, len(rows)).T], 0.05, statistics)
         vectors.append(unit(network, x))
         labels.append(data.labels[rows])
     expected = loss(torch.cat(vectors), torch.cat(labels))
@@ -159,6 +167,15 @@ def test_released_moves_parts_towards_any_other_image_and_takes_one_loss(statist
     shared = torch.autograd.grad(expected, [n.backbone.conv.weight for n in (clean, *others)])
     torch.testing.assert_close(gradients(model, result.loss)["backbone.conv.weight"], sum(shared))
     assert sorted(result.logs) == ["shift/mtax", "shift/stax"]
+
+
+def test_released_draws_permutations() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.stack([permutations(5, 7, generator) for _ in range(300)])
+    assert torch.equal(drawn.sort(2).values, torch.arange(7).expand_as(drawn)), "each image once"
+    itself = (drawn == torch.arange(7)).double().mean()
+    assert 0.1 < itself < 0.19, "an image draws itself once in seven times"
+    assert not torch.equal(drawn[0, 0], drawn[0, 1]), "one target does not say what the next is"
 
 
 def test_released_does_not_look_at_labels_when_it_draws() -> None:
@@ -254,24 +271,15 @@ def test_more_targets_than_a_batch_has_other_classes() -> None:
     assert torch.isfinite(released.step(made, batch()).loss)
 
 
-def test_released_needs_an_image_for_each_target() -> None:
-    regime = mdprop(STAX, {"name": "mtax", "goal": {"name": "multi-target", "targets": 4}}, variant="released")
-    _, made = ready(regime)
-    with pytest.raises(DataError, match=r"'mtax' needs 4 other images per image, and a batch has 4 in all"):
-        regime.step(made, batch(classes=2, per_class=2))
-    assert torch.isfinite(regime.step(made, batch(classes=1, per_class=5)).loss)
-
-
 @pytest.mark.parametrize("name", ["mdprop", "advprop-d"])
-def test_released_crafts_as_it_trains_unless_told_otherwise(name: str) -> None:
-    """At the start the running statistics of its sets have seen nothing, and are no network's."""
-    for variant, default in (("paper", "eval"), ("released", "keep")):
-        losses = {}
-        for statistics in (None, "eval", "keep"):
-            regime = regimes.build(name, variant=variant, statistics=statistics)
-            losses[statistics] = regime.step(ready(regime)[1], batch(classes=6, per_class=2)).loss
-        assert torch.equal(losses[None], losses[default])
-        assert not torch.equal(losses["eval"], losses["keep"])
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_images_are_crafted_with_running_statistics_unless_told_otherwise(name: str, variant: str) -> None:
+    losses = {}
+    for arguments in ({}, {"statistics": "eval"}, {"statistics": "keep"}):
+        regime = regimes.build(name, variant=variant, **arguments)
+        losses[arguments.get("statistics")] = regime.step(ready(regime)[1], batch(classes=6, per_class=2)).loss
+    assert torch.equal(losses[None], losses["eval"])
+    assert not torch.equal(losses["eval"], losses["keep"])
 
 
 def test_captions() -> None:

@@ -82,7 +82,7 @@ class Adml(Protocol):
 
 
 def fixed_attack(
-    subject: Subject, name: str, goal_block: str | dict[str, object], budget: Budget
+    subject: Subject, name: str, goal_block: str | dict[str, object], budget: Budget, measures: tuple[str, ...] = ()
 ) -> Callable[[slice], dict[str, Tensor]]:
     """Attack each image by itself against the whole clean gallery.
 
@@ -91,6 +91,7 @@ def fixed_attack(
         name: of the part; its random draws are its own.
         goal_block: what the attacker wants.
         budget: in pixel units.
+        measures: of the goal, kept beside the vectors.
     """
     goal: Goal = instantiate(Goal, goal_block)
     bound = goal.bind(subject.references, subject.rows, subject.generator("targets", name))
@@ -98,7 +99,8 @@ def fixed_attack(
     def attack(block: slice) -> dict[str, Tensor]:
         images = subject.images(subject.rows[block])
         generator = subject.generator("start", name, block.start)
-        return {"vectors": subject.attack(images, bound.take(block), budget, generator).vectors}
+        found = subject.attack(images, bound.take(block), budget, generator)
+        return {"vectors": found.vectors, **{measure: found.measures[measure] for measure in measures}}
 
     return attack
 

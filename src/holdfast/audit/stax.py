@@ -12,6 +12,7 @@ from holdfast.audit.adml import fixed_attack, refuse_queries
 from holdfast.audit.base import Part, Protocol, register
 from holdfast.audit.clean import clean_figures, retrieval_figures, stacked
 from holdfast.audit.figures import Figures
+from holdfast.audit.overlap import Centres, success_rate
 from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError
 
@@ -19,6 +20,8 @@ KEYS = ("R@1", "R@4")
 INPUTS = {"stax": "single-target", "mtax": "multi-target"}
 LARGER = 10
 """The paper's second radius, 0.1, is ten times its first."""
+START = 0.0005
+"""How far from the image attacks start, in normalised units and whatever ε: as in the released training."""
 CLASSES = 6
 """Five targets of different other classes, and the own."""
 
@@ -27,8 +30,13 @@ CLASSES = 6
 class Stax(Protocol):
     """Images made to look like one or several other classes: R@1, R@4, NMI and π_ratio before and after.
 
-    20 steps of ε/20 with ε 0.01 in normalised units, and again with ten times that. `fixed` searches the clean gallery;
-    `replaced` replaces every image.
+    20 steps of ε/20 with ε 0.01 in normalised units, and again with ten times that, both from within 0.0005 of the
+    image. `fixed` searches the clean gallery; `replaced` replaces every image.
+
+    `overlap` is the percentage of images that are as near to another class's centre as half of the gallery is to the
+    own (Eq. 6), `false_overlap` of those that are, beside it, no nearer to an image of their class (Eq. 7);
+    `stax/success_rate` of imitations that are at least as near to all their targets as the clean image was to one of
+    its class (Eq. 4). Images of the own class are averaged over. Centres and gallery are the clean ones in both modes.
 
     A model that brings auxiliary BatchNorm sets (MDProp, AdvProp-D) is also looked at through each of them, gallery
     included: `set/NAME/R@1` for clean images and `set/NAME/stax/R@1` for single-target inputs crafted against that
@@ -47,10 +55,8 @@ class Stax(Protocol):
     through_sets: ClassVar[bool] = True
 
     def budget(self, subject: Subject) -> Budget:
-        """0.01 in normalised units, or as asked, from a start of up to a twentieth of it."""
-        eps = self.eps or 0.01
-        budget = Budget(eps=eps, step=eps / 20, steps=20, start="uniform", start_radius=eps / 20, units="normalized")
-        return budget.in_pixels(subject.std)
+        """0.01 in normalised units, or as asked."""
+        return _budget(self.eps or 0.01, subject)
 
     def parts(self, subject: Subject) -> list[Part]:
         """Both kinds of input at both radii, and single-target ones through each auxiliary set."""
@@ -58,9 +64,9 @@ class Stax(Protocol):
         if self.mode == "replaced":
             refuse_queries(subject)
         small = self.budget(subject)
-        radii = {"": small, "-large": small.scaled(LARGER)}
+        radii = {"": small, "-large": _budget(LARGER * (self.eps or 0.01), subject)}
         parts = [
-            Part(kind + suffix, fixed_attack(subject, kind + suffix, goal, budget))
+            Part(kind + suffix, fixed_attack(subject, kind + suffix, goal, budget, ("farthest",)))
             for suffix, budget in radii.items()
             for kind, goal in INPUTS.items()
         ]
@@ -72,20 +78,38 @@ class Stax(Protocol):
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """Clean figures, and those of each kind of input under its name."""
         figures = Figures(subject.seed)
-        labels = subject.labels[subject.rows]
-        kinds = {"": clean_figures(figures, subject, KEYS, self.mode)}
+        centres = Centres.of(subject.references)
+        clean = clean_figures(figures, subject, KEYS, self.mode)
+        _shape_figures(figures, subject, centres, clean)
         through = {_set_part(name) for name in subject.sets}
-        kinds |= {f"{part}/": stacked(arrays, subject) for part, arrays in measured.items() if part not in through}
-        for prefix, vectors in kinds.items():
-            if prefix:
-                retrieval_figures(figures, KEYS, subject, vectors, self.mode, prefix)
-            figures.clustering(f"{prefix}NMI", vectors, labels)
-            figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
+        for part in (part for part in measured if part not in through):
+            vectors = stacked(measured[part], subject)
+            retrieval_figures(figures, KEYS, subject, vectors, self.mode, f"{part}/")
+            _shape_figures(figures, subject, centres, vectors, f"{part}/")
+            reached = success_rate(subject.references, subject.rows, measured[part]["farthest"].to(clean.device))
+            figures.mean(f"{part}/success_rate", reached.cpu(), scale=100)
         for name, view in subject.sets.items():
             clean, part = view.references.clean(subject.rows), _set_part(name)
             retrieval_figures(figures, KEYS, view, clean, self.mode, f"set/{name}/")
             retrieval_figures(figures, KEYS, view, stacked(measured[part], view), self.mode, f"{part}/")
         return figures
+
+
+def _budget(eps: float, subject: Subject) -> Budget:
+    """20 steps of ε/20."""
+    start = min(START, eps)
+    budget = Budget(eps=eps, step=eps / 20, steps=20, start="uniform", start_radius=start, units="normalized")
+    return budget.in_pixels(subject.std)
+
+
+def _shape_figures(figures: Figures, subject: Subject, centres: Centres, vectors: Tensor, prefix: str = "") -> None:
+    """How the attacked images lie as some vectors: clusters, spread and overlap of classes."""
+    labels = subject.labels[subject.rows]
+    figures.clustering(f"{prefix}NMI", vectors, labels)
+    figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
+    near, nearer = centres.overlap(subject, vectors)
+    figures.mean(f"{prefix}overlap", near.cpu(), scale=100)
+    figures.mean(f"{prefix}false_overlap", nearer.cpu(), scale=100)
 
 
 def _set_part(name: str) -> str:

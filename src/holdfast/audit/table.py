@@ -23,6 +23,12 @@ MEANINGS = {
     "distance_all": "mean distance of random images",
     "effective_rank": "dimensions in use",
     "collapsed": "whether everything is near everything",
+    "overlap": "images that another class's centre claims",
+    "false_overlap": "of those, beside it, no nearer to an image of their class",
+    "stax/R@1": "R@1 of images that imitate one other class",
+    "stax/success_rate": "imitations as near to their target as to their own class",
+    "mtax/R@1": "R@1 of images that imitate five other classes",
+    "mtax/success_rate": "imitations as near to all five targets as to their own class",
     "breaking_eps": "median of the smallest change per pixel that breaks a query",
 }
 

@@ -45,11 +45,10 @@ def adversaries(
     budget: Budget,
     statistics: Statistics,
     *,
-    rows: Tensor | None = None,
     distribution: str | None = None,
     place: str = CLEAN,
 ) -> Tensor:
-    """Images of a batch, each moved towards a goal among the clean embeddings of that batch.
+    """The images of a batch, each moved towards a goal among the clean embeddings of that batch.
 
     Args:
         ctx: of the step; the goal draws from its stage `targets`, a random start from `start`.
@@ -58,16 +57,14 @@ def adversaries(
         goal: what each image is moved to.
         budget: how far.
         statistics: what BatchNorm layers use meanwhile.
-        rows: which images; all when left out.
         distribution: gives the stages names of their own.
         place: the BatchNorm set they are moved through.
     """
     references = References(clean.z, clean.labels, normalize=False)  # as the model gives them, like the moved ones
-    images = batch.images if rows is None else batch.pick(ctx.mine(rows))
-    rows = torch.arange(len(clean.labels), device=images.device) if rows is None else rows
+    rows = torch.arange(len(clean.labels), device=batch.images.device)
     suffix = "" if distribution is None else f"-{distribution}"
     bound = goal.bind(references, rows, ctx.generator(f"targets{suffix}"))
-    return ctx.attack(images, bound, budget, place, statistics, stage=f"start{suffix}")
+    return ctx.attack(batch.images, bound, budget, place, statistics, stage=f"start{suffix}")
 
 
 def shift(moved: Encoded, clean: Tensor) -> Tensor:

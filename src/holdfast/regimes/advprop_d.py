@@ -20,8 +20,8 @@ class AdvPropD(MDProp):
         budget: how far, and in how many steps η.
         noise: deviation of normal noise on the weights and biases the extra set starts with.
         variant: of the paper, or of its released code; `mdprop` says how they differ.
-        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`, the default of
-            `paper`), or what they use in training (`keep`, the default of `released`).
+        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
+            use in training (`keep`).
 
     Requirements: BatchNorm layers; two classes in a batch.
     Relations: `mdprop` with the one distribution `stax`; `at` learns from the adversaries alone.
@@ -35,7 +35,7 @@ class AdvPropD(MDProp):
         budget: Budget = ONE_STEP,
         noise: float = 0.0,
         variant: Variant = "paper",
-        statistics: Statistics | None = None,
+        statistics: Statistics = "eval",
     ) -> None:
         stax = Distribution(name="stax", goal=SingleTarget(), budget=budget, noise=noise)
         super().__init__([stax], variant, statistics=statistics)

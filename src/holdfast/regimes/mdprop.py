@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from holdfast.attacks import Budget, Goal
+from holdfast.attacks import Budget, Goal, References
 from holdfast.attacks.frozen import Statistics
-from holdfast.attacks.goals.targets import MultiTarget, SingleTarget
+from holdfast.attacks.goals.targets import BoundTargets, MultiTarget, SingleTarget
 from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses.criterion import Encoded
 from holdfast.models.bank import CLEAN, SetStart, check_name
@@ -64,10 +64,12 @@ class MDProp(Regime):
     The clean set is the model: what is learnt about the other distributions reaches it through all other weights.
     `paper`: targets are the clean batch seen through the clean set, x^k is crafted and learnt through set k, and each
     distribution has a loss of its own. `released` differs, as the authors' code does, in five ways: the batch is cut
-    into as many consecutive parts as there are distributions and only part k is moved for set k; targets are the whole
-    clean batch seen through set k; they are drawn without looking at labels, so any other image may be one, and T
-    targets are T images; one joint loss is taken over the clean batch and all moved parts; and the running statistics
-    of the auxiliary sets start from scratch.
+    into as many consecutive parts as there are distributions and only part k is moved for set k; targets are that part,
+    seen through set k; they are drawn without looking at labels, as T permutations of the part, so that a target may be
+    of the own class, drawn twice, or the image itself; one joint loss is taken over the clean batch and all moved
+    parts; and the running statistics of the auxiliary sets start from scratch. The authors train in parallel on three
+    devices, each with parts of its own third of a batch, and hold pixels between the least and the greatest of a part;
+    here a batch is one, and pixels stay in [0, 1].
 
     The log has each loss as `loss/NAME` (`released` has only the joint one) and, as `shift/NAME`, the mean distance
     between moved images and the same clean ones, each seen through its own set.
@@ -76,15 +78,14 @@ class MDProp(Regime):
         distributions: beside the clean one; by default single-target and five-target adversaries.
         variant: of the paper, or of its released code.
         separate: False sends everything through the clean set.
-        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`, the default of
-            `paper`), or what they use in training (`keep`, the default of `released`, whose running statistics have
-            seen nothing at the start).
+        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
+            use in training (`keep`).
 
     Requirements: BatchNorm layers, unless they are shared; what the goals require of a batch: multi-target needs more
-        classes in it than targets, `released` more images.
+        classes in it than targets; `released` an image for each distribution.
     Relations: `advprop-d` has one extra set; `at` learns from moved images alone; with `separate: false` and one
         distribution it is `adml` with a weight of 1.
-    Reference: MDProp, Algorithm 1.
+    Reference: MDProp, Algorithm 1; `released`: github.com/intherejeet/MDProp.
     """
 
     advice = (
@@ -97,7 +98,7 @@ class MDProp(Regime):
         distributions: list[Distribution] = DISTRIBUTIONS,  # type: ignore[assignment]
         variant: Variant = "paper",
         separate: bool = True,
-        statistics: Statistics | None = None,
+        statistics: Statistics = "eval",
     ) -> None:
         if not distributions:
             raise RecipeError("regime.distributions is empty; name one or more, or use regime: standard")
@@ -118,8 +119,8 @@ class MDProp(Regime):
         self.distributions = list(distributions)
         self.variant = variant
         self.separate = separate
-        self.statistics: Statistics = statistics or ("eval" if variant == "paper" else "keep")
-        if variant == "paper":  # to `released` every image is a class of its own
+        self.statistics = statistics
+        if variant == "paper":  # `released` does not look at classes
             self.least_classes = max(least_classes(distribution.goal) for distribution in distributions)
 
     @property
@@ -154,43 +155,40 @@ class MDProp(Regime):
 
         An image and what became of it are positives there, so image numbers stay out.
         """
-        count = len(batch.labels)
-        if count < len(self.distributions):
-            raise DataError(f"a batch of {count} has no part for each of {len(self.distributions)} distributions")
-        for distribution in self.distributions:
-            targets = least_classes(distribution.goal) - 1
-            if count <= targets:
-                raise DataError(
-                    f"distribution '{distribution.name}' needs {targets} other images per image, and a batch has "
-                    f"{count} in all; ask for fewer targets, or raise batch.classes or batch.per_class"
-                )
+        count, among = len(batch.labels), len(self.distributions)
+        if count < among:
+            raise DataError(f"a batch of {count} has no part for each of {among} distributions")
         everyone = torch.arange(count, device=batch.labels.device)
-        parts = list(zip(self.distributions, everyone.tensor_split(len(self.distributions)), strict=True))
-        images = []
-        for distribution, rows in parts:
-            observed = ctx.observe(batch.images, batch.labels, self._set(distribution.name), self.statistics)
-            # Every image as a class of its own makes every other image a target.
-            images.append(self._move(ctx, distribution, batch, observed._replace(labels=everyone), rows))
+        parts = [everyone[k * count // among : (k + 1) * count // among] for k in range(among)]
+        moves = list(zip(self.distributions, parts, strict=True))
+        images = [self._move_among(ctx, distribution, batch, rows) for distribution, rows in moves]
         clean = ctx.encode(batch.images, batch.labels)
         encoded, logs = [clean], {}
-        for (distribution, rows), moved_images in zip(parts, images, strict=True):
+        for (distribution, rows), moved_images in zip(moves, images, strict=True):
             moved = ctx.encode(moved_images, batch.labels[rows], self._set(distribution.name))
             encoded.append(moved)
             logs[f"shift/{distribution.name}"] = shift(moved, clean.z[rows])
         return StepResult(loss=ctx.criterion(_joined(encoded)), encoded=clean, logs=logs)
 
-    def _move(
-        self, ctx: StepContext, distribution: Distribution, batch: Batch, clean: Encoded, rows: Tensor | None = None
-    ) -> Tensor:
-        """Some images of a batch, or all, moved towards a distribution's goal through its set."""
+    def _move(self, ctx: StepContext, distribution: Distribution, batch: Batch, clean: Encoded) -> Tensor:
+        """The images of a batch, moved towards a distribution's goal through its set."""
         name, goal, budget = distribution.name, distribution.goal, distribution.budget
         place = self._set(name)
         try:
-            return adversaries(
-                ctx, batch, clean, goal, budget, self.statistics, rows=rows, distribution=name, place=place
-            )
+            return adversaries(ctx, batch, clean, goal, budget, self.statistics, distribution=name, place=place)
         except DataError as error:
             raise DataError(f"distribution '{name}', with one batch to draw targets from: {error}") from error
+
+    def _move_among(self, ctx: StepContext, distribution: Distribution, batch: Batch, rows: Tensor) -> Tensor:
+        """Some images of a batch, each moved through a distribution's set towards any of the same, as released."""
+        name, place = distribution.name, self._set(distribution.name)
+        images = batch.pick(ctx.mine(rows))
+        seen = ctx.observe(images, batch.labels[rows], place, self.statistics)
+        times = distribution.goal.targets if isinstance(distribution.goal, MultiTarget) else 1
+        targets = permutations(times, len(rows), ctx.generator(f"targets-{name}")).T
+        references = References(seen.z, normalize=False)  # as the model gives them, like the moved ones
+        bound = BoundTargets(references, targets, torch.ones_like(targets, dtype=torch.bool))
+        return ctx.attack(images, bound, distribution.budget, place, self.statistics, stage=f"start-{name}")
 
     def caption(self, line: Mapping[str, float]) -> str:
         """What each distribution costs; with one joint loss, how far each was moved."""
@@ -201,6 +199,11 @@ class MDProp(Regime):
 
     def _set(self, name: str) -> str:
         return name if self.separate else CLEAN
+
+
+def permutations(times: int, count: int, generator: Generator) -> Tensor:
+    """Numbers below `count`, each once a row, in random orders; on the generator's device."""
+    return torch.rand(times, count, generator=generator, device=generator.device).argsort(1)
 
 
 def _joined(parts: list[Encoded]) -> Encoded:

@@ -40,6 +40,8 @@ OTHER_COLUMNS = (
     Column("adml alignment/R@1", "ADML align.", OTHER, "adml", "R@1 after the alignment attack, %"),
     Column("adml uniformity/R@1", "ADML unif.", OTHER, "adml", "R@1 after the uniformity attack, %"),
     Column("stax stax/R@1", "STAX", OTHER, "stax", "R@1 of single-target inputs, %"),
+    Column("stax stax/R@4", "STAX R@4", OTHER, "stax", "R@4 of single-target inputs, %"),
+    Column("stax stax/NMI", "STAX NMI", OTHER, "stax", "how well clusters of single-target inputs match classes, %"),
     Column("stax mtax/R@1", "MTAX", OTHER, "stax", "R@1 of multi-target inputs, %"),
     Column("stax stax-large/R@1", "STAX ×10", OTHER, "stax", "R@1 of single-target inputs, ten times the radius, %"),
     Column("thorough R@1", "worst case", OTHER, "thorough", "R@1 when the best of many attacks counts, %"),

@@ -46,8 +46,8 @@ class TargetedMismatch(Goal):
         return _BoundMismatchedPair(references.vectors[drawn])
 
 
-class _BoundTargets(BoundGoal):
-    """Mean distance to some targets.
+class BoundTargets(BoundGoal):
+    """Mean distance to some targets, drawn in whatever way.
 
     Args:
         references: the gallery.
@@ -64,12 +64,14 @@ class _BoundTargets(BoundGoal):
 
     def loss(self, z: Tensor) -> Tensor:
         """The mean distance."""
-        lengths = distance(z[:, None], self.references.vectors[self.targets])
-        return torch.where(self.real, lengths, 0).sum(1) / self.real.sum(1).clamp_min(1)
+        return torch.where(self.real, self._lengths(z), 0).sum(1) / self.real.sum(1).clamp_min(1)
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """`distance`: the mean distance to the targets."""
-        return {"distance": self.loss(z)}
+        """`distance`: the mean distance to the targets; `farthest`: the distance to the farthest, 0 without any."""
+        return {"distance": self.loss(z), "farthest": torch.where(self.real, self._lengths(z), 0).amax(1)}
+
+    def _lengths(self, z: Tensor) -> Tensor:
+        return distance(z[:, None], self.references.vectors[self.targets])
 
 
 @register("single-target")
@@ -88,7 +90,7 @@ class SingleTarget(Goal):
         target = references.draw(references.rows(rows), same=False, generator=generator)[:, None]
         if bool((target < 0).any()):
             raise DataError("an attacked image has no reference of another label; give references of two classes")
-        return _BoundTargets(references, target, target >= 0)
+        return BoundTargets(references, target, target >= 0)
 
 
 @register("multi-target")
@@ -124,7 +126,7 @@ class MultiTarget(Goal):
             within = random.uniform(chosen.shape, references.device, generator) * count[chosen]
             drawn.append(by_class[start[chosen] + torch.minimum(within.long(), count[chosen] - 1)])
         targets = torch.cat(drawn)
-        return _BoundTargets(references, targets, torch.ones_like(targets, dtype=torch.bool))
+        return BoundTargets(references, targets, torch.ones_like(targets, dtype=torch.bool))
 
 
 def _by_class(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -165,4 +167,4 @@ class Unadversarial(Goal):
             key, chosen = keys.topk(min(self.targets, len(references)), dim=1)
             targets.append(chosen)
             real.append(key >= 0)
-        return _BoundTargets(references, torch.cat(targets), torch.cat(real))
+        return BoundTargets(references, torch.cat(targets), torch.cat(real))
