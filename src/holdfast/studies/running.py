@@ -62,16 +62,20 @@ class Places:
     def weights_of(self, cell: Cell) -> list[str]:
         """The file that a cell's weights come from, with a short digest of it; empty where none is given."""
         backbone = cell.job.fetched
-        given = self.weights.get(backbone) if backbone else None
+        given = self._weights(backbone) if backbone else None
         return [] if given is None else [f"{backbone}: {_named(given.partition('@')[0])}"]
 
     def model(self, plain: dict[str, Any]) -> dict[str, Any]:
         """A recipe's model block, ImageNet weights taken from the file given for its backbone."""
-        given = self.weights.get(plain["backbone"])
+        given = self._weights(plain["backbone"])
         if plain.get("weights") != "imagenet" or given is None:
             return plain
         file, _, layout = given.partition("@")
         return {**plain, "weights": file, **({"layout": layout} if layout else {})}
+
+    def _weights(self, backbone: str) -> str | None:
+        """The file given for a backbone, or for its architecture: what stands before the dot of a timm name."""
+        return self.weights.get(backbone, self.weights.get(backbone.partition(".")[0]))
 
 
 @functools.cache

@@ -54,7 +54,7 @@ def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]
 
 
 def _best(run: RunFolder, content: dict[str, Any], epochs: int) -> dict[str, Any] | None:
-    """The best epoch on the test classes, as papers publish it; of the last model the evaluated figures, if it is reported."""
+    """The best epoch on the test classes; the last is as it was evaluated, where that is the reported model."""
     curve = curve_on_test(read_log(run.metrics))
     if curve and content["reported"] == LAST and curve[-1]["epoch"] == epochs:
         curve[-1] |= {key: content["metrics"][key] for key in curve[-1] if key in content["metrics"]}
