@@ -213,6 +213,27 @@ def test_skip_bad_also_skips_listed_images_that_are_missing(
     assert stored["data"]["skip_bad"] is False, "the flag is no part of the recipe"
 
 
+def test_clusters_of_an_evaluation_and_of_a_run_can_be_asked_for(
+    package: str, photos: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["evaluate", package, "--data", f"folder:{photos}", "--split", "all", "--json"]
+    assert run(*words) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["metrics"]["NMI+"] is None, "ten clusters per class are more than there are images"
+    assert run(*words, "--factor", "3", "--clusters", "20") == 0
+    asked = json.loads(capsys.readouterr().out)
+    assert asked["metrics"]["NMI+"] is not None
+    assert asked["clustering"] == {"factor": 3, "clusters": 20}
+    assert asked["metrics"]["NMI"] != plain["metrics"]["NMI"]
+    settings = ["--set", "clustering={factor: 2}", "--set", "data.validation=0"]
+    assert run("train", recipe, "--data", f"folder:{photos}", "--out", str(tmp_path / "run"), *settings) == 0
+    stored = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert stored["clustering"] == {"factor": 2, "clusters": None}
+    capsys.readouterr()
+    assert run("train", recipe, "--set", "clustering.factor=0", "--out", str(tmp_path / "none")) == 2
+    assert "clustering.factor" in capsys.readouterr().err
+
+
 def test_a_place_that_cannot_be_written_ends_with_one_line(
     package: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

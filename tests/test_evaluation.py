@@ -20,6 +20,16 @@ def test_any_module_can_be_evaluated(photos: Path) -> None:
     assert 0 <= result.values["R@1"] <= 100
 
 
+def test_the_number_of_clusters_can_be_asked_for(photos: Path) -> None:
+    data = f"folder:{photos}"
+    plain = evaluate(net(), data, split="all", size=32, device="cpu")
+    assert plain.reasons["NMI+"] == "120 clusters asked of 60 images"
+    asked = evaluate(net(), data, split="all", size=32, device="cpu", factor=2, clusters=24)
+    assert asked.values["NMI+"] is not None
+    assert asked.clustering == {"factor": 2, "clusters": 24}
+    assert asked.values["NMI"] != plain.values["NMI"]
+
+
 def test_skip_bad_of_a_data_block_also_skips_unreadable_images(photos: Path) -> None:
     (photos / "class-0" / "0.png").write_bytes(b"junk")
     block = {"name": "folder", "root": str(photos)}

@@ -34,6 +34,7 @@ class Result:
         split: which part of the data was used.
         images: how many images were embedded.
         skipped: unreadable images left out, with the reason.
+        clustering: how many clusters NMI and NMI+ rest on, as `evaluate` was asked.
     """
 
     values: dict[str, Any]
@@ -41,6 +42,7 @@ class Result:
     split: str
     images: int
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    clustering: dict[str, int | None] = dataclasses.field(default_factory=dict)
 
 
 class ImageModel(Protocol):
@@ -156,6 +158,8 @@ def evaluate(
     device: str | torch.device | None = None,
     skip_bad: bool = False,
     seed: int = 0,
+    factor: int = 10,
+    clusters: int | None = None,
     console: Console | None = None,
     processes: Processes = ALONE,
 ) -> Result:
@@ -170,6 +174,9 @@ def evaluate(
         device: where to run; a GPU when there is one.
         skip_bad: leave unreadable images out, and report them, instead of stopping.
         seed: of the clustering and of sampled pairs.
+        factor: clusters per class of NMI+; the EPS paper has 30 on Omniglot.
+        clusters: number of clusters of NMI; the number of classes when left out. Published tables of HM and ADML have
+            the number of training classes.
         console: shows progress if given.
         processes: who else embeds a share of the images and ranks a share of the queries.
     """
@@ -192,9 +199,19 @@ def evaluate(
         arguments["gallery"] = embed(embedder, others, batch, console, processes=processes)
         skipped += others.skipped
 
-    found = metrics.evaluate(vectors, **_columns(store.table), **arguments, ks=RECALLS, seed=seed, processes=processes)
+    found = metrics.evaluate(
+        vectors,
+        **_columns(store.table),
+        **arguments,
+        ks=RECALLS,
+        clusters=clusters,
+        factor=factor,
+        seed=seed,
+        processes=processes,
+    )
     values = {name: _plain(value) for name, value in found.values.items()}
-    return Result(values, dict(found.reasons), chosen, len(vectors), skipped)
+    asked = {"factor": factor, "clusters": clusters}
+    return Result(values, dict(found.reasons), chosen, len(vectors), skipped, asked)
 
 
 def _columns(table: ImageTable, prefix: str = "") -> dict[str, Any]:
@@ -219,6 +236,7 @@ def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, A
         "model": model,
         "metrics": {k: _plain(v) for k, v in result.values.items()},
         "undefined": result.reasons,
+        "clustering": result.clustering,
         "seed": seed,
         "versions": versions(),
     }

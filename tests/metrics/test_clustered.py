@@ -50,12 +50,21 @@ def test_number_of_clusters() -> None:
     assert by_default == pytest.approx(100 * nmi(labels, kmeans(vectors, 8, seed=6)))
 
 
-def test_more_clusters_than_images_is_undefined() -> None:
-    vectors, labels = blobs(spread=0.3, each=5)
+@pytest.mark.parametrize("each", [5, 10])
+def test_as_many_clusters_as_images_is_undefined(each: int) -> None:
+    vectors, labels = blobs(spread=0.3, each=each)
     values = clustering(vectors, labels)
     assert values["NMI"] is not None
     assert values["NMI+"] is None
-    assert values.reasons == {"NMI+": "80 clusters asked of 40 images"}
+    assert values.reasons == {"NMI+": f"80 clusters asked of {8 * each} images"}
+    assert clustering(vectors, labels, factor=each - 1)["NMI+"] is not None
+
+
+def test_clusters_of_one_image_each_would_score_alike_whatever_the_embedding() -> None:
+    """Why they are undefined: C classes of equal size among n images come to 2 log C / (log C + log n)."""
+    labels = torch.arange(32).repeat_interleave(8)
+    assert 100 * nmi(labels, torch.arange(256)) == pytest.approx(200 * 5 / (5 + 8))
+    assert clustering(torch.randn(256, 4), labels, factor=8)["NMI+"] is None
 
 
 def test_one_class_is_undefined() -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from holdfast.cli.figures import metrics_table
-from holdfast.cli.parsing import Commands, command, common, model_and_data, writable
+from holdfast.cli.parsing import Commands, command, common, model_and_data, positive, writable
 from holdfast.console import Console
 
 
@@ -20,6 +20,8 @@ def add(commands: Commands) -> None:
         "holdfast evaluate runs/demo/hm --data glyphs",
     )
     model_and_data(sub)
+    sub.add_argument("--factor", type=positive, default=10, help="clusters per class of NMI+ (default 10)")
+    sub.add_argument("--clusters", type=positive, help="clusters of NMI (default: as many as classes)")
     common(sub, "also write the result to this JSON file")
 
 
@@ -41,6 +43,8 @@ def run(options: argparse.Namespace) -> None:
             device=options.device,
             skip_bad=options.skip_bad,
             seed=options.seed or 0,
+            factor=options.factor,
+            clusters=options.clusters,
             console=Console(options.json or not processes.main),
             processes=processes,
         )

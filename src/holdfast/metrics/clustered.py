@@ -25,7 +25,8 @@ def clustering(
             Roth use the number of training classes.
         seed: of the k-means starts.
 
-    Requirements: two classes; no more clusters than images, otherwise the value is None.
+    Requirements: two classes; fewer clusters than images, otherwise the value is None: clusters of one image each say
+        nothing about an embedding.
     Relations: `retrieval` measures neighbourhoods, which tolerate classes of several clumps.
     Reference: NMI+: Levi et al., ICCV 2021.
     """
@@ -58,7 +59,7 @@ class Clustering(Metric):
         for key, k in (("NMI", self.clusters or classes), ("NMI+", self.factor * classes)):
             if classes < 2:
                 values.undefined(key, "all images are of one class")
-            elif k > len(vectors):
+            elif k >= len(vectors):
                 values.undefined(key, f"{k} clusters asked of {len(vectors)} images")
             else:
                 values[key] = 100 * nmi(labels, kmeans(vectors, k, seed=self.seed))

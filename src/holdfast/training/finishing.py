@@ -38,6 +38,8 @@ def finish(session: Session, run: RunFolder, console: Console) -> dict[str, Any]
         device=session.device,
         skip_bad=session.skip_bad,
         seed=recipe.seed,
+        factor=recipe.clustering.factor,
+        clusters=recipe.clustering.clusters,
         console=console,
         processes=session.processes,
     )

@@ -42,6 +42,18 @@ class BatchConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ClusteringConfig:
+    """How many clusters the evaluation of a run makes: `factor` per class for NMI+, `clusters` in all for NMI."""
+
+    factor: int = 10
+    clusters: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.factor < 1 or (self.clusters is not None and self.clusters < 1):
+            raise ValueError("clustering.factor and clustering.clusters must be 1 or more")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A checked recipe.
 
@@ -59,6 +71,8 @@ class Recipe:
         evaluate_every: epochs between evaluations on the validation classes.
         test_curve: as often, measure the test classes too, for the curve that papers plot and the best epoch that they
             publish; the curve never chooses a model.
+        clustering: clusters of the final evaluation: `factor` per class for NMI+, `clusters` for NMI (as many as
+            classes when left out).
         seed: of everything random.
         precision: `auto` is bfloat16 where the device is fast at it, float32 elsewhere.
         compile: run the network through `torch.compile`; `auto` does on a GPU when the run is long enough to gain.
@@ -85,6 +99,7 @@ class Recipe:
     epochs: int = 100
     evaluate_every: int = 5
     test_curve: bool = False
+    clustering: ClusteringConfig = dataclasses.field(default_factory=ClusteringConfig)
     seed: int = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Compile = "auto"

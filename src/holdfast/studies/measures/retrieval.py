@@ -23,10 +23,12 @@ class Retrieval(ProbeFunction):
     Args:
         split: `train` asks for what the model has seen.
         limit: images, drawn at random; None for all.
+        factor: clusters per class of NMI+.
     """
 
     split: str = "train"
     limit: int | None = None
+    factor: int = 10
 
     def __call__(self, scene: Scene) -> Found:
         """Embed and evaluate."""
@@ -36,6 +38,7 @@ class Retrieval(ProbeFunction):
         if self.limit is not None and self.limit < len(table):
             rng = np.random.default_rng(derive(scene.seed, "retrieval"))
             table = table.subset(np.sort(rng.permutation(len(table))[: self.limit]))
-        values = evaluate(scene.model, table, split=self.split, device=scene.device, seed=scene.seed).values
+        device, seed = scene.device, scene.seed
+        values = evaluate(scene.model, table, split=self.split, device=device, seed=seed, factor=self.factor).values
         kept = [key for key in values if key.removeprefix("coarse/") in KEPT]
         return Found(figures={key: None if values[key] is None else float(values[key]) for key in kept})
