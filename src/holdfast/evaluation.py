@@ -20,7 +20,7 @@ from holdfast.processes import ALONE, Processes
 from holdfast.versions import versions
 
 SCHEMA = 1
-RECALLS = (1, 2, 4, 8, 10, 100)
+RECALLS = (1, 2, 4, 5, 8, 10, 20, 100)
 """The k of R@k that the papers report on one dataset or another."""
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
 from figures_of import asked, figures_of, made_up
@@ -16,6 +19,7 @@ from holdfast.studies.jobs import SCALES, Scale, Training
 from holdfast.studies.measures.plane import Plane
 from holdfast.studies.measures.retrieval import KEPT, Retrieval
 from holdfast.studies.probes import Scene
+from holdfast.view import View
 
 IDS = ("E1", "E2", "E3", "E4", "E5", "E7")
 METRICS = {f"{level}{key}" for level in ("", "coarse/") for key in KEPT}
@@ -121,13 +125,33 @@ def test_retrieval_of_a_split_by_both_label_sets() -> None:
 
     whole = Retrieval(split="train")(scene).figures
     seen = table.split("train")
-    vectors = Pooled()(seen.read(range(len(seen)), 16).double() / 255)
+    pixels = np.stack(seen.read(range(len(seen)), View(16)).arrays())
+    vectors = Pooled()(torch.tensor(pixels).movedim(-1, 1).double() / 255)
     distance = torch.cdist(vectors, vectors).fill_diagonal_(torch.inf)
     nearest = distance.argmin(1)
     for level, key in (("fine", "R@1"), ("coarse", "coarse/R@1")):
         labels = torch.tensor(seen.labels_for(level))  # type: ignore[arg-type]
         assert whole[key] == pytest.approx(100 * (labels[nearest] == labels).double().mean().item(), abs=0.2)
     assert found["R@1"] != whole["R@1"]
+
+
+def test_a_measure_can_look_at_another_form_of_the_dataset() -> None:
+    data = {"name": "glyphs", "characters": 12, "per_class": 4}
+    scene = Scene(
+        seed=0,
+        device=torch.device("cpu"),
+        model=as_embedder(Pooled(), 32),
+        table=load(data),
+        run={"data": data},
+    )
+    assert len(scene.images("train", {})) == len(load(data).split("train"))
+    more = {**data, "per_class": 7}
+    assert len(scene.images("train", {"per_class": 7})) == len(load(more).split("train"))
+    other = Retrieval(split="train", data={"per_class": 7}, factor=2)(scene).figures
+    plain = Retrieval(split="train")(dataclasses.replace(scene, table=load(more))).figures
+    assert other["R@1"] == plain["R@1"]
+    assert other["NMI+"] is not None
+    assert plain["NMI+"] is None, "ten clusters per class are more than seven images per class"
 
 
 def test_retrieval_needs_a_model() -> None:

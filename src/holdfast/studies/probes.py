@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from holdfast.data import ImageTable
+from holdfast.data import ImageTable, load
+from holdfast.errors import HoldfastError
 from holdfast.models import Embedder
 from holdfast.registry import Registry
 
@@ -30,6 +31,21 @@ class Scene:
     model: Embedder | None = None
     table: ImageTable | None = None
     run: dict[str, Any] | None = None
+
+    def images(self, split: str, data: dict[str, Any]) -> ImageTable:
+        """The images of a split.
+
+        Args:
+            split: of the dataset.
+            data: fields of the dataset to set otherwise than the run did: `{"protocol": "seen"}`.
+        """
+        if self.table is None:
+            raise HoldfastError("no images to look at; give the probe a dataset")
+        if not data:
+            return self.table.split(split)
+        if self.run is None:
+            raise HoldfastError("another form of a dataset can be asked for after a training alone")
+        return load({**self.run["data"], **data}).split(split)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -266,6 +266,10 @@ def test_mnist_idx_files(tmp_path: Path, packed: bool) -> None:
         (str(d), "odd" if d % 2 else "even") for d in range(10)
     }
     assert len(load(f"mnist:{tmp_path}", protocol="official")) == 40
+    seen = load(f"mnist:{tmp_path}", protocol="seen")
+    assert np.array_equal(seen.split("train").labels, train.labels)
+    held_out = seen.split("test").read(range(12), View(28)).arrays()
+    assert np.array_equal(np.stack(held_out)[..., 0], images["t10k"][digits <= 5])
 
 
 def test_mnist_files_that_are_broken(tmp_path: Path) -> None:
@@ -295,3 +299,4 @@ def test_mnist_counts_of_the_shared_files(shared: Path) -> None:
     assert len(table.split("train")) == 36017
     assert len(table.split("test")) == 3969
     assert len(load(f"mnist:{shared / 'mnist'}", protocol="official")) == 70000
+    assert len(load(f"mnist:{shared / 'mnist'}", protocol="seen").split("test")) == 10000 - 3969

@@ -32,8 +32,9 @@ class Mnist(Reader):
 
     Args:
         root: folder with the four idx files under their official names, gzipped or not.
-        protocol: "digits" trains on the digits 0-5 of the training file and tests on 6-9 of the test file; "official"
-            uses all digits of both files, so classes are shared.
+        protocol: "digits" trains on the digits 0-5 of the training file and tests on 6-9 of the test file; "seen"
+            trains on the same and tests on 0-5 of the test file; "official" uses all digits of both files. In the
+            latter two, training and testing share classes.
 
     Relations: `digits` needs no download; `omniglot` has coarse and fine labels with 1,623 classes.
     Reference: LeCun et al., 1998; the split by digit: Levi et al., ICCV 2021 (easy positive sampling).
@@ -41,7 +42,7 @@ class Mnist(Reader):
 
     validation: float = 0.0
     root: str
-    protocol: Literal["digits", "official"] = "digits"
+    protocol: Literal["digits", "seen", "official"] = "digits"
 
     def read(self) -> ImageTable:
         """The images of the protocol."""
@@ -55,9 +56,9 @@ class Mnist(Reader):
                 raise DataError(
                     f"'{root}': a {prefix} file holds no images, or labels other than 0-9; fetch MNIST again"
                 )
-            if self.protocol == "digits":
-                wanted = (digits <= 5) == (split == "train")
-                pixels, digits = pixels[wanted], digits[wanted]
+            if self.protocol != "official":
+                learnt = split == "train" or self.protocol == "seen"
+                pixels, digits = pixels[(digits <= 5) == learnt], digits[(digits <= 5) == learnt]
             images.append(pixels)
             labels.append(digits)
             splits += [split] * len(digits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +22,18 @@ class Plane(ProbeFunction):
     Args:
         split: of the images.
         limit: how many, drawn at random.
+        data: fields of the dataset to set otherwise than the run did.
     """
 
     split: str = "train"
     limit: int = 600
+    data: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, scene: Scene) -> Found:
         """Embed and scale."""
         if scene.model is None or scene.table is None or scene.model.dim != 2:
             raise HoldfastError("the probe 'plane' needs a model of two dimensions; train it with model.dim: 2")
-        table = scene.table.split(self.split)
+        table = scene.images(self.split, self.data)
         rows = np.random.default_rng(derive(scene.seed, "plane")).permutation(len(table))[: self.limit]
         chosen = table.subset(np.sort(rows))
         vectors = embed(scene.model, ImageStore(chosen, scene.model.view, scene.device)).double().numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from holdfast.evaluation import evaluate
 from holdfast.seeds import derive
 from holdfast.studies.probes import Found, ProbeFunction, Scene, register
 
-KEPT = ("R@1", "R@2", "R@4", "R@8", "NMI", "NMI+", "pi_ratio")
+KEPT = ("R@1", "R@2", "R@4", "R@5", "R@8", "R@10", "NMI", "NMI+", "pi_ratio")
 """Figures that are stored, for fine labels and, behind `coarse/`, for coarse ones."""
 
 
@@ -24,17 +25,19 @@ class Retrieval(ProbeFunction):
         split: `train` asks for what the model has seen.
         limit: images, drawn at random; None for all.
         factor: clusters per class of NMI+.
+        data: fields of the dataset to set otherwise than the run did.
     """
 
     split: str = "train"
     limit: int | None = None
     factor: int = 10
+    data: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, scene: Scene) -> Found:
         """Embed and evaluate."""
         if scene.model is None or scene.table is None:
             raise HoldfastError("the probe 'retrieval' needs a model and images; give it to a training")
-        table = scene.table.split(self.split)
+        table = scene.images(self.split, self.data)
         if self.limit is not None and self.limit < len(table):
             rng = np.random.default_rng(derive(scene.seed, "retrieval"))
             table = table.subset(np.sort(rng.permutation(len(table))[: self.limit]))
