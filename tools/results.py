@@ -14,9 +14,8 @@ from pathlib import Path
 
 from holdfast.files import write_atomic, write_json
 from holdfast.studies import base, leaderboard
-from holdfast.studies.document import read
 from holdfast.studies.jobs import SCALES
-from holdfast.studies.page import order, write_page
+from holdfast.studies.page import load, order, write_page
 
 
 def take(out: Path, results: Path) -> None:
@@ -47,7 +46,7 @@ def ours(results: Path) -> list[dict[str, object]]:
         for name in order(leaderboard.STUDIES):
             file = results / "raw" / scale / f"{name}.json"
             if file.is_file():
-                records += leaderboard.from_results(base.get(name), scale, read(file)[2])
+                records += leaderboard.from_results(base.get(name), scale, load(file).results)
     return records
 
 

@@ -18,10 +18,12 @@ from holdfast.errors import HoldfastError
 from holdfast.models.run_card import write_card
 from holdfast.report.comparison import compare, read_comparison
 from holdfast.report.page import make
-from holdfast.studies import leaderboard
-from holdfast.studies.document import read
+from holdfast.studies import base, leaderboard
+from holdfast.studies.changes import names
+from holdfast.studies.document import plain_job, read_plain, results_of
 from holdfast.studies.jobs import Audit, Cell, Computation, Probe, Training
 from holdfast.studies.page import load, page_text
+from holdfast.studies.recorded import recipe_of
 from holdfast.studies.store import Store, measure_key
 
 
@@ -126,14 +128,16 @@ PLACE = {"device": "CPU", "versions": {"holdfast": "0"}, "files": ["weights.pth"
 @functools.cache
 def _raw() -> bytes:
     cell = {"seed": 0, "figures": {"R@1": 5.0}, "series": {"a": [1]}, "seconds": 1.5, "place": PLACE, "stopped": None}
-    job = {"recipe": "pocket", "data": "glyphs", "backbone": "conv-small", "epochs": 24}
-    arms = {"standard": {"job": job, "planned": [0], "cells": [cell, {**cell, "seed": 1}]}}
-    return json.dumps({"schema": 1, "study": "A1", "scale": "pocket", "arms": arms, "verdicts": []}).encode()
+    arm = base.get("A1").arms("pocket")[0]
+    own = {"job": plain_job(arm.job), "recipe": recipe_of(arm.job), "planned": [0]}
+    arms = {arm.name: {**own, "cells": [cell, {**cell, "seed": 1}]}}
+    head = {"schema": 1, "study": "A1", "scale": "pocket", "changes": names(), "recipe": {}}
+    return json.dumps({**head, "arms": arms, "verdicts": []}).encode()
 
 
 def _document(draw: random.Random, folder: Path) -> None:
     (folder / "A1.json").write_bytes(damaged_json(_raw(), draw))
-    _, _, results = read(folder / "A1.json")
+    results = results_of(read_plain(folder / "A1.json"))
     for arm in results.outcomes:
         results.mean(arm, "R@1")
     found = load(folder / "A1.json")

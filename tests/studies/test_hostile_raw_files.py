@@ -10,18 +10,29 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
+from holdfast.studies import base
+from holdfast.studies.changes import names
+from holdfast.studies.document import plain_job
 from holdfast.studies.page import load, page_text
+from holdfast.studies.recorded import recipe_of
 
 CELL = {"seed": 0, "figures": {"R@1": 5.0}, "series": {}, "seconds": 1.5, "stopped": None}
 PLACE = {"device": "CPU", "versions": {"holdfast": "0"}, "files": ["weights.pth"]}
-JOB = {"recipe": "pocket", "data": "glyphs", "backbone": "conv-small", "epochs": 24}
+ARM = base.get("A1").arms("pocket")[0]
+JOB = {**plain_job(ARM.job), "backbone": "conv-small"}
 
 
 def raw(file: Path, change: Callable[[dict[str, Any]], None] = lambda arm: None) -> Path:
     """A raw file of one arm."""
-    arm: dict[str, Any] = {"job": dict(JOB), "planned": [0], "cells": [{**CELL, "place": dict(PLACE)}]}
+    arm: dict[str, Any] = {
+        "job": dict(JOB),
+        "recipe": recipe_of(ARM.job),
+        "planned": [0],
+        "cells": [{**CELL, "place": dict(PLACE)}],
+    }
     change(arm)
-    file.write_text(json.dumps({"schema": 1, "study": "A1", "scale": "pocket", "arms": {"standard": arm}}))
+    content = {"schema": 1, "study": "A1", "scale": "pocket", "changes": names(), "arms": {ARM.name: arm}}
+    file.write_text(json.dumps(content))
     return file
 
 
@@ -37,6 +48,9 @@ def test_a_whole_one_has_a_page(tmp_path: Path) -> None:
         lambda arm: arm["job"].update(data=["glyphs"]),
         lambda arm: arm["job"].update(data={"name": 3}),
         lambda arm: arm["job"].update(epochs="many"),
+        lambda arm: arm["job"].update(measures=3),
+        lambda arm: arm["job"].update(measures=["fixed"]),
+        lambda arm: arm.update(recipe=[1]),
         lambda arm: arm.update(job=[1]),
         lambda arm: arm.update(cells={"a": 1}),
         lambda arm: arm["cells"][0].update(stopped=["x"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
 from holdfast.studies.jobs import Arm, Audit, Cell, Computation, Probe, Training
-from holdfast.studies.store import Merged, Store, agrees, measure_key
+from holdfast.studies.store import Merged, Store, measure_key
 
 AUDITS = (Audit(limit=10), Audit(mode="published"), Audit(protocol="adml"), Probe(function="p", arguments={"a": 1}))
 JOB = Training(recipe="pocket", measures=AUDITS)
@@ -196,18 +195,3 @@ def test_a_record_stands_when_a_recipe_gains_a_key_and_falls_when_a_value_change
     assert store.done(cell)
     store.write(cell, {"figures": {"R@1": 50.0}, "recipe": {**older, "epochs": recipe["epochs"] + 1}})
     assert store.missing(cell) is None
-
-
-@given(
-    st.recursive(
-        st.integers(0, 3) | st.text("ab", max_size=2),
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text("xyz", min_size=1, max_size=1), inner, max_size=3)
-        ),
-    )
-)
-def test_every_recipe_agrees_with_itself_and_with_itself_and_more(plain: Any) -> None:
-    assert agrees(plain, plain)
-    if isinstance(plain, dict):
-        assert agrees(plain, {**plain, "later": 1})
-        assert not agrees({**plain, "gone": 1}, plain)

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from small_study import FIGURE, Small, results
 
+from holdfast.studies.jobs import Arm, Scale
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural, spread
 
@@ -41,8 +42,11 @@ def test_durations_are_short(seconds: float, text: str) -> None:
 def test_a_row_per_arm_with_seeds_and_time() -> None:
     planned = {"high": [0, 1, 2], "low": [0, 1, 2, 3]}
     headings, rows = arm_table(Small(), "pocket", results(), planned)
-    assert headings == ["arm", "value", "seeds", "time per seed"]
-    assert rows == [["high", "2.01 ± 0.01", "3", "1.5 s"], ["low", "1.01 ± 0.01", "3 of 4", "1.5 s"]]
+    assert headings == ["arm", "value", "setting", "seeds", "time per seed"]
+    assert rows == [
+        ["high", "2.01 ± 0.01", "the paper's", "3", "1.5 s"],
+        ["low", "1.01 ± 0.01", "the paper's", "3 of 4", "1.5 s"],
+    ]
 
 
 def test_arms_not_run_and_runs_that_stopped_say_so() -> None:
@@ -50,12 +54,24 @@ def test_arms_not_run_and_runs_that_stopped_say_so() -> None:
     fine = dataclasses.replace(results().outcomes["high"][1])
     found = Results(outcomes={"high": [], "low": [stopped, fine]})
     _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1], "low": [0, 1]})
-    assert rows[0][:3] == ["high", "not run", "0 of 2"]
-    assert rows[1][:3] == ["low", "2.01", "2, 1 stopped: the model has collapsed"]
+    assert rows[0][:4] == ["high", "not run", "the paper's", "0 of 2"]
+    assert rows[1][:4] == ["low", "2.01", "the paper's", "2, 1 stopped: the model has collapsed"]
 
 
 def outcome(seed: int, device: str, seconds: float, value: float | None = 2.0) -> Outcome:
     return Outcome(seed=seed, figures={FIGURE: value}, seconds=seconds, place={"device": device})
+
+
+class TwoReadings(Small):
+    def arms(self, scale: Scale) -> list[Arm]:
+        high, low = super().arms(scale)
+        return [dataclasses.replace(high, reading="ε in pixels"), low]
+
+
+def test_arms_of_several_readings_say_theirs() -> None:
+    headings, rows = arm_table(TwoReadings(), "pocket", results(), {"high": [0], "low": [0]})
+    assert headings[2:4] == ["reading", "setting"]
+    assert [row[2] for row in rows] == ["ε in pixels", "any"]
 
 
 def test_a_figure_that_some_seeds_lack_says_how_many_have_it() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.studies import base
-from holdfast.studies.document import verdicts
 from holdfast.studies.jobs import SCALES, Scale
+from holdfast.studies.judging import verdicts
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.trimming import trimmed
 

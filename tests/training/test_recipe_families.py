@@ -12,7 +12,7 @@ import yaml
 import holdfast
 from holdfast import regimes
 from holdfast.training.recipe import Recipe, load_recipe
-from holdfast.training.recipe_files import read_plain, shipped, summary
+from holdfast.training.recipe_files import about, read_plain, shipped
 
 ADML = ["adml-a", "adml-t", "adml-u", "adml-au"]
 CARS = [f"{name}-cars" for name in ADML]
@@ -71,7 +71,7 @@ def test_it_resolves_and_repeats_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", shipped())
 def test_its_summary_says_what_it_is_and_where_it_runs(name: str) -> None:
-    line = summary(name)
+    line = about(name).summary
     assert 20 < len(line) < 120
     assert line.endswith(".")
     small = name in POCKET.values() or name in ("gs-pocket", "eps-mnist") or name.startswith("demo-")
@@ -81,7 +81,7 @@ def test_its_summary_says_what_it_is_and_where_it_runs(name: str) -> None:
 def test_no_recipe_is_another_again() -> None:
     plain = {name: load_recipe(name).plain() for name in shipped()}
     assert [pair for pair in combinations(plain, 2) if plain[pair[0]] == plain[pair[1]]] == []
-    summaries = [summary(name) for name in shipped()]
+    summaries = [about(name).summary for name in shipped()]
     assert len(set(summaries)) == len(summaries)
 
 

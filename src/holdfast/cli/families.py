@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable
 
@@ -17,8 +18,13 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print names with a line each."""
+    """Print names with a line each; recipes with the paper and table they belong to, as an object each in JSON."""
     entries = families()[options.what]()
+    if options.json and options.what == "recipes":
+        from holdfast.training.recipe_files import about
+
+        print(json.dumps({name: dataclasses.asdict(about(name)) for name in entries}, ensure_ascii=False))
+        return
     print(json.dumps(entries, ensure_ascii=False) if options.json else listing(entries))
 
 
@@ -35,9 +41,9 @@ def families() -> dict[str, Callable[[], dict[str, str]]]:
         return entries
 
     def recipes() -> dict[str, str]:
-        from holdfast.training.recipe_files import shipped, summary
+        from holdfast.training.recipe_files import about, shipped
 
-        return {name: summary(name) for name in shipped()}
+        return {name: f"[{about(name).origin}] {about(name).summary}" for name in shipped()}
 
     def direct_gradients() -> dict[str, str]:
         from holdfast.gradients.listing import entries

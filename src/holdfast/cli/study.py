@@ -105,7 +105,8 @@ def _tell(
     plain: bool,
 ) -> None:
     """Write the raw files and the page, and print what they say."""
-    from holdfast.studies.document import document, planned_seeds, results_of, title, verdicts, write
+    from holdfast.studies.document import document, planned_seeds, results_of, title, write
+    from holdfast.studies.judging import verdicts
     from holdfast.studies.page import write_page
     from holdfast.studies.state import gathered
     from holdfast.studies.tables import arm_table
@@ -121,7 +122,8 @@ def _tell(
         lines += [f"{study.id}  {title(study)} ({study.source})", ""]
         lines += [table(*arm_table(study, scale, results, planned)), f"published: {study.published}", ""]
         for v in verdicts(study, scale, results):
-            lines.append(f"{v.words.upper()}: {v.claim}\n    {v.evidence}")
+            said = f" [{v.reading}]" if v.reading else ""
+            lines.append(f"{v.words.upper()}: {v.claim}{said}\n    {v.evidence}")
         lines.append("")
         documents.append(content)
     page = store.folder / "results.md"

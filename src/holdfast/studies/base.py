@@ -21,11 +21,13 @@ class Study(ABC):
         id: as the papers' tables are cited: `A1`.
         source: paper and table.
         published: the figures printed there, one line.
+        ours: its claims are of no paper, so that they are judged in whatever setting they are about.
     """
 
     id: ClassVar[str]
     source: ClassVar[str]
     published: ClassVar[str]
+    ours: ClassVar[bool] = False
 
     @abstractmethod
     def arms(self, scale: Scale) -> list[Arm]:

@@ -19,10 +19,25 @@ from holdfast.studies.results import NOT_RUN, Results
 from holdfast.studies.verdict import LEVEL, Status, Verdict, at_best_undecided, joint
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim(ABC):
-    """One sentence that results can refute."""
+    """One sentence that results can refute.
+
+    Args:
+        text: the claim in words.
+        reading: how something that the source leaves unsaid is read ("ε normalised"), as its arms have it; a claim is
+            judged once per reading.
+        limit: it goes beyond what the source claims or proves, to see how far that reaches; refutes nothing.
+    """
 
     text: str
+    reading: str = ""
+    limit: bool = False
+
+    @property
+    def of_levels(self) -> bool:
+        """Whether it is about the height of a figure, which another backbone changes, and not about differences."""
+        return False
 
     @abstractmethod
     def verdict(self, results: Results) -> Verdict:
@@ -34,7 +49,6 @@ class Ordered(Claim):
     """Each arm lies above the next in a figure.
 
     Args:
-        text: the claim in words.
         arms: from the highest to the lowest.
         figure: what is compared.
         noise: between two runs of one recipe, for verdicts on one seed.
@@ -43,7 +57,6 @@ class Ordered(Claim):
         printed: how far apart the source has each arm and the next, where it was measured on the same data.
     """
 
-    text: str
     arms: tuple[str, ...]
     figure: str = "R@1"
     noise: float = 1.0
@@ -86,14 +99,12 @@ class Near(Claim):
     """Two arms differ by no more than a tolerance in a figure.
 
     Args:
-        text: the claim in words.
         arms: the two.
         within: the tolerance; wider than the noise, or one seed could never show it.
         figure: what is compared.
         noise: between two runs of one recipe, for verdicts on one seed.
     """
 
-    text: str
     arms: tuple[str, str]
     within: float
     figure: str = "R@1"
@@ -122,7 +133,6 @@ class Beyond(Claim):
     """An arm's figure lies above (or below) a bound.
 
     Args:
-        text: the claim in words.
         arm: whose figure.
         figure: which.
         above: the bound, or
@@ -130,7 +140,6 @@ class Beyond(Claim):
         noise: half-width to assume on one seed.
     """
 
-    text: str
     arm: str
     figure: str
     above: float | None = None
@@ -140,6 +149,11 @@ class Beyond(Claim):
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None):
             raise ValueError(f"{self.text}: give above or below")
+
+    @property
+    def of_levels(self) -> bool:
+        """A bound is of a level."""
+        return True
 
     def verdict(self, results: Results) -> Verdict:
         """On which side the interval lies."""
@@ -161,12 +175,15 @@ class All(Claim):
     """Several claims at once.
 
     Args:
-        text: the claim in words.
         parts: all must hold.
     """
 
-    text: str
     parts: tuple[Claim, ...]
+
+    @property
+    def of_levels(self) -> bool:
+        """Whether any part is."""
+        return any(part.of_levels for part in self.parts)
 
     def verdict(self, results: Results) -> Verdict:
         """Holds if every part does; does not hold if any part does not."""
@@ -180,17 +197,27 @@ class Judged(Claim):
     """A rule of its own, for claims that no other form fits.
 
     Args:
-        text: the claim in words.
         rule: from results to a status and the numbers it rests on.
+        levels: whether it looks at the height of figures, not only at differences between arms.
     """
 
-    text: str
     rule: Callable[[Results], tuple[Status, str]]
+    levels: bool = False
+
+    @property
+    def of_levels(self) -> bool:
+        """As it says."""
+        return self.levels
 
     def verdict(self, results: Results) -> Verdict:
         """As the rule says."""
         status, evidence = self.rule(results)
         return Verdict(claim=self.text, status=status, evidence=evidence)
+
+
+def ruled(claim: Claim, rule: Callable[[Results], tuple[Status, str]]) -> Judged:
+    """The same claim, judged by a rule around it."""
+    return Judged(text=claim.text, reading=claim.reading, limit=claim.limit, levels=claim.of_levels, rule=rule)
 
 
 def gaps(printed: Sequence[float]) -> tuple[float, ...]:

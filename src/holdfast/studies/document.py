@@ -12,10 +12,13 @@ from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
 from holdfast.run_files import finite
 from holdfast.studies.base import Study
-from holdfast.studies.jobs import SCALES, Arm, Cell, Job, Scale, Training
+from holdfast.studies.changes import names
+from holdfast.studies.jobs import SCALES, Audit, Cell, Job, Measure, Probe, Scale, Training
+from holdfast.studies.judging import verdicts
+from holdfast.studies.recorded import common, recipe_of
 from holdfast.studies.results import Outcome, Results
+from holdfast.studies.setting import setting
 from holdfast.studies.trimming import trimmed
-from holdfast.studies.verdict import Verdict
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -36,11 +39,6 @@ def title(study: Study) -> str:
     return (study.__doc__ or "").strip().partition("\n")[0].rstrip(".")
 
 
-def verdicts(study: Study, scale: Scale, results: Results) -> list[Verdict]:
-    """What its claims come to."""
-    return [claim.verdict(results) for claim in study.claims(scale)]
-
-
 def document(study: Study, scale: Scale, results: Results, planned: Mapping[str, list[int]]) -> dict[str, Any]:
     """Everything a page needs, as plain data.
 
@@ -51,13 +49,19 @@ def document(study: Study, scale: Scale, results: Results, planned: Mapping[str,
         planned: arm → seeds it was to be run with.
     """
     kept = trimmed(study, scale, results)
+    every = study.arms(scale)
+    recipes = {a.name: recipe_of(a.job) for a in every if isinstance(a.job, Training) and kept.outcomes.get(a.name)}
+    shared = common(list(recipes.values()))
     arms = {
         arm.name: {
             "job": plain_job(arm.job),
+            **({"recipe": _but(shared, recipes[arm.name])} if arm.name in recipes else {}),
+            "setting": dataclasses.asdict(setting(arm.job)),
+            "reading": arm.reading,
             "planned": sorted(planned.get(arm.name, [])),
             "cells": [dataclasses.asdict(outcome) for outcome in kept.outcomes.get(arm.name, [])],
         }
-        for arm in study.arms(scale)
+        for arm in every
     }
     return {
         "schema": SCHEMA,
@@ -67,9 +71,17 @@ def document(study: Study, scale: Scale, results: Results, planned: Mapping[str,
         "source": study.source,
         "published": study.published,
         "notes": study.notes(scale),
+        "changes": names(),
+        "recipe": shared,
         "arms": arms,
         "verdicts": [
-            {"claim": verdict.claim, "status": verdict.status, "evidence": verdict.evidence}
+            {
+                "claim": verdict.claim,
+                "reading": verdict.reading,
+                "status": verdict.status if verdict.standing == "verdict" else verdict.standing,
+                "words": verdict.words,
+                "evidence": verdict.evidence,
+            }
             for verdict in verdicts(study, scale, kept)
         ],
         "versions": versions(),
@@ -79,12 +91,6 @@ def document(study: Study, scale: Scale, results: Results, planned: Mapping[str,
 def write(file: Path, content: Mapping[str, Any]) -> None:
     """Write it, short parts on one line, so that changes are seen line by line."""
     write_atomic(file, _laid_out(content) + "\n")
-
-
-def read(file: str | Path) -> tuple[str, Scale, Results]:
-    """Study, scale and results of a raw file; its verdicts are not read, they are computed again."""
-    content = read_plain(file)
-    return content["study"], content["scale"], results_of(content)
 
 
 def results_of(content: Mapping[str, Any]) -> Results:
@@ -102,6 +108,7 @@ def read_plain(file: str | Path) -> dict[str, Any]:
         content = json.loads(Path(file).read_text("utf-8"))
         sound = content["schema"] == SCHEMA and content["scale"] in SCALES and isinstance(content["study"], str)
         sound = sound and all(_sound_arm(arm) for arm in content["arms"].values())
+        sound = sound and isinstance(content.get("recipe", {}), dict) and isinstance(content.get("changes", []), list)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
@@ -118,22 +125,34 @@ def plain_job(job: Job) -> dict[str, Any]:
     return plain
 
 
-def outdated(study: Study, scale: Scale, content: Mapping[str, Any]) -> list[str]:
-    """Arms of a raw file that the study does not have, or no longer does in that way."""
-    now: dict[str, Arm] = {arm.name: arm for arm in study.arms(scale)}
-    return [
-        name for name, arm in content["arms"].items() if name not in now or arm.get("job") != plain_job(now[name].job)
-    ]
+def measure_of(plain: Mapping[str, Any]) -> Measure | None:
+    """A measure from its plain form; None where no such measure exists any more."""
+    try:
+        return Probe(**plain) if "function" in plain else Audit(**plain)
+    except TypeError:
+        return None
+
+
+def prefix_of(plain: Mapping[str, Any]) -> str:
+    """What the figures of a measure are stored under, from its plain form."""
+    return str(plain.get("name") or plain.get("function") or f"{plain.get('protocol')}-{plain.get('mode')}")
+
+
+def _but(shared: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recipe says beyond what all say."""
+    return {key: value for key, value in recipe.items() if key not in shared}
 
 
 def _sound_arm(arm: Any) -> bool:
     job, cells = arm["job"], arm["cells"]
     if not isinstance(job, dict) or not isinstance(arm["planned"], list) or not isinstance(cells, list):
         return False
+    if not isinstance(arm.get("recipe", {}), dict):
+        return False
     if "recipe" in job and cells:
         data = job["data"] if isinstance(job["data"], str) else job["data"]["name"]
         words = isinstance(data, str) and isinstance(job["backbone"], str)
-        if not words or finite(job["epochs"]) is None:
+        if not words or finite(job["epochs"]) is None or not all(isinstance(one, dict) for one in job["measures"]):
             return False
     return all(_sound_cell(cell) for cell in cells)
 

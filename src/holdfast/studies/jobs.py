@@ -73,16 +73,20 @@ class Training:
         recipe: a shipped recipe.
         data: a dataset by its name (`glyphs`, `cub`); where its files lie is said when the study is run. A block
             (`{"name": "omniglot", "labels": "coarse"}`) sets further fields.
-        settings: dotted overrides of the recipe.
+        row: dotted overrides of the recipe that the source itself prints for this row of its table.
+        settings: dotted overrides of ours, laid over both.
         measures: what else to find out about the trained model.
         start: a training of the same network, with the same seed, whose model this one starts from.
+        differs: what else is not as in the source, where no recipe shows it.
     """
 
     recipe: str
     data: str | dict[str, Any] = "glyphs"
+    row: dict[str, Any] = dataclasses.field(default_factory=dict)
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     measures: tuple[Measure, ...] = ()
     start: Training | None = None
+    differs: tuple[str, ...] = ()
 
     def first(self, seed: int) -> Cell | None:
         """The cell that must be trained before."""
@@ -108,7 +112,7 @@ class Training:
 
     def _settings(self, seed: int) -> str:
         first = self.first(seed)
-        return json.dumps(self.settings if first is None else {**self.settings, "init": first.key})
+        return json.dumps({**self.row, **self.settings, **({} if first is None else {"init": first.key})})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,11 +123,13 @@ class Computation:
         measure: what to compute.
         data: a dataset as in `Training`, or None.
         backbone: whose starting weights embed the images: `resnet50`, `torchvision:mobilenet_v2`; None for no model.
+        differs: what is not as in the source; a computation has no recipe that would show it.
     """
 
     measure: Probe
     data: str | dict[str, Any] | None = None
     backbone: str | None = None
+    differs: tuple[str, ...] = ()
 
     @property
     def fetched(self) -> str | None:
@@ -156,11 +162,13 @@ class Arm:
         name: as tables and claims call it.
         job: what is done for it, once per seed.
         seeds: its own, where it does not need (or cannot afford) those of the study.
+        reading: how something that the source leaves unsaid is read here ("ε normalised"); empty where nothing is.
     """
 
     name: str
     job: Job
     seeds: tuple[int, ...] | None = None
+    reading: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

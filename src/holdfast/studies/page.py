@@ -12,11 +12,14 @@ from typing import Any, TypeAlias
 from holdfast.files import write_atomic
 from holdfast.studies import base, drawing
 from holdfast.studies.cost import Ran, Spent, device, spent
-from holdfast.studies.document import read, read_plain, title, verdicts
+from holdfast.studies.document import read_plain, title
 from holdfast.studies.invocation import invocation
 from holdfast.studies.jobs import Scale
+from holdfast.studies.judging import verdicts
 from holdfast.studies.results import Outcome, Results
+from holdfast.studies.setting import settings
 from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural, prose
+from holdfast.studies.validity import Void, valid
 from holdfast.studies.verdict import Status, Verdict
 
 PAPERS = {
@@ -47,6 +50,14 @@ READING = (
     "queries, a sample of them, attacked against the clean gallery; *replaced* (or *all images*) means all images "
     "attacked at once."
 )
+GROUNDS = (
+    "A paper's claim is judged where every arm that it compares runs in *the paper's* setting, or in one that is "
+    "*shortened* and says by how much. With a *stand-in backbone* differences between arms are judged and levels are "
+    "not. In a setting of *ours*, or at pocket scale, results are observations: they say nothing for or against the "
+    "paper. *Limits* ask how far a claim reaches beyond what the paper says, and refute nothing. The setting of an arm "
+    "is computed by comparing its recipe with the paper's. Where a paper leaves something unsaid, each *reading* of it "
+    "is held through all of its tables and judged apart."
+)
 JUDGING = (
     "With two seeds or more, a difference counts when it clears its one-sided 95 % t interval; with one, when it "
     "clears the noise between two runs of one recipe, and the verdict is marked (one seed). Arms that come out level "
@@ -68,6 +79,7 @@ class Finished:
         results: of its arms.
         plain: the raw file.
         verdicts: computed from the results.
+        void: what of the raw file does not count any more.
     """
 
     study: base.Study
@@ -75,6 +87,7 @@ class Finished:
     results: Results
     plain: Mapping[str, Any]
     verdicts: Sequence[Verdict]
+    void: Sequence[Void] = ()
 
     @property
     def begun(self) -> bool:
@@ -94,8 +107,9 @@ class Finished:
 
 
 def mark(verdict: Verdict) -> str:
-    """A verdict in a sign and a word."""
-    return f"{'–' if verdict.unfinished else SIGNS[verdict.status]} {verdict.words}"
+    """A verdict in a sign and a word; what judges no claim of a paper has a sign of its own."""
+    sign = SIGNS[verdict.status] if verdict.standing in ("verdict", "ours") else "·"
+    return f"{'–' if verdict.unfinished else sign} {verdict.words}"
 
 
 def order(ids: Iterable[str]) -> list[str]:
@@ -105,11 +119,12 @@ def order(ids: Iterable[str]) -> list[str]:
 
 
 def load(file: Path) -> Finished:
-    """A raw file with its study's code."""
-    name, scale, results = read(file)
-    study = base.get(name)
+    """A raw file with its study's code; what is void in it is left out."""
+    plain = read_plain(file)
+    study, scale = base.get(plain["study"]), plain["scale"]
+    results, void = valid(study, scale, plain)
     judged = verdicts(study, scale, results)
-    return Finished(study=study, scale=scale, results=results, plain=read_plain(file), verdicts=judged)
+    return Finished(study=study, scale=scale, results=results, plain=plain, verdicts=judged, void=void)
 
 
 def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path | None = None) -> None:
@@ -123,17 +138,27 @@ def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path
         reading: folder with a person's remarks, `SCALE-ID.md`; they stand beside the verdicts and change none.
     """
     files = [raw / f"{name}.json" for name in base.names()]  # what else lies there is not ours
-    found = [one for file in files if file.is_file() and (one := load(file)).begun]
+    loaded = [load(file) for file in files if file.is_file()]
+    found = [one for one in loaded if one.begun]
+    void = {one.study.id: one.void for one in loaded if one.void}
     ready = {f.study.id: f for f in found}
+    drawn = {f.study.id: _draw(f, figures) for f in found}
+    for file in {figures / f"{name}-{n}.png" for name in base.names() for n in range(1, 10)}:
+        if file not in {file for own in drawn.values() for _, file in own}:
+            file.unlink(missing_ok=True)  # of results that do not count any more
     links = {
-        f.study.id: [(text, Path(os.path.relpath(file, page.parent)).as_posix()) for text, file in _draw(f, figures)]
-        for f in found
+        name: [(text, Path(os.path.relpath(file, page.parent)).as_posix()) for text, file in own]
+        for name, own in drawn.items()
     }
-    write_atomic(page, page_text(scale, [ready[name] for name in order(ready)], links, reading))
+    write_atomic(page, page_text(scale, [ready[name] for name in order(ready)], links, reading, void))
 
 
 def page_text(
-    scale: Scale, found: Sequence[Finished], figures: Mapping[str, Sequence[Picture]], reading: Path | None = None
+    scale: Scale,
+    found: Sequence[Finished],
+    figures: Mapping[str, Sequence[Picture]],
+    reading: Path | None = None,
+    void: Mapping[str, Sequence[Void]] | None = None,
 ) -> str:
     """The page.
 
@@ -142,30 +167,46 @@ def page_text(
         found: in the order of the page.
         figures: study → titles and files as seen from the page.
         reading: folder with a person's remarks.
+        void: study → what of its raw file does not count any more.
     """
+    void = void or {}
     every = [cell for f in found for cell in f.ran]
-    parts = [f"# {TITLES[scale]}", HEAD + (WEIGHTS if scale == "paper" else ""), READING, JUDGING]
-    parts += [_extent(scale, found, spent(every, every))] if found else []
+    parts = [f"# {TITLES[scale]}", f"**{_counts(scale, found)}**"]
+    parts += [HEAD + (WEIGHTS if scale == "paper" else ""), GROUNDS, READING, JUDGING]
+    parts += [_extent(scale, found, spent(every, every), void)] if found else []
     parts += ["## Verdicts", _summary(found)]
     for letter, paper in PAPERS.items():
         own = [f for f in found if f.study.id[0] == letter]
         parts += [f"## {paper}"] if own else []
         for one in own:
             parts += _section(one, spent(one.ran, every), figures.get(one.study.id, ()), reading)
-    parts += _absent(scale, {f.study.id for f in found})
+    parts += _absent(scale, {f.study.id for f in found}, void)
     return "\n\n".join(parts) + "\n"
 
 
-def _absent(scale: Scale, found: set[str]) -> list[str]:
-    """Studies without results, each with what it asks and the command that runs it."""
+def _absent(scale: Scale, found: set[str], void: Mapping[str, Sequence[Void]]) -> list[str]:
+    """Studies without results that count, each with what it asks and the command that runs it."""
     studies = [study for name in order(base.names()) if name not in found and (study := base.get(name)).arms(scale)]
     if not studies:
         return []
-    listed = "\n".join(f"- {study.id}: {inert(title(study))}. `{invocation(study, scale)}`" for study in studies)
-    return ["## Not run", listed]
+    lines = []
+    for study in studies:
+        told = f" {_voided(void[study.id])}" if study.id in void else ""
+        lines.append(f"- {study.id}: {inert(title(study))}. `{invocation(study, scale)}`{told}")
+    return ["## Not run", "\n".join(lines)]
 
 
-def _extent(scale: Scale, found: Sequence[Finished], whole: Spent) -> str:
+def _voided(void: Sequence[Void]) -> str:
+    """What does not count, and why, in a sentence or two."""
+    reasons: dict[str, list[str]] = {}
+    for one in void:
+        figures = f" ({one.measure})" if one.measure else ""
+        reasons.setdefault(one.why, []).append(inert(f"{one.arm}{figures}"))
+    told = "; ".join(f"{', '.join(arms)} ({inert(why)})" for why, arms in reasons.items())
+    return f"Void, not shown: {told}."
+
+
+def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping[str, Sequence[Void]]) -> str:
     """Where and when, and how much of all."""
     outcomes = [outcome for f in found for own in f.results.outcomes.values() for outcome in own]
     devices = Counter(map(device, outcomes))
@@ -179,26 +220,44 @@ def _extent(scale: Scale, found: Sequence[Finished], whole: Spent) -> str:
         ["computing time", duration(whole.seconds) + _left_out(whole)],
         ["extent", f"{len(found)} of {_possible(scale)} studies begun, {plural(whole.cells, 'cell')} run"],
     ]
+    if gone := sum(one.cells for own in void.values() for one in own if not one.measure):
+        rows.append(["void", f"{plural(gone, 'record')}, made otherwise than today; not shown"])
     return markdown(inert_table((["", ""], rows)), right=False)
+
+
+def _counts(scale: Scale, found: Sequence[Finished]) -> str:
+    """How many claims of all studies are decided on the papers' ground, and what the others are."""
+    absent = set(base.names()) - {f.study.id for f in found}
+    nothing = Results(outcomes={})
+    every = [verdict for f in found for verdict in f.verdicts]
+    every += [verdict for name in absent for verdict in verdicts(base.get(name), scale, nothing)]
+    judged = Counter(v.status for v in every if v.standing == "verdict" and not v.unfinished)
+    kinds = Counter(v.standing for v in every)
+    seen = sum(v.standing == "observation" and not v.unfinished for v in every)
+    papers = kinds["verdict"] + kinds["observation"]
+    waiting = papers - judged.total() - seen
+    return (
+        f"{plural(papers, 'claim')} of the papers: {judged['holds'] + judged['does not hold']} decided on the papers' "
+        f"ground ({judged['holds']} hold, {judged['does not hold']} do not), {judged['undecided']} undecided there, "
+        f"{plural(seen, 'observation')} in other settings, {waiting} not all run. Besides, "
+        f"{plural(kinds['limit'], 'limit')} of claims and {plural(kinds['ours'], 'claim')} of ours."
+    )
 
 
 def _summary(found: Sequence[Finished]) -> str:
     if not found:
         return "No results are in yet."
-    every = [verdict for f in found for verdict in f.verdicts]
-    counts = Counter(verdict.status for verdict in every if not verdict.unfinished)
-    told = ", ".join(f"{counts[status]} {word}" for status, word in _COUNTED.items())
-    told += f", {len(every) - counts.total()} not all run"
     rows = [
-        [f"[{f.study.id}](#{f.study.id.lower()})", inert(verdict.claim), mark(verdict), inert(verdict.evidence)]
+        [f"[{f.study.id}](#{f.study.id.lower()})", inert(_full(verdict)), mark(verdict), inert(verdict.evidence)]
         for f in found
         for verdict in f.verdicts
     ]
-    table = markdown((["study", "claim", "verdict", "numbers"], rows), right=False)
-    return f"{plural(len(every), 'claim')}: {told}.\n\n{table}"
+    return markdown((["study", "claim", "verdict", "numbers"], rows), right=False)
 
 
-_COUNTED: dict[Status, str] = {"holds": "hold", "does not hold": "do not hold", "undecided": "undecided"}
+def _full(verdict: Verdict) -> str:
+    """The claim with its reading."""
+    return f"{verdict.claim} [{verdict.reading}]" if verdict.reading else verdict.claim
 
 
 def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Path | None) -> list[str]:
@@ -209,17 +268,33 @@ def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Pa
         parts.append(prose(notes))
     parts.append(f"{inert(_how(one, cost))} `{invocation(study, one.scale)}`")
     parts.append(markdown(inert_table(arm_table(study, one.scale, one.results, one.planned))))
+    parts += _differing(one)
+    parts += [_voided(one.void)] if one.void else []
     parts += [f"![{inert(text)}]({file})" for text, file in figures]
-    parts.append("\n".join(f"- **{mark(v)}**: {inert(v.claim)}. {inert(v.evidence)}." for v in one.verdicts))
+    for said in dict.fromkeys(v.reading for v in one.verdicts):
+        parts += [f"Reading: {inert(said)}."] if said else []
+        own = [v for v in one.verdicts if v.reading == said]
+        parts.append("\n".join(f"- **{mark(v)}**: {inert(v.claim)}. {inert(v.evidence)}." for v in own))
     remark = reading / f"{one.scale}-{study.id}.md" if reading else None
     if remark and remark.is_file():
         parts.append(remark.read_text("utf-8").strip())
     return parts
 
 
+def _differing(one: Finished) -> list[str]:
+    """What arms that were run differ from the paper in, where a table's cell does not say it."""
+    told: dict[str, list[str]] = {}
+    for arm, own in settings(one.study.arms(one.scale)).items():
+        if own.kind in ("ours", "stand-in") and one.results.outcomes.get(arm):
+            told.setdefault(f"{own.short}: {'; '.join(own.how)}", []).append(arm)
+    lines = [f"- {inert(', '.join(arms))}: {inert(how)}." for how, arms in told.items()]
+    return ["Not the paper's setting:\n\n" + "\n".join(lines)] if lines else []
+
+
 def _how(one: Finished, cost: Spent) -> str:
     """Budget, in one line."""
-    jobs = [arm["job"] for arm in one.plain["arms"].values() if arm["cells"] and "recipe" in arm["job"]]
+    ran = {name: arm["job"] for name, arm in one.plain["arms"].items() if one.results.outcomes.get(name)}
+    jobs = [job for job in ran.values() if "recipe" in job]
     if not jobs:
         return f"Computed in {duration(cost.seconds)}."
     data = sorted({job["data"] if isinstance(job["data"], str) else job["data"]["name"] for job in jobs})

@@ -22,8 +22,10 @@ from holdfast.models import load_model
 from holdfast.models.build import ModelConfig
 from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, passes_per_step, training_seconds
 from holdfast.studies import probes
+from holdfast.studies.changes import names
 from holdfast.studies.jobs import EMBEDDED, Cell, Computation, Measure, Probe, Training, placed, unplaced
 from holdfast.studies.moved import relocate
+from holdfast.studies.recorded import recipe_of
 from holdfast.studies.store import Store, measure_key, same_model
 from holdfast.training import train
 from holdfast.training.collapse import Collapsed
@@ -103,7 +105,8 @@ def run_cell(cell: Cell, store: Store, places: Places, console: Console | None =
             found = _train(cell.job, cell.seed, store, places, console)
         except (Collapsed, Diverged) as error:
             ending = "collapsed" if isinstance(error, Collapsed) else "diverged"
-            store.write(cell, {**record, "measures": {}, "stopped": str(error), "figures": {ending: 1.0}})
+            stopped = {"stopped": str(error), "figures": {ending: 1.0}, "recipe": recipe_of(cell.job, cell.seed)}
+            store.write(cell, {**record, "measures": {}, **stopped})
             return
         if not same_model({"figures": found["figures"]}, record):
             record = {**record, "measures": {}, "place": _place(cell, places)}
@@ -119,6 +122,7 @@ def run_cell(cell: Cell, store: Store, places: Places, console: Console | None =
             taken = _measure(measure, cell.job, cell.seed, store, places, scene, console)
         else:
             taken = _probe(cell.job.measure, scene)
+        taken["changes"] = names()
         taken["seconds"] = round(time.perf_counter() - start, 2)
         record["measures"] = {**record["measures"], measure_key(measure): taken}
         store.write(cell, record)
@@ -146,7 +150,8 @@ def _train(job: Training, seed: int, store: Store, places: Places, console: Cons
             "validation R@1": [list(pair) for pair in checked],
             **({"test R@1": [[point["epoch"], finite(point.get("R@1"))] for point in curve]} if curve else {}),
         },
-        "recipe": job.resolved(seed).plain(),
+        "recipe": recipe_of(job, seed),
+        "changes": names(),
         "seconds": figures["log/seconds"] or 0.0,
     }
 

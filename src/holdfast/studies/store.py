@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,9 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.files import write_json
 from holdfast.run_files import finite
+from holdfast.studies.changes import names
 from holdfast.studies.jobs import Arm, Cell, Measure, Training
+from holdfast.studies.recorded import changed_keys, flat, later, later_for, recipe_of
 from holdfast.studies.results import Outcome, Results
 from holdfast.training.folder import RunFolder
 
@@ -35,26 +38,37 @@ class Store:
         self.runs = self.folder / "runs"
 
     def run(self, job: Training, seed: int) -> Path:
-        """The run folder of a training; a changed default of the package makes it another one."""
-        return self.runs / f"{job.key(seed)}-{job.resolved(seed).digest()[:4]}"
+        """The run folder of a training; a changed default, or a change of behaviour, makes it another one."""
+        digest, behaviour = job.resolved(seed).digest(), later(recipe_of(job, seed), ())
+        if behaviour:
+            digest = hashlib.sha256("\n".join([digest, *behaviour]).encode()).hexdigest()
+        return self.runs / f"{job.key(seed)}-{digest[:4]}"
 
     def trained(self, job: Training, seed: int) -> bool:
         """Whether its run is here and finished; a record may have come from another machine without it."""
         return RunFolder(self.run(job, seed)).finished() is not None
 
     def read(self, cell: Cell) -> dict[str, Any]:
-        """The record of a cell, empty where there is none or where it is of a recipe that reads otherwise today."""
+        """The record of a cell, empty where there is none or where it is void today; void measures are left out."""
         file = self.records / f"{cell.key}.json"
         record = _record(file) if file.is_file() else {}
-        known = record.get("recipe")
-        if isinstance(cell.job, Training) and known is not None:
-            return record if agrees(known, cell.job.resolved(cell.seed).plain()) else {}
-        return record
+        known, recipe = record.get("changes", []), recipe_of(cell.job, cell.seed)
+        if isinstance(cell.job, Training):
+            recorded = flat(record["recipe"]) if "recipe" in record else recipe
+            if later(recorded, known) or changed_keys(recorded, cell.job, cell.seed):
+                return {}
+        taken = record.get("measures", {})
+        kept = {
+            key: found
+            for key, found in taken.items()
+            if not later_for(json.loads(key), recipe, found.get("changes", known))
+        }
+        return {**record, "measures": kept} if kept != taken else record
 
     def write(self, cell: Cell, record: dict[str, Any]) -> None:
-        """Keep a record."""
+        """Keep a record: what it says was made with the code of today, unless its parts say otherwise."""
         self.records.mkdir(parents=True, exist_ok=True)
-        write_json(self.records / f"{cell.key}.json", {"schema": SCHEMA, **record})
+        write_json(self.records / f"{cell.key}.json", {"schema": SCHEMA, "changes": names(), **record})
 
     def missing(self, cell: Cell) -> list[Measure] | None:
         """Measures not yet taken; None where nothing has been done yet. A cell that stopped early misses nothing."""
@@ -160,8 +174,10 @@ def _record(file: Path) -> dict[str, Any]:
         record = json.loads(file.read_text("utf-8"))
         json.dumps(record, allow_nan=False, ensure_ascii=False).encode()  # what cannot be written again is not ours
         sound = record.get("schema", SCHEMA) == SCHEMA and isinstance(record.get("stopped"), str | None)
-        sound = sound and isinstance(record.get("place", {}), dict) and isinstance(record.get("measures", {}), dict)
+        sound = sound and all(isinstance(record.get(key, {}), dict) for key in ("place", "measures", "recipe"))
+        sound = sound and all(isinstance(json.loads(key), dict) for key in record.get("measures", {}))
         for part in (record, *record.get("measures", {}).values()):
+            sound = sound and isinstance(part.get("changes", []), list)
             sound = sound and all(isinstance(part.get(key, {}), dict) for key in ("figures", "series"))
             sound = sound and finite(part.get("seconds", 0.0)) is not None
     except (ValueError, AttributeError, RecursionError):
@@ -169,15 +185,6 @@ def _record(file: Path) -> dict[str, Any]:
     if not sound:
         raise HoldfastError(f"{file} is no record of this version of holdfast; move it away, its cell is run again")
     return dict(record)
-
-
-def agrees(recorded: Any, current: Any) -> bool:
-    """Whether all that a recorded recipe says still holds; keys that came later are no reason to run it again."""
-    if isinstance(recorded, dict) and isinstance(current, dict):
-        return all(key in current and agrees(value, current[key]) for key, value in recorded.items())
-    if isinstance(recorded, list) and isinstance(current, list):
-        return len(recorded) == len(current) and all(map(agrees, recorded, current))
-    return bool(recorded == current)
 
 
 def measure_key(measure: Measure) -> str:

@@ -11,6 +11,7 @@ from holdfast.studies.base import Study
 from holdfast.studies.cost import device, on_one_device
 from holdfast.studies.jobs import Scale
 from holdfast.studies.results import NOT_RUN, Outcome, Results
+from holdfast.studies.setting import setting
 
 Table: TypeAlias = tuple[list[str], list[list[str]]]
 """Headings and rows, all as text."""
@@ -20,7 +21,7 @@ PERCENT = re.compile(r"(R@\d+|mAP(@[RC])?|NMI\+?|ERS|[CQ]A[+-]|ES:R|LTM|GTM|GTT)
 
 
 def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str, Sequence[int]]) -> Table:
-    """One row per arm: the study's columns, then how many seeds ran and how long one took.
+    """One row per arm: the study's columns, whose setting it is, how many seeds ran and how long one took.
 
     A figure that fewer seeds have than finished says how many; where arms ran on several devices, a time says on which.
 
@@ -33,15 +34,18 @@ def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str
     columns = study.columns(scale)
     devices = {device(outcome) for own in results.outcomes.values() for outcome in own}
     rows = []
-    for arm in study.arms(scale):
+    arms = study.arms(scale)
+    reading = any(arm.reading for arm in arms)
+    for arm in arms:
         outcomes = results.outcomes.get(arm.name, [])
         finished = [outcome for outcome in outcomes if not outcome.stopped]
         cells = [_cell(results.values(arm.name, figure), figure, len(finished)) for figure in columns.values()]
         if not outcomes and cells:
             cells = [NOT_RUN, *[""] * (len(cells) - 1)]
         time = _time(finished, named=len(devices) > 1)
-        rows.append([arm.name, *cells, _seeds(outcomes, planned.get(arm.name, [])), time])
-    return ["arm", *columns, "seeds", "time per seed"], rows
+        told = [*([arm.reading or "any"] if reading else []), setting(arm.job).short]
+        rows.append([arm.name, *cells, *told, _seeds(outcomes, planned.get(arm.name, [])), time])
+    return ["arm", *columns, *(["reading"] if reading else []), "setting", "seeds", "time per seed"], rows
 
 
 def markdown(table: Table, right: bool = True) -> str:

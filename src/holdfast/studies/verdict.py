@@ -6,8 +6,13 @@ import dataclasses
 from typing import Literal, TypeAlias
 
 from holdfast.studies.results import NOT_RUN
+from holdfast.studies.setting import Setting
 
 Status: TypeAlias = Literal["holds", "does not hold", "undecided"]
+Standing: TypeAlias = Literal["verdict", "observation", "limit", "ours"]
+"""What a result is about: a paper's claim, our own setting only, how far a claim reaches, or a claim of ours."""
+
+PAPER = Setting(kind="paper")
 
 ONE_SEED = "(1 seed)"
 LEVEL = "half of it out of reach"
@@ -23,12 +28,18 @@ class Verdict:
         status: `holds`, `does not hold` or `undecided`.
         evidence: the numbers it rests on.
         parts: verdicts that it joins, where it does.
+        ground: whose setting its arms run in, the weakest of them.
+        standing: whether it judges the paper's claim.
+        reading: of what the source leaves unsaid.
     """
 
     claim: str
     status: Status
     evidence: str
     parts: tuple[Verdict, ...] = ()
+    ground: Setting = PAPER
+    standing: Standing = "verdict"
+    reading: str = ""
 
     @property
     def one_seed(self) -> bool:
@@ -52,12 +63,32 @@ class Verdict:
         return self.status == "undecided" and NOT_RUN in self.evidence
 
     @property
+    def decided(self) -> bool:
+        """Whether a paper's claim is decided by it."""
+        return self.standing == "verdict" and self.status != "undecided"
+
+    @property
     def words(self) -> str:
-        """Its status, and what weakens it."""
+        """Its status, and what weakens it; an observation has none, because it is of another experiment."""
         if self.unfinished:
             return "not all run"
-        weak = [word for word, true in (("level", self.level), ("one seed", self.one_seed)) if true]
+        if self.standing == "limit":
+            return f"limit: {_REACH[self.status]}"
+        if self.standing == "observation":
+            return f"{_SEEN[self.status]} at pocket scale" if self.ground.kind == "pocket" else "observation"
+        marks = {
+            "shortened": self.ground.kind == "shortened",
+            "stand-in backbone": self.ground.kind == "stand-in",
+            "pocket scale": self.ground.kind == "pocket",
+            "level": self.level,
+            "one seed": self.one_seed,
+        }
+        weak = [word for word, true in marks.items() if true]
         return self.status + (f" ({', '.join(weak)})" if weak else "")
+
+
+_REACH: dict[Status, str] = {"holds": "reaches so far", "does not hold": "ends before", "undecided": "open"}
+_SEEN: dict[Status, str] = {"holds": "seen", "does not hold": "not seen", "undecided": "open"}
 
 
 def at_best_undecided(status: Status) -> Status:

@@ -178,13 +178,14 @@ def load_recipe(
 
     Args:
         recipe: a shipped name, a YAML file, plain data (both may name a `base`) or a recipe.
-        data: replaces the recipe's data: `glyphs`, `folder:DIR`, or a block.
+        data: in place of the recipe's: `glyphs`, `folder:DIR`, or a block. What the recipe says of its own dataset
+            stays where only the place is another; shares (`validation`, `train_fraction`) stay for any dataset.
         settings: `key.path=value` overrides; values are YAML.
         seed: replaces the recipe's seed.
     """
     plain = recipe.plain() if isinstance(recipe, Recipe) else read_plain(recipe)
     if data is not None:
-        plain["data"] = parse(data) if isinstance(data, str) else data
+        plain["data"] = _on_other_data(plain.get("data"), parse(data) if isinstance(data, str) else data)
     elif isinstance(plain.get("data"), str):
         plain["data"] = parse(plain["data"])
     if "data" not in plain:
@@ -200,6 +201,20 @@ def load_recipe(
         _refuse_code(plain, str(recipe), [setting.partition("=")[0].strip() for setting in settings])
     built: Recipe = instantiate(Recipe, plain)
     return built
+
+
+SHARES = ("validation", "validation_seed", "train_fraction", "fraction_seed")
+"""Keys of a recipe's `data` that hold for any dataset."""
+
+
+def _on_other_data(below: Any, above: dict[str, Any]) -> dict[str, Any]:
+    """A dataset in the place of a recipe's own, with what the recipe says of datasets."""
+    if isinstance(below, str):
+        below = parse(below)
+    if not isinstance(below, dict):
+        return above
+    same = below.get("name") == above.get("name")
+    return {key: value for key, value in below.items() if same or key in SHARES} | above
 
 
 def _refuse_code(plain: dict[str, Any], recipe: str, typed: Sequence[str]) -> None:

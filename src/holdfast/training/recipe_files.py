@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
+import re
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.data import parse
 from holdfast.errors import RecipeError, shown, unknown
@@ -19,9 +22,52 @@ def shipped() -> list[str]:
     return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
 
 
-def summary(name: str) -> str:
-    """The first comment line of a shipped recipe."""
-    return _shipped_text(name).partition("\n")[0].removeprefix("#").strip()
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class About:
+    """What the head of a shipped recipe says of it; no part of the recipe itself, and not inherited by others.
+
+    Args:
+        summary: the first comment line.
+        kind: `paper` holds a paper's own setting, `tuned` differs from one where we know better, `pocket` is for small
+            data on a CPU, `ours` is of no paper.
+        paper: short name of the paper; of a tuned recipe, that of the recipe it was made of.
+        where: tables and figures.
+        data: datasets on which this is the paper's setting.
+        tuned: the recipe it was made of.
+    """
+
+    summary: str
+    kind: Literal["paper", "tuned", "pocket", "ours"]
+    paper: str = ""
+    where: str = ""
+    data: tuple[str, ...] = ()
+    tuned: str = ""
+
+    @property
+    def origin(self) -> str:
+        """`ADML, Tables 2 to 5 (cub, cars)`, or what else it is."""
+        if self.kind == "tuned":
+            return f"tuned from {self.tuned}"
+        return f"{self.paper}, {self.where} ({', '.join(self.data)})" if self.kind == "paper" else self.kind
+
+
+PAPER_LINE = re.compile(r"^# paper: ([^,;\n]+), ([^;\n]+); data: (.+)$", re.MULTILINE)
+TUNED_LINE = re.compile(r"^# tuned: (\S+)$", re.MULTILINE)
+"""In the comments at the head of a shipped recipe: `# paper: ADML, Tables 2 to 5; data: cub, cars`, `# tuned: NAME`."""
+
+
+@functools.cache
+def about(name: str) -> About:
+    """What the head of a shipped recipe says."""
+    text = _shipped_text(name)
+    first = text.partition("\n")[0].removeprefix("#").strip()
+    if found := PAPER_LINE.search(text):
+        data = tuple(word.strip() for word in found[3].split(","))
+        return About(summary=first, kind="paper", paper=found[1], where=found[2], data=data)
+    if tuned := TUNED_LINE.search(text):
+        return dataclasses.replace(about(tuned[1]), summary=first, kind="tuned", tuned=tuned[1])
+    small = name == "pocket" or name.endswith("-pocket") or name.startswith("demo-")
+    return About(summary=first, kind="pocket" if small else "ours")
 
 
 def read_plain(recipe: str | Path | dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ class Lower(Claim):
     """One figure of an arm lies below another of the same arm.
 
     Args:
-        text: the claim in words.
         arm: whose figures.
         figure: the lower one.
         than: the higher one.
@@ -26,7 +25,6 @@ class Lower(Claim):
         least: by how much at least.
     """
 
-    text: str
     arm: str
     figure: str
     than: str

@@ -50,6 +50,7 @@ class Combined(Study):
     id = "X1"
     source = "beyond the papers"
     published = "none yet"
+    ours = True
 
     def arms(self, scale: Scale) -> list[Arm]:
         """Each idea as its paper trains it, then six combinations."""

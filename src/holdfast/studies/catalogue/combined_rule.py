@@ -37,13 +37,11 @@ class ChosenBeatsEach(Claim):
     figures have no say in it. Nothing is chosen before all arms have been run.
 
     Args:
-        text: the claim in words.
         parts: arms with one of the ideas.
         combinations: arms with several.
         figures: the two that are weighed against each other.
     """
 
-    text: str
     parts: tuple[str, ...]
     combinations: tuple[str, ...]
     figures: tuple[Figure, Figure]

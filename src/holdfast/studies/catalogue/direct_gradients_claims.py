@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from holdfast.studies.claims import Claim, Judged, Near, Ordered
+from holdfast.studies.claims import Claim, Judged, Near, Ordered, ruled
 from holdfast.studies.intervals import interval
 from holdfast.studies.results import NOT_RUN, Results
 from holdfast.studies.verdict import Status
@@ -38,7 +38,7 @@ def tuned(claim: Ordered | Near, grids: Mapping[str, Sequence[str]]) -> Judged:
         rates = ", ".join(arm or f"{name}: {NOT_RUN}" for name, arm in chosen.items())
         return found.status, f"{found.evidence} (chosen on validation classes: {rates})"
 
-    return Judged(text=claim.text, rule=rule)
+    return ruled(claim, rule)
 
 
 def most(text: str, parts: Sequence[Claim]) -> Judged:

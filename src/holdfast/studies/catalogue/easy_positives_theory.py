@@ -46,20 +46,24 @@ MORE = Noise(name="four classes, p 0.8", classes=4, p=0.8)
 LIMIT = Noise(name="four classes, p 0.6", classes=4, p=0.6)
 
 
-def prefers(text: str, noise: Noise, loss: str, modes: bool) -> Claim:
+def prefers(text: str, noise: Noise, loss: str, modes: bool, limit: bool = False) -> Claim:
     """Two modes (or collapsed classes) are cheaper with every number of points from 12."""
     figure = f"noise/{loss}, {'most' if modes else 'least'}"
-    bounds = {"below": 0.0} if modes else {"above": 0.0}
-    return Beyond(
-        text=f"{text}: {noise.name}, {ENOUGH} to {MOST_POINTS} points", arm=noise.name, figure=figure, **bounds
-    )
+    where = f"{noise.name}, {ENOUGH} to {MOST_POINTS} points"
+    return _on_a_side(f"{text}: {where}", noise, figure, 0.0, modes, limit)
 
 
 def best(text: str, loss: str, modes: bool, where: str = "") -> Claim:
     """The cheapest of all embeddings of 12 points in a triangle, or elsewhere."""
-    bounds = {"below": 0.5} if modes else {"above": 0.5}
     figure = f"noise/{loss}, collapsed is best{where}"
-    return Beyond(text=f"{text}: {THEOREMS.name}, {ENOUGH} points", arm=THEOREMS.name, figure=figure, **bounds)
+    text = f"{text}: {THEOREMS.name}, {ENOUGH} points"
+    return _on_a_side(text, THEOREMS, figure, 0.5, modes, limit=bool(where))
+
+
+def _on_a_side(text: str, noise: Noise, figure: str, bound: float, below: bool, limit: bool) -> Claim:
+    """A figure on one side of a bound."""
+    above, under = (None, bound) if below else (bound, None)
+    return Beyond(text=text, limit=limit, arm=noise.name, figure=figure, above=above, below=under)
 
 
 @register("E6")
@@ -75,7 +79,7 @@ class UnderLabelNoise(Study):
         return [noise.arm() for noise in (THEOREMS, NOISIER, MORE, LIMIT)]
 
     def claims(self, scale: Scale) -> list[Claim]:
-        """The theorems in their setting, then at their limits."""
+        """The theorems in their setting, then how far they reach."""
         return [
             prefers("Theorem 1: triplet prefers collapsed classes", THEOREMS, "triplet", modes=False),
             prefers("Theorem 2: margin prefers collapsed classes", THEOREMS, "margin", modes=False),
@@ -94,18 +98,21 @@ class UnderLabelNoise(Study):
                     ("Claim 2", "EPS margin", True),
                 )
             ),
-            prefers("Theorem 1 reaches farther", LIMIT, "triplet", modes=False),
-            prefers("Theorem 2 reaches farther", LIMIT, "margin", modes=False),
-            prefers("Claim 1 reaches farther", LIMIT, "EPS triplet", modes=True),
-            prefers("Claim 2 reaches farther", LIMIT, "EPS margin", modes=True),
+            prefers("Theorem 1 reaches farther", LIMIT, "triplet", modes=False, limit=True),
+            prefers("Theorem 2 reaches farther", LIMIT, "margin", modes=False, limit=True),
+            prefers("Claim 1 reaches farther", LIMIT, "EPS triplet", modes=True, limit=True),
+            prefers("Claim 2 reaches farther", LIMIT, "EPS margin", modes=True, limit=True),
             Beyond(
                 text=f"Claim 1 needs no more than 8 points: {THEOREMS.name}",
                 arm=THEOREMS.name,
+                limit=True,
                 figure="noise/EPS triplet at 8",
                 below=0.0,
             ),
-            prefers("Claim 2 with each anchor's best β above 0", THEOREMS, "EPS margin, best β > 0", modes=True),
-            prefers("Claim 2 with each anchor's best β of any sign", THEOREMS, "EPS margin, best β", modes=True),
+            *(
+                prefers(f"Claim 2 with each anchor's best β {kind}", THEOREMS, f"EPS margin, {loss}", True, limit=True)
+                for kind, loss in (("above 0", "best β > 0"), ("of any sign", "best β"))
+            ),
         ]
 
     def columns(self, scale: Scale) -> dict[str, str]:

@@ -37,6 +37,7 @@ class Free(Study):
     id = "X2"
     source = "beyond the papers (HM, Section 3.1 and Appendix B.6 name the idea)"
     published = "none"
+    ours = True
 
     def arms(self, scale: Scale) -> list[Arm]:
         """HM at its length and half of it; free HM at as many passes, half as many, and as many epochs."""

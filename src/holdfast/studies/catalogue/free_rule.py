@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from holdfast.studies.claims import Claim, Judged
+from holdfast.studies.claims import Claim, ruled
 from holdfast.studies.results import Results
 from holdfast.studies.verdict import Status
 
@@ -49,4 +49,4 @@ def priced(claim: Claim, ours: Price, theirs: Price, share: float) -> Claim:
         dear = spent > share * whole
         return "undecided" if dear and verdict.status == "holds" else verdict.status, evidence
 
-    return Judged(text=claim.text, rule=rule)
+    return ruled(claim, rule)

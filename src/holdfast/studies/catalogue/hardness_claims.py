@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, R1_NOISE
-from holdfast.studies.claims import Claim, Judged, Near, Ordered
+from holdfast.studies.claims import Claim, Near, Ordered, ruled
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.verdict import Status
 
@@ -71,7 +71,7 @@ def standing(claim: Claim, arms: Sequence[str], favoured: Sequence[str]) -> Clai
         spoilt = verdict.status == "holds" and any(gone[arm] for arm in favoured)
         return "undecided" if spoilt else verdict.status, "; ".join([verdict.evidence, *fallen])
 
-    return Judged(text=claim.text, rule=rule)
+    return ruled(claim, rule)
 
 
 def collapsed(outcome: Outcome) -> bool:

@@ -1,0 +1,66 @@
+"""Changes of behaviour that no recipe shows: what was run before them is void.
+
+A recipe that reads otherwise today is found by comparing recipes (`holdfast.studies.recorded`). Where the code does
+something else for the same recipe, the change stands here, with the trainings and measures that it touches. Records
+name the changes that they were made after; one that lacks a change that touches it is not shown and is run again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
+
+Flat: TypeAlias = Mapping[str, Any]
+"""A resolved recipe by dotted keys; of a computation, `data.name` and `model.backbone` alone."""
+
+SQUARE = ("glyphs", "digits", "mnist", "omniglot")
+"""Datasets whose images are square, so that no way to make them so differs from another."""
+
+
+def never(*_: Any) -> bool:
+    """For changes that touch nothing of the kind."""
+    return False
+
+
+def photographs(recipe: Flat, *_: Any) -> bool:
+    """Whether images may be wider than high, or higher than wide."""
+    return recipe.get("data.name") not in (None, *SQUARE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change:
+    """One change.
+
+    Args:
+        name: what records know it by.
+        what: after "made before": a clause for pages.
+        training: whether it touches the training of a recipe.
+        measure: whether it touches a measure (as plain data) of a model of that recipe.
+    """
+
+    name: str
+    what: str
+    training: Callable[[Flat], bool] = never
+    measure: Callable[[Flat, Mapping[str, Any]], bool] = never
+
+
+CHANGES: tuple[Change, ...] = (
+    Change(
+        name="aspect",
+        what="photographs kept their shape",
+        training=photographs,
+        measure=photographs,
+    ),
+)
+"""In the order they came. Add one where a change makes another model, or another figure, of the same recipe."""
+
+
+def names() -> list[str]:
+    """Of all changes, for records made now."""
+    return [change.name for change in CHANGES]
+
+
+def since(known: Collection[str]) -> list[Change]:
+    """The changes that a record does not name."""
+    return [change for change in CHANGES if change.name not in known]

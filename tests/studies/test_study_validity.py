@@ -1,0 +1,209 @@
+"""Results that were made otherwise than today are not shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from small_study import Small, registered
+
+from holdfast.studies import base, changes
+from holdfast.studies.changes import Change
+from holdfast.studies.document import document, read_plain, write
+from holdfast.studies.jobs import Arm, Audit, Cell, Scale, Training
+from holdfast.studies.page import load, write_page
+from holdfast.studies.recorded import changed_keys, common, flat, recipe_of
+from holdfast.studies.results import Outcome, Results
+from holdfast.studies.store import Store, measure_key
+
+AUDIT = Audit(limit=10)
+OTHER = Audit(mode="published", limit=10)
+ON = {"pocket": "glyphs", "paper": "cub"}
+
+
+class Trained(Small):
+    """Two trainings."""
+
+    id = "X9"
+    settings: ClassVar[dict[str, Any]] = {}
+    measures = (AUDIT, OTHER)
+
+    def arms(self, scale: Scale) -> list[Arm]:
+        jobs = {
+            "high": Training(recipe="pocket", data=ON[scale], settings=self.settings, measures=self.measures),
+            "low": Training(recipe="pocket", data=ON[scale], settings={"epochs": 3}, measures=self.measures),
+        }
+        return [Arm(name=name, job=job) for name, job in jobs.items()]
+
+
+@pytest.fixture
+def study() -> Iterator[Trained]:
+    with registered():
+        base.registry._members["X9"] = Trained
+        yield Trained()
+
+
+FIGURES = {"R@1": 50.0, "ers-fixed/ERS": 20.0, "ers-published/ERS": 30.0}
+
+
+def content(study: Small, scale: Scale) -> dict[str, Any]:
+    found = {arm.name: [Outcome(seed=seed, figures=dict(FIGURES)) for seed in range(2)] for arm in study.arms(scale)}
+    return document(study, scale, Results(outcomes=found), {"high": [0, 1], "low": [0, 1]})
+
+
+def shown(study: Small, plain: dict[str, Any], file: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, list]:
+    """Arm → its figures, and what is void with why."""
+    write(file, plain)
+    monkeypatch.setattr("holdfast.studies.base.get", lambda _: study)
+    found = load(file)
+    figures = {arm: set(own[0].figures) if own else set() for arm, own in found.results.outcomes.items()}
+    return figures, [(void.arm, void.measure, void.why) for void in found.void]
+
+
+def test_what_was_made_as_today_is_shown(study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures, void = shown(study, content(study, "paper"), tmp_path / "X9.json", monkeypatch)
+    assert figures == {"high": set(FIGURES), "low": set(FIGURES)}
+    assert void == []
+
+
+def test_a_changed_recipe_makes_an_arm_void(study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = content(study, "pocket")
+    monkeypatch.setattr(Trained, "settings", {"optimizer.lr": 0.5})
+    figures, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
+    assert figures == {"high": set(), "low": set(FIGURES)}
+    assert void == [("high", "", "the recipe has changed in optimizer.lr")]
+
+
+def test_a_record_without_a_recipe_is_void(study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = content(study, "pocket")
+    del plain["arms"]["high"]["recipe"]
+    plain["arms"]["gone"] = plain["arms"]["low"]
+    _, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
+    assert void == [("high", "", "no recipe is on record"), ("gone", "", "the study has no such arm any more")]
+
+
+def test_a_measure_that_is_taken_otherwise_is_void_alone(
+    study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = content(study, "pocket")
+    study.measures = (dataclasses.replace(AUDIT, limit=20), OTHER)
+    plain["arms"]["low"]["job"]["measures"][1]["units"] = "of another version"
+    figures, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
+    assert figures == {"high": {"R@1", "ers-published/ERS"}, "low": {"R@1"}}
+    assert {(arm, measure) for arm, measure, _ in void} == {
+        ("high", "ers-fixed"),
+        ("low", "ers-fixed"),
+        ("low", "ers-published"),
+    }
+
+
+@pytest.mark.parametrize(("scale", "stands"), [("pocket", True), ("paper", False)])
+def test_photographs_from_before_they_kept_their_shape_are_void_and_square_images_are_not(
+    scale: Scale, stands: bool, study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = content(study, scale)
+    plain["changes"].remove("aspect")
+    for recipe in (plain["recipe"], *(arm["recipe"] for arm in plain["arms"].values())):
+        recipe.pop("model.fit", None)
+    figures, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
+    assert bool(figures["high"]) == stands
+    assert void == (
+        [] if stands else [(arm, "", "made before photographs kept their shape") for arm in ("high", "low")]
+    )
+
+
+PUBLISHED = Change(
+    name="later",
+    what="published attacks were put right",
+    measure=lambda recipe, measure: measure.get("mode") == "published",
+)
+
+
+def test_a_change_may_touch_a_measure_alone(study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = content(study, "pocket")
+    monkeypatch.setattr(changes, "CHANGES", (*changes.CHANGES, PUBLISHED))
+    figures, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
+    assert figures["high"] == {"R@1", "ers-fixed/ERS"}
+    assert void[0] == ("high", "ers-published", "made before published attacks were put right")
+
+
+def test_a_page_names_what_is_void_and_draws_none_of_it(study: Trained, tmp_path: Path) -> None:
+    raw, page, figures = tmp_path / "raw", tmp_path / "page.md", tmp_path / "figures"
+    figures.mkdir()
+    (figures / "X9-1.png").write_text("stale")
+    plain = content(study, "pocket")
+    for arm in plain["arms"].values():
+        arm["recipe"]["epochs"] = 99
+    raw.mkdir()
+    write(raw / "X9.json", plain)
+    write_page("pocket", raw, page, figures)
+    text = page.read_text("utf-8")
+    assert "### X9" not in text
+    assert "Void, not shown: high, low (" in text
+    assert not (figures / "X9-1.png").exists()
+
+
+START = Training(recipe="pocket", settings={"epochs": 2})
+JOB = Training(recipe="pocket", settings={"epochs": 3, "loss.alpha": 3.0}, start=START)
+
+
+def test_a_key_that_came_later_matters_only_where_it_is_set() -> None:
+    recorded = recipe_of(JOB)
+    assert changed_keys(recorded, JOB) == []
+    assert changed_keys({k: v for k, v in recorded.items() if k != "cache"}, JOB) == []
+    assert changed_keys({k: v for k, v in recorded.items() if k != "loss.alpha"}, JOB) == ["loss.alpha"]
+    assert changed_keys({**recorded, "gone": 1}, JOB) == ["gone"]
+    assert changed_keys({**recorded, "start.epochs": 5}, JOB) == ["start.epochs"]
+
+
+def test_recipes_by_dotted_keys() -> None:
+    assert flat({"a": {"b": {"c": 1}, "d": [1, 2]}, "e": {}}) == {"a.b.c": 1, "a.d": [1, 2], "e": {}}
+    assert common([{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 1}]) == {"a": 1}
+    assert common([]) == {}
+
+
+def stored(store: Store, cell: Cell, known: list[str]) -> None:
+    measure = {"figures": {"ERS": 1.0}, "changes": known}
+    taken = {measure_key(m): dict(measure) for m in cell.job.measures}
+    recipe = recipe_of(cell.job, cell.seed)
+    store.write(cell, {"figures": {"R@1": 50.0}, "recipe": recipe, "measures": taken, "changes": known})
+
+
+def test_a_stored_cell_is_run_again_after_a_change_that_touches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    cells = {
+        data: Cell(arm="a", job=Training(recipe="pocket", data=data, measures=(AUDIT, OTHER)), seed=0)
+        for data in ("glyphs", "cub")
+    }
+    runs = {data: store.run(cell.job, 0) for data, cell in cells.items()}  # type: ignore[arg-type]
+    for cell in cells.values():
+        stored(store, cell, [])
+    assert store.done(cells["glyphs"])
+    assert store.missing(cells["cub"]) is None, "its photographs were squashed"
+    stored(store, cells["cub"], changes.names())
+    assert store.done(cells["cub"])
+    monkeypatch.setattr(changes, "CHANGES", (*changes.CHANGES, PUBLISHED))
+    assert store.missing(cells["cub"]) == [OTHER]
+    assert {data: store.run(cell.job, 0) for data, cell in cells.items()} == runs  # type: ignore[arg-type]
+    everything = Change(name="all", what="the sun rose", training=lambda recipe: recipe["epochs"] > 1)
+    monkeypatch.setattr(changes, "CHANGES", (*changes.CHANGES, everything))
+    assert store.missing(cells["glyphs"]) is None
+    assert store.run(cells["glyphs"].job, 0) != runs["glyphs"], "or the old model would be taken for the new one"  # type: ignore[arg-type]
+
+
+def test_a_raw_file_says_what_it_was_made_with(study: Trained, tmp_path: Path) -> None:
+    write(tmp_path / "X9.json", content(study, "pocket"))
+    plain = read_plain(tmp_path / "X9.json")
+    assert plain["changes"] == changes.names()
+    assert plain["recipe"]["model.backbone"] == "conv-small"
+    assert set(plain["arms"]["low"]["recipe"]) == {"epochs"}
+    assert plain["arms"]["low"]["setting"] == {"kind": "pocket", "how": []}
+
+
+def test_changes_have_names_of_their_own() -> None:
+    assert len(set(changes.names())) == len(changes.CHANGES)
