@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from holdfast import audit
 from holdfast.data import ImageTable
 from holdfast.models import Embedder
-from holdfast.models.backbones import IMAGENET_MEAN, IMAGENET_STD
+from holdfast.models.preprocessing import IMAGENET_MEAN, IMAGENET_STD
 
 
 class Wrapped(nn.Module):

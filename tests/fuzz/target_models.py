@@ -44,7 +44,7 @@ def _graph() -> bytes:
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=8,
     )
-    for key, value in (("canvas", str(SIDE)), ("unit_length", "yes")):
+    for key, value in (("canvas", str(SIDE)), ("unit_length", "yes"), ("fit", "pad"), ("interpolation", "bicubic")):
         model.metadata_props.add(key=f"holdfast.{key}", value=value)
     return bytes(model.SerializeToString())
 
@@ -107,7 +107,8 @@ def _types(proto: Any, draw: random.Random) -> None:
 
 def _notes(proto: Any, draw: random.Random) -> None:
     word = draw.choice([word for word in WORDS if word.isascii() or word.isprintable()])
-    key = draw.choice(("holdfast.canvas", "holdfast.unit_length", "holdfast.size", "other"))
+    keys = ("canvas", "unit_length", "size", "fit", "interpolation")
+    key = draw.choice((*(f"holdfast.{key}" for key in keys), "other"))
     proto.metadata_props.add(key=key, value=draw.choice((word, str(_number(draw)))))
 
 

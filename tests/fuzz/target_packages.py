@@ -22,6 +22,7 @@ from holdfast.models import Embedder, load_model
 from holdfast.search import ModelFacts, make_index
 from holdfast.search.store import read_index, write_index
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from holdfast.view import View
 
 Files = dict[str, bytes]
 
@@ -78,7 +79,7 @@ def _index(kind: str) -> Files:
     draw = np.random.default_rng(0)
     vectors = draw.standard_normal((24, 4)).astype(np.float32)
     prints = draw.integers(0, 256, (24, 16), dtype=np.uint8)
-    facts = ModelFacts("nobody", "", 32, 32, vectors[:1])
+    facts = ModelFacts("nobody", "", View(32), vectors[:1])
     names = [f"v{i}" for i in range(24)]
     with tempfile.TemporaryDirectory() as folder:
         write_index(Path(folder), make_index(vectors, names, ["x"] * 24, prints, facts, kind))

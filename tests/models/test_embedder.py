@@ -130,8 +130,8 @@ def test_module_that_returns_maps_is_refused() -> None:
 
 
 def test_default_sizes() -> None:
-    assert build_backbone("conv-small").size == 32
-    resnet = Embedder("resnet18", dim=4)
+    assert build_backbone("conv-small").expects.view.size == 32
+    resnet = Embedder("resnet18.tv_in1k", dim=4)
     assert (resnet.size, resnet.canvas) == (224, 256)
     assert ModelConfig(backbone="conv-tiny").build().canvas == 32
 

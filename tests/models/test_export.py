@@ -16,6 +16,7 @@ from holdfast.errors import ModelError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, export_int8, export_onnx, load_model
 from holdfast.models.bank import SetStart
+from holdfast.view import View
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -85,14 +86,30 @@ def test_of_several_batchnorm_sets_the_clean_one_is_exported(tmp_path: Path) -> 
 
 
 def test_holdfast_reads_its_own_graph_as_it_was(tmp_path: Path) -> None:
-    model = Embedder("mnist-plane", dim=2, canvas=40, normalize=False).eval()
+    model = Embedder("mnist-plane", dim=2, canvas=40, normalize=False, fit="pad", interpolation="bicubic").eval()
     export_onnx(model, tmp_path / "model.onnx")
     again = load_model(f"onnx:{tmp_path / 'model.onnx'}")
-    assert (again.size, again.canvas, again.dim, again.normalize) == (28, 40, 2, False)
+    assert again.view == model.view == View(28, 40, "pad", "bicubic")
+    assert (again.dim, again.normalize) == (2, False)
     images = torch.rand(2, 3, 28, 28)
     torch.testing.assert_close(again(images), model(images).detach())
     with pytest.raises(ModelError, match="ONNX graph already"):
         export_onnx(again, tmp_path / "again.onnx")
+
+
+def test_graphs_that_note_less(tmp_path: Path) -> None:
+    """An older export of ours notes a canvas alone; somebody else's graph nothing."""
+    export_onnx(Embedder("conv-tiny", dim=4, canvas=40, interpolation="bicubic"), tmp_path / "model.onnx")
+    for left, view in (
+        ({"canvas"}, View(32, 40, "squash", "bilinear")),
+        (set(), View(32, 32, "crop", "bilinear")),
+    ):
+        proto = onnx.load(tmp_path / "model.onnx")
+        kept = [prop for prop in proto.metadata_props if prop.key.removeprefix("holdfast.") in left]
+        del proto.metadata_props[:]
+        proto.metadata_props.extend(kept)
+        onnx.save(proto, tmp_path / "other.onnx")
+        assert load_model(f"onnx:{tmp_path / 'other.onnx'}").view == view
 
 
 def test_neighbours_on_the_test_set_are_those_of_torch(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, as_embedder, load_model
+from holdfast.models.torchvision_shim import ensure_torchvision
+from holdfast.view import View
 
 
 @pytest.fixture
@@ -110,3 +113,61 @@ def test_another_size_than_the_models_own_is_refused(package: Path) -> None:
             load_model(str(spec), size=64)
     with pytest.raises(ModelError, match="takes images of 32 px, not 64"):
         as_embedder(Embedder("conv-tiny"), size=64)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A file as timm publishes them, with a classifier."""
+    ensure_torchvision()
+    import timm
+
+    torch.manual_seed(0)
+    save_file(timm.create_model("resnet18", num_classes=10).state_dict(), tmp_path / "w.safetensors")
+    return tmp_path / "w.safetensors"
+
+
+def test_a_published_architecture_with_weights_from_a_file(weights: Path, tmp_path: Path) -> None:
+    import timm
+    from torchvision import models
+
+    images = torch.rand(2, 3, 224, 224)
+    theirs = timm.create_model("resnet18", num_classes=10)
+    theirs.load_state_dict(load_file(weights))
+    theirs.reset_classifier(0)
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    with torch.no_grad():
+        wanted = nn.functional.normalize(theirs.eval()((images - mean) / std), dim=1)
+        model = load_model(f"timm:resnet18.tv_in1k@{weights}")
+        torch.testing.assert_close(model(images), wanted)
+    assert not model.training
+    assert model.view == View(224, 256, "crop", "bilinear")
+    assert load_model(f"timm:resnet18@{weights}").view == View(224, 235, "crop", "bicubic")
+    assert load_model(f"timm:resnet18.tv_in1k@{weights}", size=160).view == View(160, 182, "crop", "bilinear")
+    file = tmp_path / "odd@name.pth"
+    torch.save(models.get_model("mobilenet_v2").state_dict(), file)
+    assert load_model(f"torchvision:mobilenet_v2@{file}").view == View(224, 232, "crop", "bilinear")
+    assert load_model(f"torchvision:mobilenet_v2.IMAGENET1K_V1@{file}").view == View(224, 256, "crop", "bilinear")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("timm:resnet18@{folder}/absent.pth", "no weights at"),
+        ("timm:resnet18@", "no weights at"),
+        ("timm:resnet18@{folder}", "no weights at"),
+        ("timm:resnet50@{folder}/w.safetensors", "does not fit resnet50: it lacks 'layer1.0.conv3.weight'"),
+        ("torchvision:mobilenet_v2@{folder}/w.safetensors", "does not fit torchvision:mobilenet_v2"),
+        ("timm:resnet18@{folder}/nan.safetensors", "NaN or infinite weights in 'layer1.0.conv1.weight'"),
+        ("timm:resnet18@{folder}/text.pth", "cannot read weights"),
+        ("timm:resnet181@{folder}/w.safetensors", "did you mean 'resnet18'"),
+    ],
+)
+def test_weights_files_that_cannot_be_used(spec: str, message: str, weights: Path, tmp_path: Path) -> None:
+    state = load_file(weights)
+    state["layer1.0.conv1.weight"][0, 0, 0, 0] = float("nan")
+    save_file(state, tmp_path / "nan.safetensors")
+    (tmp_path / "text.pth").write_text("no weights")
+    with pytest.raises(ModelError) as caught:
+        load_model(spec.format(folder=tmp_path))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -13,6 +13,7 @@ from holdfast.data import ImageTable
 from holdfast.data.sources import ArraySource
 from holdfast.models import Embedder
 from holdfast.search import Index, ModelFacts, create_index, make_index
+from holdfast.view import View
 
 
 def small_model(seed: int = 0) -> Embedder:
@@ -57,5 +58,5 @@ def index_of(vectors: NDArray[np.float32], kind: str | None = None) -> Index:
     """An index of vectors that no model made."""
     count = len(vectors)
     prints = np.random.default_rng(9).integers(0, 256, (count, 16), dtype=np.uint8)
-    facts = ModelFacts("nobody", "", 32, 32, vectors[:1])
+    facts = ModelFacts("nobody", "", View(32), vectors[:1])
     return make_index(vectors, [f"v{i}" for i in range(count)], [""] * count, prints, facts, kind)

@@ -56,6 +56,10 @@ def with_manifest(**facts: Any) -> Callable[[Path], None]:
     return lambda folder: (folder / "manifest.json").write_text(json.dumps({**manifest(folder), **facts})) and None
 
 
+def with_model(**facts: Any) -> Callable[[Path], None]:
+    return lambda folder: with_manifest(model={**manifest(folder)["model"], **facts})(folder)
+
+
 def with_names(names: Any) -> Callable[[Path], None]:
     return lambda folder: rewrite(folder, "names", json.dumps(names).encode())
 
@@ -82,6 +86,11 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "count is true": with_manifest(images=True),
     "no model": with_manifest(model=None),
     "model is a list": with_manifest(model=[1]),
+    "unknown fit": with_model(fit="../stretch"),
+    "fit is a list": with_model(fit=["crop"]),
+    "unknown interpolation": with_model(interpolation=None),
+    "canvas smaller than the input": with_model(canvas=3),
+    "no input at all": with_model(size=-5, canvas=-5),
     "schema of the future": with_manifest(schema=99),
     "manifest is no object": lambda folder: (folder / "manifest.json").write_text("[]") and None,
     "manifest nested deep": lambda folder: (folder / "manifest.json").write_text("[" * 100_000) and None,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from index_cases import made, picture_table, pictures, small_model
 from torch import nn
 
@@ -13,6 +14,7 @@ from holdfast.errors import ModelError, SearchError
 from holdfast.models import Embedder
 from holdfast.search import Index, add_images, create_index, model_of, read_index, read_manifest, write_index
 from holdfast.search.kinds import KINDS
+from holdfast.view import View
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -135,6 +137,38 @@ def test_the_model_comes_along_and_another_is_refused(tmp_path: Path) -> None:
     model_of(tmp_path / "index", index, small_model(), "cpu")
     with pytest.raises(ModelError, match="not the model"):
         model_of(tmp_path / "index", index, small_model(seed=1), "cpu")
+
+
+def looking(**settings: Any) -> Embedder:
+    """The same weights behind another view."""
+    torch.manual_seed(0)
+    return Embedder("conv-tiny", dim=8, **settings).eval()
+
+
+def test_a_model_that_sees_images_otherwise_is_refused(tmp_path: Path) -> None:
+    index = made(tmp_path / "index", 12)
+    model_of(tmp_path / "index", index, looking(fit="crop"), "cpu")
+    for settings, named in (
+        ({"fit": "squash"}, "32 px, squashed, bilinear"),
+        ({"canvas": 40}, "40 → 32 px, shape kept"),
+        ({"interpolation": "bicubic"}, "centre crop, bicubic"),
+    ):
+        with pytest.raises(ModelError) as caught:
+            model_of(tmp_path / "index", index, looking(**settings), "cpu")
+        assert named in str(caught.value)
+        assert str(index.model.view) in str(caught.value)
+
+
+def test_an_older_index_was_squashed(tmp_path: Path) -> None:
+    made(tmp_path / "index", 12)
+    manifest = json.loads((tmp_path / "index" / "manifest.json").read_text())
+    assert {manifest["model"].pop(key) for key in ("fit", "interpolation")} == {"crop", "bilinear"}
+    (tmp_path / "index" / "manifest.json").write_text(json.dumps(manifest))
+    index = read_index(tmp_path / "index")
+    assert index.model.view == View(32, 32, "squash", "bilinear")
+    model_of(tmp_path / "index", index, looking(fit="squash"), "cpu")
+    with pytest.raises(ModelError, match="sees images otherwise"):
+        model_of(tmp_path / "index", index, looking(), "cpu")
 
 
 def test_a_model_that_cannot_be_packaged_must_be_given(tmp_path: Path) -> None:

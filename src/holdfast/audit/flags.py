@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from holdfast.metrics import geometry, retrieval
 from holdfast.models import Embedder
-from holdfast.models.backbones import IMAGENET_MEAN, IMAGENET_STD
+from holdfast.models.preprocessing import IMAGENET_MEAN, IMAGENET_STD
 from holdfast.sphere import precise
 
 Level = Literal["note", "warning", "error"]

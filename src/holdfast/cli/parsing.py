@@ -14,7 +14,10 @@ DATA_HELP = (
     "glyphs, digits, folder:DIR, csv:FILE, images:DIR (without labels), "
     "cub:DIR, cars:DIR, sop:DIR, inshop:DIR, omniglot:DIR or mnist:DIR"
 )
-MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME, file.py:function or onnx:FILE"
+MODEL_HELP = (
+    "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME (with @FILE: weights from a file), "
+    "file.py:function or onnx:FILE"
+)
 
 
 class Parser(argparse.ArgumentParser):

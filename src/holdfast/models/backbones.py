@@ -1,7 +1,8 @@
 """Backbones by name: pixels (already normalised) to pooled features.
 
-`resnet50` and any other timm name · `torchvision:mobilenet_v2` · `conv-small`, `conv-tiny`, `mnist-plane` ·
-`package.module:function` for a module of the user's own.
+`resnet50`, `resnet50.tv_in1k` and any other timm name · `torchvision:mobilenet_v2`,
+`torchvision:resnet50.IMAGENET1K_V1` · `conv-small`, `conv-tiny`, `mnist-plane` · `package.module:function` for a module
+of the user's own.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from holdfast.errors import ModelError, described, unknown
+from holdfast.errors import ModelError, described
+from holdfast.models.preprocessing import (
+    SMALL,
+    TORCHVISION,
+    Preprocessing,
+    preprocessing_of,
+    timm_settings,
+    torchvision_weights,
+)
 from holdfast.models.small import MnistPlaneNet, SmallConvNet
 from holdfast.models.stem import with_blocked_stem
-from holdfast.models.torchvision_shim import ensure_torchvision
-
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-NEUTRAL_MEAN, NEUTRAL_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-HALF_MEAN, HALF_STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 SUMMARIES = {
     "conv-small": "three strided convolutions, 32-64-128, for 28-64 px",
@@ -29,11 +33,11 @@ SUMMARIES = {
     "mnist-plane": "the EPS paper's MNIST network; use with dim: 2, normalize: false",
     "resnet18": "timm; so is every other name that `timm.list_models()` knows",
     "resnet50": "timm; layout: stride-1x1 for weights in the layout of 2015",
+    "resnet50.tv_in1k": "timm, with the tag of some weights: those that papers of metric learning start from",
     "resnet152": "timm",
-    "torchvision:mobilenet_v2": "torchvision; so is every torchvision:NAME that classifies images",
+    "torchvision:mobilenet_v2": "torchvision; so is every torchvision:NAME (or NAME.WEIGHTS) that classifies images",
     "package.module:function": "your own: a function without arguments that returns a module, images to vectors",
 }
-SMALL = ("conv-small", "conv-tiny", "mnist-plane")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +47,12 @@ class Backbone:
     Args:
         module: maps normalised images to pooled features of shape (B, features).
         features: length of a pooled feature vector.
-        size: height and width of the images it takes.
-        mean: per-channel pixel mean that the embedder subtracts.
-        std: per-channel pixel deviation that the embedder divides by.
+        expects: how images come to it.
     """
 
     module: nn.Module
     features: int
-    size: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    expects: Preprocessing
 
 
 def build_backbone(name: str, size: int | None = None, pretrained: bool = False) -> Backbone:
@@ -61,22 +61,24 @@ def build_backbone(name: str, size: int | None = None, pretrained: bool = False)
     Args:
         name: see the module's first lines.
         size: input size; the backbone's own when left out.
-        pretrained: fetch the library's published weights (timm and torchvision names only).
+        pretrained: fetch the library's published weights (timm and torchvision names only): those of the tag, or the
+            library's present choice where the name has none.
     """
+    if pretrained and (name in SMALL or is_user_code(name)):
+        raise ModelError(f"backbone '{name}' has no published weights; set model.weights to none or to a file")
+    expects = preprocessing_of(name, size)
     if name in SMALL:
-        return _small(name, size, pretrained)
-    if name.startswith("torchvision:"):
-        return _torchvision(name.removeprefix("torchvision:"), size, pretrained)
-    if ":" in name:
-        if pretrained:
-            raise ModelError(f"backbone '{name}' has no published weights; set model.weights to none or to a file")
-        return wrap_module(call_by_path(name), size or 224)
-    return _timm(name, size, pretrained)
+        return _small(name, expects)
+    if name.startswith(TORCHVISION):
+        return _torchvision(name.removeprefix(TORCHVISION), expects, pretrained)
+    if is_user_code(name):
+        return wrap_module(call_by_path(name), expects)
+    return _timm(name, expects, pretrained)
 
 
 def is_user_code(name: str) -> bool:
     """Whether building this backbone would run code outside holdfast, timm and torchvision."""
-    return ":" in name and not name.startswith("torchvision:")
+    return ":" in name and not name.startswith(TORCHVISION)
 
 
 def may_build(name: str, trust_code: bool | str) -> bool:
@@ -131,10 +133,9 @@ def _callable_bare(function: Any) -> bool:
     return True
 
 
-def wrap_module(module: nn.Module, size: int) -> Backbone:
-    """A user's module as a backbone: it sees plain [0, 1] images; its output length is found by trying it."""
-    features = _probe(module, size)
-    return Backbone(module, features, size, NEUTRAL_MEAN, NEUTRAL_STD)
+def wrap_module(module: nn.Module, expects: Preprocessing) -> Backbone:
+    """A user's module as a backbone; its output length is found by trying it."""
+    return Backbone(module, _probe(module, expects.view.size), expects)
 
 
 def _probe(module: nn.Module, size: int) -> int:
@@ -158,49 +159,36 @@ def _probe(module: nn.Module, size: int) -> int:
     return int(out.shape[1])
 
 
-def _small(name: str, size: int | None, pretrained: bool) -> Backbone:
-    if pretrained:
-        raise ModelError(f"backbone '{name}' has no published weights; set model.weights to none")
+def _small(name: str, expects: Preprocessing) -> Backbone:
     if name == "mnist-plane":
-        size = size or 28
-        return Backbone(MnistPlaneNet(size), 128, size, NEUTRAL_MEAN, NEUTRAL_STD)
+        return Backbone(MnistPlaneNet(expects.view.size), 128, expects)
     widths = (16, 32, 64) if name == "conv-tiny" else (32, 64, 128)
-    return Backbone(SmallConvNet(widths), widths[-1] * 4, size or 32, HALF_MEAN, HALF_STD)
+    return Backbone(SmallConvNet(widths), widths[-1] * 4, expects)
 
 
-def _torchvision(name: str, size: int | None, pretrained: bool) -> Backbone:
-    ensure_torchvision()
+def _torchvision(name: str, expects: Preprocessing, pretrained: bool) -> Backbone:
+    architecture, weights = torchvision_weights(name)
     from torchvision import models
 
-    if name not in models.list_models():
-        raise ModelError(unknown("torchvision model", name, models.list_models()))
+    # Transformers are built for one size; their published weights say which.
+    sized = {"image_size": expects.view.size} if architecture.startswith("vit_") and not pretrained else {}
     try:
-        module = models.get_model(name, weights="DEFAULT" if pretrained else None)
+        module = models.get_model(architecture, weights=weights if pretrained else None, **sized)
     except OSError as error:
         raise ModelError(_no_download(name, error)) from error
-    size = size or 224
     for classifier in ("fc", "classifier", "head", "heads"):
         if hasattr(module, classifier):
             setattr(module, classifier, nn.Identity())
-            module = with_blocked_stem(module)
-            return Backbone(module, _probe(module, size), size, IMAGENET_MEAN, IMAGENET_STD)
+            return wrap_module(with_blocked_stem(module), expects)
     raise ModelError(f"torchvision:{name} has no classifier that holdfast knows how to remove; use a timm backbone")
 
 
-def _timm(name: str, size: int | None, pretrained: bool) -> Backbone:
-    ensure_torchvision()
-    import timm
-
-    if not timm.is_model(name):
-        raise ModelError(unknown("backbone", name, [*timm.list_models(), *SMALL]))
-    module = _create_timm(name, size, pretrained)
-    settings: dict[str, Any] = module.pretrained_cfg
-    mean = tuple(settings.get("mean", IMAGENET_MEAN))
-    std = tuple(settings.get("std", IMAGENET_STD))
+def _timm(name: str, expects: Preprocessing, pretrained: bool) -> Backbone:
+    size = expects.view.size
+    module = _create_timm(name, size if timm_settings(name).input_size != (3, size, size) else None, pretrained)
     # Some (MobileNetV3, VGG) widen the pooled features before the classifier, and give those.
     features = int(getattr(module, "head_hidden_size", None) or module.num_features)
-    size = size or int(settings["input_size"][-1])
-    return Backbone(with_blocked_stem(module), features, size, mean, std)
+    return Backbone(with_blocked_stem(module), features, expects)
 
 
 def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
@@ -217,7 +205,8 @@ def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
     except Exception as error:  # offline, or a size that the architecture cannot be cut into
         if pretrained:
             raise ModelError(_no_download(name, error)) from error
-        raise ModelError(f"{name} cannot be built for {size} px ({described(error)}); try another --size") from error
+        at = f" for {size} px" if size else ""
+        raise ModelError(f"{name} cannot be built{at} ({described(error)}); try another --size") from error
 
 
 def _no_download(name: str, error: Exception) -> str:

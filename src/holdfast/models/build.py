@@ -15,7 +15,8 @@ class ModelConfig:
     """What a recipe says about the model; the arguments of `Embedder`, and the weights to start from.
 
     Args:
-        weights: `imagenet` (published weights, fetched by timm or torchvision), a local file, or None for random.
+        weights: `imagenet` (published weights, fetched by timm or torchvision: those of the backbone's tag, or the
+            library's present choice where it has none), a local file, or None for random.
     """
 
     backbone: str = "resnet50"
@@ -26,8 +27,8 @@ class ModelConfig:
     layout: Layout = "standard"
     normalize: bool = True
     batchnorm: BatchNormPolicy = "train"
-    fit: Fit = "crop"
-    interpolation: Interpolation = "bilinear"
+    fit: Fit | None = None
+    interpolation: Interpolation | None = None
 
     def __post_init__(self) -> None:
         for name in ("dim", "size", "canvas"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
@@ -16,6 +17,7 @@ from holdfast.models.backbones import Backbone, build_backbone, may_build, wrap_
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
+from holdfast.models.preprocessing import Preprocessing, default_canvas, settings_of_before
 from holdfast.models.untrusted import check_settings
 from holdfast.models.weights import Layout, use_stride_1x1
 from holdfast.view import Fit, Interpolation, View
@@ -38,14 +40,20 @@ class Embedder(
     Owns pixel normalisation and input size, so that images, and every perturbation of them, live in [0, 1].
     `save_pretrained`, `from_pretrained(folder or hub id)` and `push_to_hub` come from `huggingface_hub`.
 
+    What is left out of size, canvas, fit, interpolation, mean and std is the backbone's own: timm's `pretrained_cfg`
+    (of the tag in `resnet50.tv_in1k`, or of timm's present choice) and the transforms of torchvision's weights say it.
+    A package states all of them, so that it never depends on the libraries' versions.
+
     Args:
         backbone: a timm name, `torchvision:NAME`, `conv-small`, `conv-tiny`, `mnist-plane`, `package.module:function`.
         dim: length of the embedding; None leaves the pooled features as they are.
-        size: input height and width; the backbone's own when left out.
+        size: input height and width. At another size than its own a backbone keeps its share of the canvas.
         canvas: size to which images are first resized; the input is its centre (in training, a random) crop.
         fit: `crop` keeps an image's shape and brings its shorter side to the canvas, `pad` its longer side, with black
             bars; `squash` distorts it to canvas × canvas.
         interpolation: of that resizing.
+        mean: of each channel, subtracted from pixels in [0, 1].
+        std: of each channel, by which they are then divided.
         layout: `stride-1x1` for ResNet weights in the layout of 2015.
         normalize: scale to unit length. Only the EPS paper's MNIST experiment turns it off.
         batchnorm: what training may change in BatchNorm layers.
@@ -60,11 +68,16 @@ class Embedder(
         layout: Layout = "standard",
         normalize: bool = True,
         batchnorm: BatchNormPolicy = "train",
-        fit: Fit = "crop",
-        interpolation: Interpolation = "bilinear",
+        fit: Fit | None = None,
+        interpolation: Interpolation | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        self._assemble(build_backbone(backbone, size), dim, canvas, normalize, batchnorm, fit, interpolation)
+        built = build_backbone(backbone, size)
+        expects = built.expects.changed(canvas, fit, interpolation, mean, std)
+        self._assemble(built, expects, dim, normalize, batchnorm)
+        self._hub_mixin_config = {**(self._hub_mixin_config or {}), **expects.settings()}  # type: ignore[dict-item]
         if layout == "stride-1x1":
             use_stride_1x1(self.backbone)
 
@@ -82,43 +95,30 @@ class Embedder(
         self = cls.__new__(cls)
         nn.Module.__init__(self)
         self._hub_mixin_config = None
-        self._assemble(wrap_module(module, size), None, canvas, normalize, "train", fit, interpolation)
+        expects = Preprocessing(View(size, default_canvas(size))).changed(canvas, fit, interpolation)
+        self._assemble(wrap_module(module, expects), expects, None, normalize, "train")
         return self
 
     def _assemble(
-        self,
-        backbone: Backbone,
-        dim: int | None,
-        canvas: int | None,
-        normalize: bool,
-        batchnorm: BatchNormPolicy,
-        fit: Fit,
-        interpolation: Interpolation,
+        self, backbone: Backbone, expects: Preprocessing, dim: int | None, normalize: bool, batchnorm: BatchNormPolicy
     ) -> None:
         self.backbone = backbone.module
         self.bank = BatchNormBank(self.backbone)
         self.feature_dim = backbone.features
         self.dim = dim or backbone.features
-        self.size = backbone.size
-        self.canvas = canvas or default_canvas(backbone.size)
-        if self.canvas < self.size:
-            raise ModelError(f"model.canvas ({self.canvas}) must not be smaller than model.size ({self.size})")
-        self.fit: Fit = fit
-        self.interpolation: Interpolation = interpolation
+        self.view = expects.view
+        self.size, self.canvas = self.view.size, self.view.canvas
         self.normalize = normalize
         self.batchnorm: BatchNormPolicy = batchnorm
         self.head: nn.Module = nn.Linear(backbone.features, dim) if dim else nn.Identity()
-        # Constants of the architecture, rebuilt from its name: saving them would only let a file disagree with itself.
-        self.register_buffer("mean", torch.tensor(backbone.mean).view(1, -1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(backbone.std).view(1, -1, 1, 1), persistent=False)
+        # Settings, which config.json has: among the tensors they would only let a package disagree with itself.
+        self.register_buffer("mean", torch.tensor(expects.mean).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(expects.std).view(1, -1, 1, 1), persistent=False)
 
+    view: View
+    """How a photograph becomes an input; `size` and `canvas` are its."""
     mean: Tensor
     std: Tensor
-
-    @property
-    def view(self) -> View:
-        """How a photograph becomes an input."""
-        return View(self.size, self.canvas, self.fit, self.interpolation)
 
     @property
     def differentiable(self) -> bool:
@@ -211,7 +211,8 @@ class Embedder(
             )
             raise ModelError(f"{model_id} would run the code '{backbone}'{way_out}")
         check_settings(arguments, model_id)
-        arguments.setdefault("fit", "squash")  # packages of before there was a choice
+        if "fit" not in arguments:
+            arguments = settings_of_before(arguments)
         folder = Path(model_id)
         if folder.is_dir():
             file = folder / WEIGHTS_FILE
@@ -246,8 +247,3 @@ def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
         Exception
     ) as error:  # safetensors and torch raise many types; to the user each means a file that does not fit
         raise ModelError(f"{file} does not fit its config.json: {reason(error)}") from error
-
-
-def default_canvas(size: int) -> int:
-    """256 for 224, the same for small pictures: small ones are used whole."""
-    return size if size < 96 else round(size * 256 / 224)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib
 import io
 import warnings
@@ -77,8 +78,7 @@ def facts(model: Embedder) -> dict[str, str]:
     return {
         "version": __version__,
         "backbone": str(settings.get("backbone", "a module of the user's own")),
-        "size": str(model.size),
-        "canvas": str(model.canvas),
+        **{key: str(value) for key, value in dataclasses.asdict(model.view).items()},
         "dim": str(model.dim),
         "unit_length": "yes" if model.normalize else "no",
     }

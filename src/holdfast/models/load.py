@@ -13,18 +13,24 @@ from holdfast.files import kind_of
 from holdfast.models.backbones import checked_module
 from holdfast.models.embedder import WEIGHTS_FILE, Embedder
 from holdfast.models.onnx_file import OnnxModule
-from holdfast.models.weights import load_backbone_weights
+from holdfast.models.preprocessing import TORCHVISION
+from holdfast.models.weights import fetch_weights, fill_from_file
 
-MODEL_HELP = "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME, file.py:function or onnx:FILE"
+MODEL_HELP = (
+    "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME (with @FILE: weights from a file), "
+    "file.py:function or onnx:FILE"
+)
 
 
 def load_model(spec: str, size: int | None = None, trust_code: bool | str = False, sets: bool = False) -> Embedder:
     """The model behind a command-line MODEL, in eval mode.
 
     Args:
-        spec: a run folder, a packaged model, a hub id (`owner/name`), `timm:NAME`, `torchvision:NAME`,
-            `file.py:function` or `onnx:FILE` (embeds, but gives no gradients).
-        size: input size for models that do not know their own; another than a model's own is refused.
+        spec: a run folder, a packaged model, a hub id (`owner/name`), `timm:NAME`, `torchvision:NAME`, either with
+            `@FILE` for weights from a file in place of fetched ones, `file.py:function` or `onnx:FILE` (embeds, but
+            gives no gradients).
+        size: input size for models that do not know their own; another than a model's own is refused, but for
+            `timm:` and `torchvision:`, which keep the share of the image they see.
         trust_code: allow a package whose backbone is a user's own module to import it; the name of such a backbone
             (of a recipe's, say) allows that one alone.
         sets: also read the auxiliary BatchNorm sets that a run or package folder may hold, to look through them.
@@ -35,12 +41,12 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
     if spec.startswith("onnx:"):
         graph = OnnxModule(Path(spec.removeprefix("onnx:")))
         refuse_size(spec, graph.size, size)
-        return Embedder.wrap(graph, size or graph.size or 224, graph.canvas, graph.unit_length).eval()
-    if spec.startswith(("timm:", "torchvision:")):
-        name = spec.removeprefix("timm:")
-        model = Embedder(name, dim=None, size=size)
-        load_backbone_weights(model.backbone, name, "imagenet", size)
-        return model.eval()
+        side = size or graph.size or 224
+        return Embedder.wrap(
+            graph, side, graph.canvas, graph.unit_length, fit=graph.fit, interpolation=graph.interpolation
+        ).eval()
+    if spec.startswith(("timm:", TORCHVISION)):
+        return _published(spec.removeprefix("timm:"), size).eval()
     folder = Path(spec)
     kind = kind_of(folder)
     if kind == "folder":
@@ -59,6 +65,17 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
     except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
         raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
     refuse_size(spec, model.size, size)
+    return model
+
+
+def _published(spec: str, size: int | None) -> Embedder:
+    """The model behind `NAME` (fetched) or `NAME@FILE`, seen as its library shows images to it."""
+    name, at, file = spec.partition("@")
+    model = Embedder(name, dim=None, size=size)
+    if at:
+        fill_from_file(model.backbone, name, file)
+    else:
+        fetch_weights(model.backbone, name, size)
     return model
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from holdfast.errors import ModelError
 from holdfast.files import kind_of
 from holdfast.models.graph import PREFIX, need_onnx
 from holdfast.models.untrusted import LARGEST, check_graph
+from holdfast.view import Fit, Interpolation
 
 FATAL = 4
 """onnxruntime's warnings show names from the file as they are, and these could steer a terminal."""
@@ -53,6 +56,9 @@ class OnnxModule(nn.Module):
             raise ModelError(f"{file} takes images of {self.size} px, which no model does")
         self.canvas = _whole(notes.get(f"{PREFIX}canvas", ""), self.size or LARGEST["size"])
         """Size that images are first resized to, where `holdfast export` noted it."""
+        # Before exports noted more than the canvas, every image was squashed.
+        self.fit: Fit = _word(notes, "fit", get_args(Fit), "squash" if f"{PREFIX}canvas" in notes else "crop")
+        self.interpolation: Interpolation = _word(notes, "interpolation", get_args(Interpolation), "bilinear")
         self.unit_length = notes.get(f"{PREFIX}unit_length") != "no"
         # What the graph computes is not in any tensor; audits identify a model by its tensors.
         digest = hashlib.sha256(file.read_bytes()).digest()
@@ -68,3 +74,9 @@ def _whole(text: str, least: int) -> int | None:
     """A canvas as a graph notes it, if it can be one."""
     good = text.isascii() and text.isdigit() and len(text) < 6
     return int(text) if good and least <= int(text) <= LARGEST["canvas"] else None
+
+
+def _word(notes: Mapping[str, str], key: str, words: tuple[str, ...], otherwise: str) -> Any:
+    """A note of a graph, if it is one of the words that it can be."""
+    word = notes.get(f"{PREFIX}{key}", otherwise)
+    return word if word in words else otherwise

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from holdfast.errors import ModelError, shown
 from holdfast.models.batchnorm import BatchNormPolicy
+from holdfast.models.preprocessing import colours
 from holdfast.models.weights import Layout
 from holdfast.view import Fit, Interpolation
 
@@ -34,6 +35,8 @@ def check_settings(settings: dict[str, Any], where: str) -> None:
             good = value is None or (type(value) is int and 1 <= value <= LARGEST[key])
         elif key in _WORDS:
             good = value in _WORDS[key]
+        elif key in ("mean", "std"):
+            good = colours(value, key)
         else:
             good = isinstance(value, bool) if key == "normalize" else isinstance(value, str) and len(value) <= 200
         if not good:

@@ -21,7 +21,7 @@ _CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.")
 def read_state(file: Path) -> dict[str, Tensor]:
     """Tensors of a safetensors file, or of a torch file read with `weights_only=True`; half precision is widened."""
     if kind_of(file) != "file":
-        raise ModelError(f"no weights at {file}; check model.weights")
+        raise ModelError(f"no weights at '{file}'; give a safetensors file or a state dict")
     try:
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -52,7 +52,7 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
 
 
 def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: int | None = None) -> None:
-    """Fill a backbone with starting weights; a classifier is left out.
+    """Fill a backbone with starting weights, as a recipe names them.
 
     Args:
         backbone: as `build_backbone` built it.
@@ -61,18 +61,34 @@ def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: in
         size: the input size that the backbone was built with.
     """
     if weights == "imagenet":
-        backbone.load_state_dict(build_backbone(name, size, pretrained=True).module.state_dict())
-        return
+        fetch_weights(backbone, name, size)
+    else:
+        fill_from_file(backbone, name, weights)
+
+
+def fetch_weights(backbone: nn.Module, name: str, size: int | None = None) -> None:
+    """Fill a backbone with the weights that its library publishes under its name and tag."""
+    backbone.load_state_dict(build_backbone(name, size, pretrained=True).module.state_dict())
+
+
+def fill_from_file(backbone: nn.Module, name: str, file: str) -> None:
+    """Fill a backbone with the weights of a file; a classifier is left out, everything else must fit and be finite."""
     wanted = backbone.state_dict()
-    found = _strip_prefixes(read_state(Path(weights)), wanted)
+    found = _strip_prefixes(read_state(Path(file)), wanted)
     missing = [k for k in wanted if k not in found and not k.endswith("num_batches_tracked")]
     extra = [k for k in found if k not in wanted and not k.startswith(_CLASSIFIERS)]
     wrong = [k for k in wanted if k in found and found[k].shape != wanted[k].shape]
     for problem, keys in (("lacks", missing), ("has unknown", extra), ("has other shapes for", wrong)):
         if keys:
-            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-            raise ModelError(f"{weights} does not fit {name}: it {problem} '{keys[0]}'{more}; check model.backbone")
+            raise ModelError(f"{file} does not fit {name}: it {problem} {_first(keys)}; is it another architecture's?")
+    broken = [k for k in wanted if k in found and not bool(torch.isfinite(found[k]).all())]
+    if broken:
+        raise ModelError(f"{file} holds NaN or infinite weights in {_first(broken)}; get or save it again")
     backbone.load_state_dict({k: found.get(k, v) for k, v in wanted.items()})
+
+
+def _first(keys: list[str]) -> str:
+    return f"'{keys[0]}'" + (f" and {len(keys) - 1} more" if len(keys) > 1 else "")
 
 
 def use_stride_1x1(backbone: nn.Module) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import SearchError
 from holdfast.search.kinds import Rows, Structure, Vectors, kind_for, usable
+from holdfast.view import View
 
 Prints = NDArray[np.uint8]
 """A digest of each image as the model sees it, shape (n, 16)."""
@@ -27,15 +28,13 @@ class ModelFacts:
     Args:
         reference: what the person called it; shown, never opened.
         weights: digest of its weights, empty for a graph that shows none.
-        size: of its input.
-        canvas: size to which images are first resized.
+        view: how it saw the images.
         probe: its vectors of a few fixed pictures, by which another model is found out.
     """
 
     reference: str
     weights: str
-    size: int
-    canvas: int
+    view: View
     probe: Vectors
 
 

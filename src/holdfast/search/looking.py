@@ -123,14 +123,19 @@ def model_facts(model: Embedder, reference: str) -> ModelFacts:
     probe = torch.rand(PROBES, 3, 8, 8, generator=seeds.generator(0, "probe")).to(model.mean.device)
     pictures = F.interpolate(probe, size=(model.size, model.size), mode="bilinear")
     vectors = model(pictures).float().cpu().numpy()
-    return ModelFacts(reference, digest.hexdigest() if state else "", model.size, model.canvas, vectors)
+    return ModelFacts(reference, digest.hexdigest() if state else "", model.view, vectors)
 
 
 def refuse_other_model(model: Embedder, facts: ModelFacts) -> None:
     """Refuse a model whose vectors cannot be compared with those of an index."""
     own = model_facts(model, "")
-    if own.probe.shape == facts.probe.shape and own.canvas == facts.canvas:
+    if own.probe.shape == facts.probe.shape:
         apart = np.linalg.norm(own.probe - facts.probe, axis=1).max() / max(np.linalg.norm(own.probe, axis=1).max(), 1)
+        if apart <= SAME and own.view != facts.view:
+            raise ModelError(
+                f"this model sees images otherwise ({own.view}) than the index was made with ({facts.view}); give the "
+                "one that made it, or build an index with this one"
+            )
         if apart <= SAME:
             return
     raise ModelError("this is not the model that made the index; give the same one, or build an index with this one")

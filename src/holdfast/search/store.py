@@ -7,11 +7,12 @@ index, afterwards the new one.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from holdfast.run_files import parse_json
 from holdfast.search.index import STATISTICS, Index, ModelFacts
 from holdfast.search.kinds import KINDS, Arrays, damaged, usable
 from holdfast.versions import versions
+from holdfast.view import Fit, Interpolation, View
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -29,6 +31,8 @@ MODEL = "model"
 LARGEST_MANIFEST = 2**20
 FACTS = {"kind": str, "images": int, "dim": int, "seed": int}
 MODEL_FACTS = {"reference": str, "weights": str, "size": int, "canvas": int}
+VIEW_BEFORE = {"fit": "squash", "interpolation": "bilinear"}
+"""What an index that does not say was made with."""
 FILE = {"arrays": re.compile(r"arrays-[0-9a-f]{32}\.safetensors"), "names": re.compile(r"names-[0-9a-f]{32}\.json")}
 
 
@@ -62,7 +66,7 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
         "images": len(index),
         "dim": index.dim,
         **files,
-        "model": {key: getattr(facts, key) for key in MODEL_FACTS},
+        "model": {"reference": facts.reference, "weights": facts.weights, **dataclasses.asdict(facts.view)},
         "seed": index.seed,
         "versions": versions(),
     }
@@ -116,8 +120,19 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
         raise damaged("it names an image twice")
     own = {key.removeprefix("structure."): value for key, value in arrays.items() if key.startswith("structure.")}
     structure = KINDS[manifest["kind"]].restore(vectors, own)
-    facts = ModelFacts(**{key: manifest["model"][key] for key in MODEL_FACTS}, probe=probe)
+    told = manifest["model"]
+    facts = ModelFacts(told["reference"], told["weights"], _view(told), probe)
     return Index(vectors, ids, labels, prints, structure, facts, clean, manifest["seed"])
+
+
+def _view(told: dict[str, Any]) -> View:
+    told = {**VIEW_BEFORE, **told}
+    if told["fit"] not in get_args(Fit) or told["interpolation"] not in get_args(Interpolation):
+        raise damaged(f"{MANIFEST} names a fit or an interpolation that does not exist")
+    try:
+        return View(told["size"], told["canvas"], told["fit"], told["interpolation"])
+    except ValueError as error:
+        raise damaged(str(error)) from error
 
 
 def _arrays(file: Path) -> dict[str, NDArray[Any]]:
