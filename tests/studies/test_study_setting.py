@@ -36,6 +36,7 @@ def training(**more: Any) -> Training:
 
 EPOCHS = load_recipe("adml-a").epochs
 DIM = load_recipe("adml-a").model.dim
+BACKBONE = load_recipe("adml-a").model.backbone
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ DIM = load_recipe("adml-a").model.dim
         (
             training(settings={"model.backbone": "torchvision:mobilenet_v2", "epochs": 7}),
             "stand-in",
-            ("model.backbone torchvision:mobilenet_v2 for resnet50", f"7 of {EPOCHS} epochs"),
+            (f"model.backbone torchvision:mobilenet_v2 for {BACKBONE}", f"7 of {EPOCHS} epochs"),
         ),
         (training(differs=("one judge",)), "ours", ("one judge",)),
         (training(recipe="free-hm"), "ours", ("the recipe free-hm is of no paper",)),

@@ -205,5 +205,32 @@ def test_a_raw_file_says_what_it_was_made_with(study: Trained, tmp_path: Path) -
     assert plain["arms"]["low"]["setting"] == {"kind": "pocket", "how": []}
 
 
+GLYPHS = {"data.name": "glyphs", "data.labels": "fine", "data.train_fraction": 0.25, "batch.per_class": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "touched", "spared"),
+    [
+        ("aspect", {"data.name": "cub"}, {"data.name": "omniglot"}),
+        ("loss-decay", {"loss.name": "margin", "optimizer.weight_decay": 4e-4}, {"loss.name": "triplet"}),
+        ("copies", GLYPHS, {**GLYPHS, "data.train_fraction": 0.5}),
+        ("easy-gate", {"loss.miner.negative": "multi-similarity"}, {"loss.miner.negative": "distance"}),
+        ("released", {"regime.variant": "released"}, {"regime.variant": "paper"}),
+    ],
+)
+def test_changes_touch_what_they_say(name: str, touched: dict, spared: dict) -> None:
+    found = {change.name: change for change in changes.CHANGES}[name]
+    assert found.training(touched)
+    assert not found.training(spared)
+
+
+def test_a_value_that_is_only_written_otherwise_is_no_change() -> None:
+    job = Training(recipe="mdprop-1-pocket")
+    recorded = recipe_of(job)
+    assert recorded["regime.statistics"] == "eval"
+    assert changed_keys({**recorded, "regime.statistics": None}, job) == []
+    assert changed_keys({**recorded, "regime.statistics": "keep"}, job) == ["regime.statistics"]
+
+
 def test_changes_have_names_of_their_own() -> None:
     assert len(set(changes.names())) == len(changes.CHANGES)

@@ -28,6 +28,21 @@ def photographs(recipe: Flat, *_: Any) -> bool:
     return recipe.get("data.name") not in (None, *SQUARE)
 
 
+def decayed_loss(recipe: Flat) -> bool:
+    """Whether weight decay fell on parameters of the loss."""
+    own = recipe.get("loss.name") in (
+        *("arcface", "margin", "normalized-softmax", "proxy-anchor", "proxy-nca", "soft-triple", "s2sd"),
+    )
+    return own and recipe.get("optimizer.weight_decay", 0) > 0
+
+
+def repeated_images(recipe: Flat) -> bool:
+    """Whether batches of glyphs, ten images a class, show an image twice."""
+    images = 10 * recipe.get("data.train_fraction", 1.0)
+    fine = recipe.get("data.name") == "glyphs" and recipe.get("data.labels") == "fine"
+    return fine and images < recipe.get("batch.per_class", 2)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change:
     """One change.
@@ -52,8 +67,35 @@ CHANGES: tuple[Change, ...] = (
         training=photographs,
         measure=photographs,
     ),
+    Change(name="loss-decay", what="weight decay left parameters of the loss alone", training=decayed_loss),
+    Change(name="copies", what="copies of an image stopped being positives", training=repeated_images),
+    Change(
+        name="easy-gate",
+        what="easy positives kept the gate of multi-similarity mining",
+        training=lambda recipe: (
+            "multi-similarity"
+            in (
+                recipe.get("loss.miner.negative"),
+                recipe.get("loss.miner.negative.name"),
+            )
+        ),
+    ),
+    Change(
+        name="released",
+        what="`released` was the released code's step",
+        training=lambda recipe: recipe.get("regime.variant") == "released",
+    ),
+    Change(
+        name="stax-start",
+        what="the larger radius of audit stax started where the smaller does",
+        measure=lambda _, measure: measure.get("protocol") == "stax",
+    ),
 )
 """In the order they came. Add one where a change makes another model, or another figure, of the same recipe."""
+
+
+REWORDED: dict[str, tuple[Any, Any]] = {"regime.statistics": (None, "eval")}
+"""Key → a value as it was once written, and as it is written now; both mean the same."""
 
 
 def names() -> list[str]:

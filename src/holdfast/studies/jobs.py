@@ -106,9 +106,9 @@ class Training:
 
     @property
     def fetched(self) -> str | None:
-        """The backbone whose ImageNet weights it begins with, None where it begins with others."""
+        """The architecture whose ImageNet weights it begins with (timm's tag left out), None where it has others."""
         model = self.resolved(0).model
-        return model.backbone if model.weights == "imagenet" else None
+        return model.backbone.partition(".")[0] if model.weights == "imagenet" else None
 
     def _settings(self, seed: int) -> str:
         first = self.first(seed)

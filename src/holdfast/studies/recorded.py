@@ -32,7 +32,8 @@ def changed_keys(recorded: Mapping[str, Any], job: Training, seed: int = 0) -> l
     A key that came later is no reason to run it again, as long as it has its default.
     """
     now, stated = _flat_job(job, seed, brief=False), _flat_job(job, seed, brief=True)
-    gone = [key for key, value in recorded.items() if key not in now or now[key] != value]
+    said = {key: _today(key, value) for key, value in recorded.items()}
+    gone = [key for key, value in said.items() if key not in now or now[key] != value]
     return gone + [key for key in stated if key not in recorded]
 
 
@@ -51,6 +52,12 @@ def later(recipe: Mapping[str, Any], known: Collection[str]) -> list[str]:
 def later_for(measure: Mapping[str, Any], recipe: Mapping[str, Any], known: Collection[str]) -> list[str]:
     """Changes of behaviour since a measure was taken that touch it, in words."""
     return [change.what for change in changes.since(known) if change.measure(recipe, measure)]
+
+
+def _today(key: str, value: Any) -> Any:
+    """A recorded value as it is written today."""
+    before, now = changes.REWORDED.get(key, (None, None))
+    return now if now is not None and value == before else value
 
 
 def _flat_job(job: Training, seed: int, brief: bool) -> dict[str, Any]:

@@ -115,6 +115,24 @@ def test_cars_as_published(paint: Paint, tmp_path: Path) -> None:
         load(f"cars:{tmp_path / 'cars'}")
 
 
+def test_cars_in_archives(paint: Paint, tmp_path: Path) -> None:
+    models = ["001.AM_General_Hummer", "098.Dodge_Ram", "099.Dodge_Sprinter", "196.smart_fortwo"]
+    for model, part, archive in zip(models, ("train", "train", "test", "test"), "abba", strict=True):
+        paint(f"{archive}/{part}/{model}/2_b.webp")
+        paint(f"{archive}/{part}/{model}/1_a.webp")
+    (tmp_path / "packed").mkdir()
+    for archive in "ab":
+        shutil.make_archive(str(tmp_path / "packed" / f"cars-{archive}"), "zip", tmp_path / archive)
+    table = load(f"cars:{tmp_path / 'packed'}", validation=0)
+    splits = ["train", "train", "test", "test"]
+    assert [row[1:] for row in summary(table)] == [
+        (model, split) for model, split in zip(models, splits, strict=True) for _ in range(2)
+    ], "by their own numbers, though most of the 196 are not there"
+    assert table.ids[:2] == [f"train/{models[0]}/{name}.webp" for name in ("1_a", "2_b")]
+    assert table.class_names == models
+    assert readable(table)
+
+
 def test_cars_in_class_folders(paint: Paint, tmp_path: Path) -> None:
     for i in range(100):
         paint(f"cars/{('train', 'test')[i % 2]}/Model {i:03}/1.jpg")

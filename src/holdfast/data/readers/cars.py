@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, open_tree, require
 from holdfast.errors import DataError, described
 
-LAYOUT = "Cars196 as published (cars_annos.mat beside car_ims/), or one folder of images per model"
+LAYOUT = "Cars196 as published (cars_annos.mat beside car_ims/), or one folder of images per model, also in zip files cars*.zip"
 TRAINING_CLASSES = 98
+NUMBERED = re.compile(r"(\d{3})\..+")
+"""A class folder that says the model's number: `099.Dodge_Caliber`."""
 
 
 @register("cars")
@@ -21,8 +24,9 @@ class Cars(Reader):
     """16,185 photographs of 196 car models; models 1-98 train, 99-196 test.
 
     Args:
-        root: folder with `cars_annos.mat` and `car_ims`, or with one folder of images per model (also inside `train`
-            and `test`, which are then put together); such folders count in alphabetical order.
+        root: folder with `cars_annos.mat` and `car_ims`, or with one folder of images per model, be it on disk or in
+            `cars*.zip` (also inside `train` and `test`, which are then put together). Such folders count by their
+            number, `001.NAME`, or, where one has none, in alphabetical order.
 
     Relations: `cub` and `sop` are its usual companions.
     Reference: Krause et al., 2013; the split: Song et al., CVPR 2016.
@@ -32,7 +36,7 @@ class Cars(Reader):
 
     def read(self) -> ImageTable:
         """All photographs."""
-        tree = open_tree(self.root, LAYOUT)
+        tree = open_tree(self.root, LAYOUT, archives=("cars*.zip",))
         annotations = tree.find("cars_annos.mat")
         names, numbers, models = self._annotated(tree, annotations) if annotations else _class_folders(tree)
         if not names:
@@ -68,7 +72,9 @@ class Cars(Reader):
 
 def _class_folders(tree: Tree) -> tuple[list[str], list[int], list[str]]:
     """Image, class number and model from the folder an image lies in."""
-    names = [name for name in tree.images() if "/" in name]
+    names = sorted((name for name in tree.images() if "/" in name), key=lambda name: name.split("/")[-2:])
     models = [name.split("/")[-2] for name in names]
-    number = {model: i + 1 for i, model in enumerate(sorted(set(models)))}
+    said = {model: NUMBERED.fullmatch(model) for model in sorted(set(models))}
+    known = {model: int(found[1]) for model, found in said.items() if found}
+    number = known if len(known) == len(said) else {model: i + 1 for i, model in enumerate(said)}
     return names, [number[model] for model in models], models
