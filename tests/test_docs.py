@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -89,6 +90,17 @@ def test_files_and_tests_named_beside_formulas_exist() -> None:
         file = (ROOT / "tests" if tested else ROOT / "src" / "holdfast") / path
         assert file.is_file(), name
         assert f"def {test}(" in file.read_text("utf-8") if test else True, name
+
+
+def test_every_formula_says_what_it_differs_from_the_paper_in() -> None:
+    rows = re.findall(r"^\|.*\|$", (ROOT / "docs" / "papers.md").read_text("utf-8"), re.MULTILINE)
+    heads = [number for number, row in enumerate(rows) if row.startswith("| in the paper |")]
+    assert len(heads) >= 5
+    for head in heads:
+        columns = rows[head].count("|")
+        assert rows[head].endswith("| differs from the paper in |")
+        table = itertools.takewhile(lambda row: not row.startswith(("| in the paper", "| metric")), rows[head + 1 :])
+        assert [row for row in table if row.count("|") != columns] == []
 
 
 def test_every_page_is_in_the_menu() -> None:

@@ -12,7 +12,7 @@ from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, open_tree, require
 from holdfast.errors import DataError, described
 
-LAYOUT = "Cars196 as published (cars_annos.mat beside car_ims/), or one folder of images per model, also in zip files cars*.zip"
+LAYOUT = "Cars196 as published (cars_annos.mat beside car_ims/), or one folder of images per model, also in cars*.zip"
 TRAINING_CLASSES = 98
 NUMBERED = re.compile(r"(\d{3})\..+")
 """A class folder that says the model's number: `099.Dodge_Caliber`."""

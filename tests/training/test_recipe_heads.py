@@ -1,0 +1,105 @@
+"""The heads of shipped recipes: which paper and table, which datasets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.entry import main
+from holdfast.data import names
+from holdfast.training import recipe_files
+from holdfast.training.recipe import load_recipe
+from holdfast.training.recipe_files import About, about, shipped
+
+PAPERS = {"ADML", "GS", "EPS", "HM", "MDProp"}
+HEAD = "# What it is (needs a GPU).\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        (
+            "one",
+            f"{HEAD}# paper: ADML, Tables 2 to 5 and Figure 1; data: cub, cars\n",
+            About(
+                summary="What it is (needs a GPU).",
+                kind="paper",
+                paper="ADML",
+                where="Tables 2 to 5 and Figure 1",
+                data=("cub", "cars"),
+            ),
+        ),
+        (
+            "two",
+            f"{HEAD}# tuned: gs-cub\nbase: gs-cub\n",
+            About(
+                summary="What it is (needs a GPU).",
+                kind="tuned",
+                paper="GS",
+                where=about("gs-cub").where,
+                data=("cub",),
+                tuned="gs-cub",
+            ),
+        ),
+        ("two-pocket", HEAD, About(summary="What it is (needs a GPU).", kind="pocket")),
+        ("two-pockets", HEAD, About(summary="What it is (needs a GPU).", kind="ours")),
+    ],
+)
+def test_a_head_is_read(name: str, text: str, found: About, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped_text = recipe_files._shipped_text
+    monkeypatch.setattr(recipe_files, "_shipped_text", lambda asked: text if asked == name else shipped_text(asked))
+    try:
+        assert about(name) == found
+    finally:
+        about.cache_clear()
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_what_a_head_says_is_so(name: str) -> None:
+    known = about(name)
+    assert ("-tuned" in name) == (known.kind == "tuned")
+    if known.kind in ("paper", "tuned"):
+        assert known.paper in PAPERS
+        assert known.where.startswith(("Table", "Figure", "Section", "Appendix"))
+        assert set(known.data) <= set(names())
+        assert load_recipe(name).plain()["data"]["name"] in known.data
+
+
+def test_a_head_is_no_part_of_the_recipe_and_is_not_inherited(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("# paper: ADML, Table 2; data: cub\nbase: pocket\n")
+    assert load_recipe(str(tmp_path / "own.yaml")) == load_recipe("pocket")
+
+
+def test_the_list_names_paper_table_and_data(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list", "recipes"])
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert set(lines) == set(shipped())
+    assert "[GS, Table 5 (cub)]" in lines["gs-cub"]
+    assert "[pocket]" in lines["gs-pocket"]
+    assert "[tuned from resnet50-ms]" in lines["resnet50-ms-tuned"]
+    main(["list", "recipes", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == set(shipped())
+    assert {key: found["gs-cub"][key] for key in ("kind", "paper", "where", "data")} == {
+        "kind": "paper",
+        "paper": "GS",
+        "where": "Table 5",
+        "data": ["cub"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("recipe", "data", "kept"),
+    [
+        ("eps-omniglot", "omniglot:there", {"labels": "coarse", "root": "there"}),
+        ("resnet50-ms", "cub:there", {"validation": 0, "root": "there"}),
+        ("resnet50-ms", "cars:there", {"validation": 0, "labels": "fine"}),
+        ("eps-omniglot", "glyphs", {"labels": "fine"}),
+        ("resnet50-ms", {"name": "cub", "root": "there", "validation": 0.2}, {"validation": 0.2}),
+    ],
+)
+def test_another_place_or_dataset_keeps_what_the_recipe_says_of_data(recipe: str, data: str, kept: dict) -> None:
+    found = load_recipe(recipe, data).plain()["data"]
+    assert {key: found[key] for key in kept} == kept
