@@ -8,10 +8,12 @@ import pytest
 
 from holdfast.studies import base
 from holdfast.studies.claims import All, Beyond, Claim, Judged, Near, Ordered, ruled
+from holdfast.studies.counting import by_reading, counted
 from holdfast.studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
 from holdfast.studies.judging import arms_read, judged, mixed_readings
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.setting import Setting, joint, setting
+from holdfast.studies.verdict import Verdict
 from holdfast.training import recipe_files
 from holdfast.training.recipe import load_recipe
 from holdfast.training.recipe_files import About
@@ -169,6 +171,30 @@ def test_a_claim_on_arms_of_another_reading_is_found() -> None:
     claims = [Ordered(text="a > b", arms=ARMS, reading=reading) for reading in ("pixels", "normalised", "")]
     assert mixed_readings(claims[:1], arms, results()) == []
     assert mixed_readings(claims[1:], arms, results()) == ["a > b", "a > b"]
+
+
+def test_claims_are_counted_by_ground_and_reading() -> None:
+    def found(kind: Any, reading: str = "", **more: Any) -> Verdict:
+        claim = Ordered(text="a > b", arms=ARMS, noise=0.5, reading=reading, **more)
+        return judged(claim, results(a=40.0 if reading == "pixels" else 60.0), grounds(kind))
+
+    waiting = judged(ABOVE, Results(outcomes={}), grounds("paper"))
+    every = [
+        *(found("paper"), found("shortened", "pixels"), found("stand-in", "normalised"), found("ours", "pixels")),
+        *(found("pocket"), found("paper", limit=True), waiting, judged(ABOVE, results(), grounds("ours"), ours=True)),
+    ]
+    assert counted(every) == (
+        "6 claims of the papers: 3 decided on the papers' ground (2 hold, 1 do not), 0 undecided there, "
+        "2 observations in other settings, 1 not all run. Besides, 1 limit of claims and 1 claim of ours."
+    )
+    table = by_reading(every)
+    assert table is not None
+    assert table[1] == [
+        ["none needed", "1", "0", "0", "1", "1"],
+        ["pixels", "0", "1", "0", "1", "0"],
+        ["normalised", "1", "0", "0", "0", "0"],
+    ]
+    assert by_reading([found("paper", limit=True)]) is None
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -146,6 +146,19 @@ def test_a_page_names_what_is_void_and_draws_none_of_it(study: Trained, tmp_path
     assert not (figures / "X9-1.png").exists()
 
 
+@pytest.mark.parametrize("void", [False, True])
+def test_a_remark_may_be_about_what_is_void_and_goes_with_it(void: bool, study: Trained, tmp_path: Path) -> None:
+    plain = content(study, "pocket")
+    if void:
+        plain["arms"]["low"]["recipe"]["epochs"] = 99
+    (tmp_path / "pocket-X9.md").write_text("We looked twice.")
+    write(tmp_path / "X9.json", plain)
+    write_page("pocket", tmp_path, tmp_path / "page.md", tmp_path / "figures", tmp_path)
+    text = (tmp_path / "page.md").read_text("utf-8")
+    assert "### X9" in text
+    assert ("We looked twice." in text) != void
+
+
 START = Training(recipe="pocket", settings={"epochs": 2})
 JOB = Training(recipe="pocket", settings={"epochs": 3, "loss.alpha": 3.0}, start=START)
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from holdfast.files import write_atomic
 from holdfast.studies import base, drawing
 from holdfast.studies.cost import Ran, Spent, device, spent
+from holdfast.studies.counting import by_reading, counted
 from holdfast.studies.document import read_plain, title
 from holdfast.studies.invocation import invocation
 from holdfast.studies.jobs import Scale
@@ -135,7 +136,8 @@ def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path
         raw: folder with one JSON file per study.
         page: the Markdown file.
         figures: folder for PNG files.
-        reading: folder with a person's remarks, `SCALE-ID.md`; they stand beside the verdicts and change none.
+        reading: folder with a person's remarks, `SCALE-ID.md`; they stand beside the verdicts and change none. A study
+            of which anything is void has none.
     """
     files = [raw / f"{name}.json" for name in base.names()]  # what else lies there is not ours
     loaded = [load(file) for file in files if file.is_file()]
@@ -170,14 +172,19 @@ def page_text(
         void: study → what of its raw file does not count any more.
     """
     void = void or {}
+    judged = {f.study.id: f.verdicts for f in found}
+    nothing = Results(outcomes={})
+    judged |= {name: verdicts(base.get(name), scale, nothing) for name in base.names() if name not in judged}
     every = [cell for f in found for cell in f.ran]
-    parts = [f"# {TITLES[scale]}", f"**{_counts(scale, found)}**"]
+    parts = [f"# {TITLES[scale]}", f"**{counted([v for own in judged.values() for v in own])}**"]
     parts += [HEAD + (WEIGHTS if scale == "paper" else ""), GROUNDS, READING, JUDGING]
     parts += [_extent(scale, found, spent(every, every), void)] if found else []
     parts += ["## Verdicts", _summary(found)]
     for letter, paper in PAPERS.items():
         own = [f for f in found if f.study.id[0] == letter]
         parts += [f"## {paper}"] if own else []
+        table = by_reading([v for name in order(judged) if name[0] == letter for v in judged[name]])
+        parts += [markdown(inert_table(table))] if own and table else []
         for one in own:
             parts += _section(one, spent(one.ran, every), figures.get(one.study.id, ()), reading)
     parts += _absent(scale, {f.study.id for f in found}, void)
@@ -225,25 +232,6 @@ def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping
     return markdown(inert_table((["", ""], rows)), right=False)
 
 
-def _counts(scale: Scale, found: Sequence[Finished]) -> str:
-    """How many claims of all studies are decided on the papers' ground, and what the others are."""
-    absent = set(base.names()) - {f.study.id for f in found}
-    nothing = Results(outcomes={})
-    every = [verdict for f in found for verdict in f.verdicts]
-    every += [verdict for name in absent for verdict in verdicts(base.get(name), scale, nothing)]
-    judged = Counter(v.status for v in every if v.standing == "verdict" and not v.unfinished)
-    kinds = Counter(v.standing for v in every)
-    seen = sum(v.standing == "observation" and not v.unfinished for v in every)
-    papers = kinds["verdict"] + kinds["observation"]
-    waiting = papers - judged.total() - seen
-    return (
-        f"{plural(papers, 'claim')} of the papers: {judged['holds'] + judged['does not hold']} decided on the papers' "
-        f"ground ({judged['holds']} hold, {judged['does not hold']} do not), {judged['undecided']} undecided there, "
-        f"{plural(seen, 'observation')} in other settings, {waiting} not all run. Besides, "
-        f"{plural(kinds['limit'], 'limit')} of claims and {plural(kinds['ours'], 'claim')} of ours."
-    )
-
-
 def _summary(found: Sequence[Finished]) -> str:
     if not found:
         return "No results are in yet."
@@ -276,7 +264,7 @@ def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Pa
         own = [v for v in one.verdicts if v.reading == said]
         parts.append("\n".join(f"- **{mark(v)}**: {inert(v.claim)}. {inert(v.evidence)}." for v in own))
     remark = reading / f"{one.scale}-{study.id}.md" if reading else None
-    if remark and remark.is_file():
+    if remark and remark.is_file() and not one.void:  # a remark may be about what is void
         parts.append(remark.read_text("utf-8").strip())
     return parts
 
