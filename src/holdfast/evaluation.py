@@ -35,6 +35,7 @@ class Result:
         images: how many images were embedded.
         skipped: unreadable images left out, with the reason.
         clustering: how many clusters NMI and NMI+ rest on, as `evaluate` was asked.
+        view: how the model saw the images, in words.
     """
 
     values: dict[str, Any]
@@ -43,6 +44,7 @@ class Result:
     images: int
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     clustering: dict[str, int | None] = dataclasses.field(default_factory=dict)
+    view: str = ""
 
 
 class ImageModel(Protocol):
@@ -211,7 +213,7 @@ def evaluate(
     )
     values = {name: _plain(value) for name, value in found.values.items()}
     asked = {"factor": factor, "clusters": clusters}
-    return Result(values, dict(found.reasons), chosen, len(vectors), skipped, asked)
+    return Result(values, dict(found.reasons), chosen, len(vectors), skipped, asked, str(embedder.view))
 
 
 def _columns(table: ImageTable, prefix: str = "") -> dict[str, Any]:
@@ -234,6 +236,7 @@ def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, A
         "images": result.images,
         "skipped": [{"image": image, "reason": reason} for image, reason in result.skipped],
         "model": model,
+        "view": result.view,
         "metrics": {k: _plain(v) for k, v in result.values.items()},
         "undefined": result.reasons,
         "clustering": result.clustering,

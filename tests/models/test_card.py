@@ -28,6 +28,7 @@ EVALUATION: dict[str, Any] = {
     "data": RECIPE["data"],
     "split": "test",
     "images": 1234,
+    "view": "36 → 32 px, shape kept, centre crop, bilinear",
     "metrics": {"R@1": 81.25, "mAP@R": 40.0, "NMI+": None, "collapsed": False},
     "recipe": "0123456789ab",
     "splits": {"train": {"images": 900, "classes": 30}, "test": {"images": 1234, "classes": 31}},
@@ -71,6 +72,7 @@ def test_every_section_is_there_and_says_what_the_files_say(run: Path) -> None:
     for heading in HEADINGS:
         assert f"\n## {heading}\n" in text
     for fact in (
+        "becomes such an image (`model.view`): 36 → 32 px, shape kept, centre crop, bilinear.",
         "| train | 900 | 30 |",
         "| R@1 | 81.2 |",
         "On 1,234 images of the test split of folder (photos)",

@@ -206,6 +206,22 @@ def test_only_keys_that_differ_are_told(tmp_path: Path) -> None:
     assert recipe_differences(made.runs) == [("regime.name", ["standard", "hm"]), ("seed", ["0", "1"])]
 
 
+def test_models_that_see_images_otherwise_are_told(tmp_path: Path) -> None:
+    """A recipe may leave the view to its backbone, and a model that was only audited has no recipe."""
+    folders = [make_run(tmp_path / name) for name in "abc"]
+
+    def seen(*views: str | None) -> list[str] | None:
+        for folder, view in zip(folders, views, strict=True):
+            document = json.loads((folder / "evaluation.json").read_text())
+            (folder / "evaluation.json").write_text(json.dumps({**document, "view": view}))
+        return dict(recipe_differences(read_comparison(folders).runs)).get("images seen as")
+
+    assert seen("squashed", "squashed", "squashed") is None
+    assert seen("squashed", None, "squashed") is None
+    assert seen("squashed", None, "shape kept") == ["squashed", "–", "shape kept"]
+    assert not read_comparison(folders).unfair, "the view is the model's own, so figures can be compared"
+
+
 def test_differences_are_written_as_people_do(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / name) for name in "ab"]
     first = {"name": "mdprop", "distributions": [{"name": "stax", "budget": {"eps": 8 / 255}}, {"name": "mtax"}]}

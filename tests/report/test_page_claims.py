@@ -261,6 +261,14 @@ def test_pages_name_no_private_folder(run: Path, images: bool) -> None:
     assert "https://a.b/c" in text
 
 
+def test_the_page_says_how_images_were_seen(run: Path) -> None:
+    assert "Images seen as" not in text_of(run)
+    change(run / "audit.json", view="256 → 224 px, <b>squashed</b>")
+    assert "Images seen as 256 → 224 px, <b>squashed</b>" in text_of(run)
+    change(run / "evaluation.json", view=["no", "words"])
+    assert "256 → 224 px" in text_of(run)
+
+
 def test_an_audit_alone_names_no_private_folder(run: Path) -> None:
     for file in ("metrics.jsonl", "evaluation.json", "recipe.yaml", EXHIBITS):
         (run / file).unlink()
@@ -268,3 +276,7 @@ def test_an_audit_alone_names_no_private_folder(run: Path) -> None:
     page = make(run).html
     assert "alice" not in page
     assert "How well nets.py:build finds pictures of photos" in page
+    change(run / "audit.json", model="timm:resnet18.tv_in1k@/home/alice/deep/w.pth")
+    page = make(run).html
+    assert "alice" not in page
+    assert "How well timm:resnet18.tv_in1k@w.pth finds pictures of photos" in page

@@ -151,6 +151,7 @@ def run(
             "images": len(subject.rows),
             "gallery": len(subject.references),
             "size": size,
+            "view": str(embedder.view),
             "limit": limit,
             "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
             "budget": _budget(budget, subject),
@@ -247,7 +248,7 @@ def _budget(budget: Budget, subject: Subject) -> dict[str, Any]:
 def _identity(embedder: Embedder, subject: Subject, budget: Budget, title: str) -> dict[str, Any]:
     """What the measurements depend on."""
     digest = hashlib.sha256()
-    for name, tensor in sorted({**embedder.state_dict(), "std": subject.std}.items()):
+    for name, tensor in sorted({**embedder.state_dict(), "mean": embedder.mean, "std": subject.std}.items()):
         if name.startswith("bank.") and not subject.sets:  # most audits never look at auxiliary BatchNorm sets
             continue
         digest.update(name.encode())
@@ -255,6 +256,7 @@ def _identity(embedder: Embedder, subject: Subject, budget: Budget, title: str) 
     return {
         "title": title,
         "model": digest.hexdigest(),
+        "view": str(embedder.view),
         "images": subject.digest,
         "rows": hashlib.sha256(subject.rows.cpu().numpy().tobytes()).hexdigest(),
         "budget": dataclasses.asdict(budget),

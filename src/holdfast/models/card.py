@@ -30,7 +30,9 @@ from holdfast import Embedder
 model = Embedder.from_pretrained("this folder or its hub id")
 vectors = model(images)  # images: float in [0, 1], shape (B, 3, model.size, model.size)
 ```
-
+{% if view %}
+How a photograph becomes such an image (`model.view`): {{ view }}.
+{% endif %}
 Without holdfast and torch: `holdfast export FOLDER --onnx model.onnx` writes one graph for onnxruntime, from images in
 [0, 1] to the same vectors (input `images`, output `vectors`).
 
@@ -146,6 +148,7 @@ def card_text(
             title=title,
             version=__version__,
             unit_length=recipe["model"].get("normalize", True),
+            view=said((evaluation or {}).get("view") or ""),
             data=data_name(recipe["data"]),
             splits=data_rows(evaluation),
             training=training_rows(recipe, evaluation, log),

@@ -66,6 +66,12 @@ class Found:
         return {}
 
     @property
+    def view(self) -> str:
+        """How the model saw the images, in words; empty where no file says."""
+        told = (document.get("view") for document in (self.evaluation, self.audit, *self.audits.values()))
+        return next((view for view in told if isinstance(view, str) and view), "")
+
+    @property
     def data_spec(self) -> str:
         """The data as `--data` takes it, `DATA` where that is not known."""
         place = self.data.get("root") or self.data.get("file")

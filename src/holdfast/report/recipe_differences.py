@@ -1,4 +1,4 @@
-"""Where recipes differ."""
+"""Where recipes differ, and what models made of them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ def recipe_differences(runs: Sequence[Contestant]) -> list[tuple[str, list[str]]
     """Every key whose value is not the same in all recipes, with its value in each run.
 
     A run without a recipe has a dash everywhere and makes no difference. Where lists name different methods, the
-    settings of those are left out.
+    settings of those are left out. How models saw the images comes last: a recipe may leave that to the backbone.
     """
     recipes = [flat(run.found.recipe) for run in runs]
     known = [recipe for recipe in recipes if recipe]
     keys = dict.fromkeys(key for recipe in known for key in recipe)
     different = [key for key in keys if len({repr(recipe.get(key, NONE)) for recipe in known}) > 1]
     told = [key for key in different if not any(key.startswith(f"{above}.") for above in different)]
-    return [(key, [_written(recipe.get(key, NONE)) for recipe in recipes]) for key in told]
+    found = [(key, [_written(recipe.get(key, NONE)) for recipe in recipes]) for key in told]
+    views = [run.found.view or NONE for run in runs]
+    return found if len({*views} - {NONE}) < 2 else [*found, ("images seen as", views)]
 
 
 def flat(nested: Document, where: str = "") -> Document:

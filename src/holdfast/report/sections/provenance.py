@@ -22,7 +22,8 @@ def provenance(source: Source) -> Section:
     versions: dict[str, Any] = {}
     for document in (made, found.audit, found.evaluation):
         versions |= block(document, "versions")
-    facts = [("Data", spec(found.data)), *_seeds(found), *_budgets(found)]
+    seen = [("Images seen as", found.view)] if found.view else []
+    facts = [("Data", spec(found.data)), *seen, *_seeds(found), *_budgets(found)]
     if found.evaluation.get("recipe"):
         facts.append(("Recipe", str(found.evaluation["recipe"])))
     content = {

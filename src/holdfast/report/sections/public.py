@@ -35,7 +35,8 @@ def public_path(value: object, before: str = "") -> str:
     name, colon, rest = text.partition(":")
     if colon and name.isidentifier() and not rest.startswith("//"):
         return f"{name}:{public_path(rest, before)}"
-    return text
+    name, at, rest = text.partition("@")  # weights of a model: `resnet50@FILE`
+    return f"{name}@{public_path(rest, before)}" if at else text
 
 
 def public_text(text: object) -> str:
