@@ -12,7 +12,7 @@ from holdfast.studies.counting import by_reading, counted
 from holdfast.studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
 from holdfast.studies.judging import arms_read, judged, mixed_readings
 from holdfast.studies.results import Outcome, Results
-from holdfast.studies.setting import Setting, joint, setting
+from holdfast.studies.setting import UNCOMPARED, Setting, joint, setting
 from holdfast.studies.verdict import Verdict
 from holdfast.training import recipe_files
 from holdfast.training.recipe import load_recipe
@@ -70,16 +70,20 @@ BACKBONE = load_recipe("adml-a").model.backbone
         (training(recipe="pocket", data="glyphs"), "pocket", ()),
         (Computation(measure=Probe(function="p")), "paper", ()),
         (Computation(measure=Probe(function="p"), differs=("MobileNetV2",)), "ours", ("MobileNetV2",)),
+        (Computation(measure=Probe(function="p"), data="cub"), "ours", (UNCOMPARED,)),
+        (Computation(measure=Probe(function="p"), data="cub", differs=()), "paper", ()),
     ],
 )
 def test_the_setting_is_computed_from_the_recipe(job: Any, kind: str, how: tuple[str, ...]) -> None:
-    assert setting(job) == Setting(kind=kind, how=how)  # type: ignore[arg-type]
+    found = setting(job)
+    assert (found.kind, found.how) == (kind, how)
 
 
 def test_a_tuned_recipe_is_ours_and_names_what_it_changed() -> None:
     found = setting(training(recipe="hm-lga"))
     assert found.kind == "ours"
-    assert any(text.startswith("regime.name hm for adml") for text in found.how)
+    assert any(text.startswith("regime hm for adml") for text in found.how)
+    assert not any(text.startswith("regime.") for text in found.how), "a block of another name is one difference"
 
 
 def test_a_comparison_rests_on_its_weakest_arm() -> None:
@@ -91,6 +95,18 @@ def test_a_comparison_rests_on_its_weakest_arm() -> None:
     assert joint([paper, short]) == short
     assert joint([short, ours, paper]) == ours
     assert joint([]) == paper
+
+
+def test_arms_that_were_not_treated_alike_decide_nothing() -> None:
+    whole, half, other = (training(settings={"epochs": epochs}) for epochs in (EPOCHS, EPOCHS // 2, EPOCHS // 2))
+    assert joint(map(setting, (half, other))).kind == "shortened"
+    assert joint(map(setting, (whole, half))).kind == "ours"
+    small, large = (
+        training(settings={"model.backbone": name}) for name in ("torchvision:mobilenet_v2", "torchvision:resnet18")
+    )
+    assert joint(map(setting, (small, small))).kind == "stand-in"
+    assert joint(map(setting, (small, large))).kind == "ours"
+    assert joint(map(setting, (small, whole))).kind == "ours"
 
 
 ARMS = ("a", "b")
@@ -110,7 +126,7 @@ def results(a: float = 60.0, b: float = 50.0) -> Results:
 
 
 def grounds(kind: Any) -> dict[str, Setting]:
-    return {"a": Setting(kind="paper"), "b": Setting(kind=kind, how=("7 of 9 epochs",))}
+    return {"a": Setting(kind="paper"), "b": Setting(kind=kind, how=("a few images",))}
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.text)

@@ -56,7 +56,7 @@ def document(study: Study, scale: Scale, results: Results, planned: Mapping[str,
         arm.name: {
             "job": plain_job(arm.job),
             **({"recipe": _but(shared, recipes[arm.name])} if arm.name in recipes else {}),
-            "setting": dataclasses.asdict(setting(arm.job)),
+            "setting": {"kind": (own := setting(arm.job)).kind, "how": own.how},
             "reading": arm.reading,
             "planned": sorted(planned.get(arm.name, [])),
             "cells": [dataclasses.asdict(outcome) for outcome in kept.outcomes.get(arm.name, [])],

@@ -123,13 +123,14 @@ class Computation:
         measure: what to compute.
         data: a dataset as in `Training`, or None.
         backbone: whose starting weights embed the images: `resnet50`, `torchvision:mobilenet_v2`; None for no model.
-        differs: what is not as in the source; a computation has no recipe that would show it.
+        differs: what is not as in the source, as no recipe shows it; empty where nothing is. It must be said of a
+            computation on data or a backbone, or the setting counts as ours.
     """
 
     measure: Probe
     data: str | dict[str, Any] | None = None
     backbone: str | None = None
-    differs: tuple[str, ...] = ()
+    differs: tuple[str, ...] | None = None
 
     @property
     def fetched(self) -> str | None:

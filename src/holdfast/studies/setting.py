@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from holdfast.studies.jobs import Arm, Audit, Computation, Job, unplaced
+from holdfast.studies.jobs import Arm, Audit, Computation, Job, Training, unplaced
 from holdfast.studies.recorded import flat
 from holdfast.training.recipe import load_recipe
-from holdfast.training.recipe_files import about
+from holdfast.training.recipe_files import About, about
 
 Kind: TypeAlias = Literal["paper", "shortened", "stand-in", "ours", "pocket"]
 KINDS: tuple[Kind, ...] = ("paper", "shortened", "stand-in", "ours", "pocket")
@@ -37,10 +37,14 @@ class Setting:
             differences between arms can be judged and levels cannot; `ours` differs in anything else; `pocket` is small
             data and a small network.
         how: what differs.
+        length: share of the paper's training.
+        stand_in: the backbone in the place of the paper's; empty where it is the paper's.
     """
 
     kind: Kind
     how: tuple[str, ...] = ()
+    length: float = 1.0
+    stand_in: str = ""
 
     @property
     def short(self) -> str:
@@ -60,39 +64,46 @@ class Setting:
 
 def setting(job: Job) -> Setting:
     """Of one job: its resolved recipe against the paper's, with what the source prints for its row."""
-    lengths = [text for measure in job.measures if (text := _sample(measure))]
+    samples = [text for measure in job.measures if (text := _sample(measure))]
     if isinstance(job, Computation):
-        return _of([*job.differs], [], lengths)
+        alone = job.data is None and job.backbone is None
+        return _of(list(job.differs or ()) if alone or job.differs is not None else [UNCOMPARED], samples)
     known = about(job.recipe)
     if known.kind == "pocket":
         return Setting(kind="pocket")
     if known.kind == "ours":
         return Setting(kind="ours", how=(f"the recipe {job.recipe} is of no paper",))
     name = unplaced(job.data)["name"]
+    different = _different(job, known, name)
     other = [] if name in known.data else [f"data {name} for {' or '.join(known.data)}"]
-    reference, own = _reference(known.tuned or job.recipe, name, json.dumps(job.row)), flat(job.resolved(0).plain())
-    keys = [key for key in {**reference, **own} if key not in NEUTRAL and not key.startswith("data.name")]
-    different: dict[str, tuple[Any, Any]] = {
-        k: (own.get(k), reference.get(k)) for k in keys if own.get(k) != reference.get(k)
-    }
     if job.start is not None:
         different.pop("init", None)
         other.append("it starts from a training of ours")
-    if "epochs" in different:
-        now, printed = different.pop("epochs")
-        text = f"{now} of {printed} epochs" if now < printed else f"{now} epochs for {printed}"
-        (lengths if now < printed else other).append(text)
+    now, printed = different.pop("epochs", (1, 1))
+    length = [f"{now} of {printed} epochs"] if now < printed else []
+    other += [f"{now} epochs for {printed}"] if now > printed else []
+    backbone, _ = different.get("model.backbone", ("", None))
     stand_in = [_told(key, *different.pop(key)) for key in BACKBONE if key in different]
     other += [_told(key, *values) for key, values in different.items()]
-    return _of([*other, *job.differs], stand_in, lengths)
+    found = _of([*other, *job.differs], [*length, *samples], stand_in)
+    return dataclasses.replace(found, length=now / printed, stand_in=backbone)
+
+
+UNCOMPARED = "nobody has said how it differs from the paper's"
+"""Of a computation on data or a backbone that declares nothing."""
 
 
 def joint(settings: Iterable[Setting]) -> Setting:
-    """The weakest of several grounds, which is what a comparison of arms rests on."""
+    """What a comparison of arms rests on: the weakest of their grounds, and none where they were not treated alike."""
     every = list(settings)
-    kinds = [one.kind for one in every]
-    kind: Kind = max(kinds, key=KINDS.index) if kinds else "paper"
-    return Setting(kind=kind, how=tuple(dict.fromkeys(text for one in every if one.kind == kind for text in one.how)))
+    kind: Kind = max((one.kind for one in every), key=KINDS.index, default="paper")
+    how = tuple(dict.fromkeys(text for one in every if one.kind == kind for text in one.how))
+    if KINDS.index(kind) < KINDS.index("ours"):
+        if len({round(one.length, 2) for one in every}) > 1:
+            return Setting(kind="ours", how=("arms of other shares of the paper's length", *how))
+        if len({one.stand_in for one in every}) > 1:
+            return Setting(kind="ours", how=("arms with different backbones", *how))
+    return Setting(kind=kind, how=how)
 
 
 def settings(arms: Iterable[Arm]) -> dict[str, Setting]:
@@ -100,12 +111,22 @@ def settings(arms: Iterable[Arm]) -> dict[str, Setting]:
     return {arm.name: setting(arm.job) for arm in arms}
 
 
-def _of(other: list[str], stand_in: list[str], lengths: list[str]) -> Setting:
+def _different(job: Training, known: About, data: str) -> dict[str, tuple[Any, Any]]:
+    """Key → value here and in the paper's recipe, where they differ; of a block of another name, the name alone."""
+    reference, own = _reference(known.tuned or job.recipe, data, json.dumps(job.row)), flat(job.resolved(0).plain())
+    spared = NEUTRAL if data in known.data else (*NEUTRAL, *(key for key in own if key.startswith("data.")))
+    keys = [key for key in {**reference, **own} if key not in spared and own.get(key) != reference.get(key)]
+    blocks = [key.removesuffix("name") for key in keys if key.endswith(".name")]
+    inside = [key for key in keys if any(key.startswith(block) and key != f"{block}name" for block in blocks)]
+    return {key: (own.get(key), reference.get(key)) for key in keys if key not in inside}
+
+
+def _of(other: list[str], shorter: list[str], stand_in: Sequence[str] = ()) -> Setting:
     if other:
-        return Setting(kind="ours", how=(*stand_in, *other, *lengths))
+        return Setting(kind="ours", how=(*stand_in, *other, *shorter))
     if stand_in:
-        return Setting(kind="stand-in", how=(*stand_in, *lengths))
-    return Setting(kind="shortened" if lengths else "paper", how=tuple(lengths))
+        return Setting(kind="stand-in", how=(*stand_in, *shorter))
+    return Setting(kind="shortened" if shorter else "paper", how=tuple(shorter))
 
 
 @functools.cache
@@ -116,7 +137,7 @@ def _reference(recipe: str, data: str, row: str) -> dict[str, Any]:
 
 
 def _told(key: str, own: Any, printed: Any) -> str:
-    return f"{key} {_value(own)} for {_value(printed)}"
+    return f"{key.removesuffix('.name')} {_value(own)} for {_value(printed)}"
 
 
 def _value(value: Any) -> str:
