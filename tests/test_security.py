@@ -14,7 +14,7 @@ import yaml
 
 import holdfast
 from holdfast.errors import HoldfastError, RecipeError
-from holdfast.models import Embedder, load_model
+from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.studies import running
 from holdfast.studies.jobs import Cell, Computation, Probe, Training
 from holdfast.studies.store import Store
@@ -240,7 +240,7 @@ def test_a_package_that_a_recipe_starts_from_runs_no_code(evil: Path, tmp_path: 
     Embedder("conv-tiny", dim=4).save_pretrained(tmp_path / "package")
     swap_backbone(tmp_path / "package")
     with pytest.raises(HoldfastError, match="would run the code 'evil:net', which the recipe does not name"):
-        start_from(Embedder("conv-tiny", dim=4), str(tmp_path / "package"), typed)
+        start_from(ModelConfig(backbone=typed, dim=4), str(tmp_path / "package"))
     with pytest.raises(HoldfastError, match="would run the code"):
         load_model(str(tmp_path / "package"))
     assert not evil.exists()

@@ -237,3 +237,22 @@ def test_a_tag_reaches_torchvision_when_weights_are_fetched(
     monkeypatch.setattr(models, "get_model", without_internet)
     ModelConfig(backbone=f"torchvision:{name}", dim=4, size=64, weights="imagenet").build()
     assert asked == [None, f"IMAGENET1K_{wanted}"]
+
+
+def test_a_package_on_the_hub_decides_by_its_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import hub_mixin
+
+    from holdfast.models import embedder
+
+    model = Embedder("resnet18.tv_in1k", dim=4, size=64, canvas=80, fit="pad", std=[0.5] * 3).eval()
+    model.save_pretrained(tmp_path)
+
+    def download(repo_id: str, filename: str, **_: Any) -> str:
+        assert repo_id == "owner/name"
+        return str(tmp_path / filename)
+
+    monkeypatch.setattr(embedder, "hf_hub_download", download)
+    monkeypatch.setattr(hub_mixin, "hf_hub_download", download)
+    again = load_model("owner/name")
+    assert again.preprocessing == model.preprocessing
+    assert again.view == View(64, 80, "pad", "bilinear")

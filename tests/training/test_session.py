@@ -8,9 +8,10 @@ import torch
 
 from holdfast.console import Console
 from holdfast.errors import RecipeError
-from holdfast.models import Embedder
+from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import build_session, make_accelerator, start_from
+from holdfast.view import View
 
 USER_CODE = "from holdfast.models.small import SmallConvNet\ndef build():\n    return SmallConvNet((4, 4, 4))\n"
 
@@ -65,10 +66,30 @@ def test_skip_bad_of_a_recipe_reaches_the_images(tiny: dict[str, Any], photos: P
 def test_a_run_to_start_from_may_have_a_backbone_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_backbone_of_init.py").write_text(USER_CODE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    first, second = (Embedder("my_backbone_of_init:build", dim=4, size=32) for _ in range(2))
+    first = Embedder("my_backbone_of_init:build", dim=4, size=32)
     first.save_pretrained(tmp_path / "run" / "model")
-    start_from(second, str(tmp_path / "run"), "my_backbone_of_init:build")
+    second = start_from(ModelConfig(backbone="my_backbone_of_init:build", dim=4, size=32), str(tmp_path / "run"))
     assert torch.equal(first.head.weight, second.head.weight)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "view"),
+    [
+        ({}, View(64, 80, "squash", "bicubic")),
+        ({"fit": "crop"}, View(64, 80, "crop", "bicubic")),
+        ({"canvas": 64, "interpolation": "bilinear"}, View(64, 64, "squash", "bilinear")),
+        ({"size": 112}, View(112, 128, "squash", "bicubic")),
+    ],
+)
+def test_a_model_to_start_from_says_how_images_are_seen(settings: dict[str, Any], view: View, tmp_path: Path) -> None:
+    """Unless the recipe does: weights that learnt squashed images in other colours go on with them."""
+    own: dict[str, Any] = {"size": 64, "canvas": 80, "fit": "squash", "interpolation": "bicubic", "mean": [0.5] * 3}
+    Embedder("resnet18.tv_in1k", dim=4, **own).save_pretrained(tmp_path / "package")
+    model = start_from(ModelConfig(backbone="resnet18.tv_in1k", dim=4, **settings), str(tmp_path / "package"))
+    assert model.view == view
+    assert model.preprocessing.mean == (0.5, 0.5, 0.5)
+    model.save_pretrained(tmp_path / "again")
+    assert load_model(str(tmp_path / "again")).preprocessing == model.preprocessing
 
 
 def test_a_tracker_that_is_not_there_is_refused(tiny: dict[str, Any]) -> None:

@@ -36,10 +36,20 @@ class ModelConfig:
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
 
-    def build(self) -> Embedder:
-        """The embedder with its starting weights; random parts come from torch's global generator."""
+    def build(self, like: Embedder | None = None) -> Embedder:
+        """The embedder with its starting weights; random parts come from torch's global generator.
+
+        Args:
+            like: a trained model that it will start from, which sees images in its own way: what is left out here of
+                size, canvas, fit and interpolation is taken from it, and so are the colours.
+        """
         arguments = dataclasses.asdict(self)
         weights = arguments.pop("weights")
+        if like is not None and like._hub_mixin_config is not None:  # a wrapped module says nothing of its own
+            own = like.preprocessing.settings()
+            if self.size not in (None, like.size):
+                del own["canvas"]  # of another size; the backbone knows its share
+            arguments |= {key: value for key, value in own.items() if arguments.get(key) is None}
         embedder = Embedder(**arguments)
         if weights not in (None, "none"):
             load_backbone_weights(embedder.backbone, self.backbone, weights, self.size)

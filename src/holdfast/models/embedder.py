@@ -106,6 +106,7 @@ class Embedder(
         self.bank = BatchNormBank(self.backbone)
         self.feature_dim = backbone.features
         self.dim = dim or backbone.features
+        self.preprocessing = expects
         self.view = expects.view
         self.size, self.canvas = self.view.size, self.view.canvas
         self.normalize = normalize
@@ -115,6 +116,8 @@ class Embedder(
         self.register_buffer("mean", torch.tensor(expects.mean).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(expects.std).view(1, -1, 1, 1), persistent=False)
 
+    preprocessing: Preprocessing
+    """The view, and the colours as they were given."""
     view: View
     """How a photograph becomes an input; `size` and `canvas` are its."""
     mean: Tensor

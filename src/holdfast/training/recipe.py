@@ -62,7 +62,8 @@ class Recipe:
         model: backbone, dims, starting weights, BatchNorm policy.
         batch: classes per batch and images per class.
         augment: random views of the training images.
-        init: a model to start from (a run, a package, a hub id) instead of `model.weights`.
+        init: a model to start from (a run, a package, a hub id) instead of `model.weights`; where `model` leaves open
+            how images are seen, they are seen as that model saw them.
         loss: what is learnt.
         regime: how a batch becomes a loss.
         optimizer: and its learning rates.

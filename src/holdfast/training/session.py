@@ -20,7 +20,7 @@ from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, reason
 from holdfast.losses.criterion import Criterion
-from holdfast.models import Embedder, load_model
+from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.models.batchnorm import batchnorm_layers
 from holdfast.processes import ALONE, Processes
 from holdfast.regimes import Regime
@@ -117,9 +117,7 @@ def build_session(
     reader = dataclasses.replace(reader, skip_bad=skip_bad)  # the flag is no part of the recipe
     table = reader.table()
     torch.manual_seed(seeds.derive(recipe.seed, "weights"))
-    model = recipe.model.build()
-    if recipe.init:
-        start_from(model, recipe.init, recipe.model.backbone)
+    model = start_from(recipe.model, recipe.init) if recipe.init else recipe.model.build()
     if processes.several and recipe.compile is True and model.batchnorm == "train":
         raise RecipeError(
             "compile: true cannot be had while several processes share BatchNorm statistics; leave it at auto, or "
@@ -212,19 +210,21 @@ def add_sets(model: Embedder, regime: Regime, recipe: Recipe) -> None:
         model.bank.add(model.backbone, start, generator)
 
 
-def start_from(model: Embedder, spec: str, backbone: str) -> None:
-    """Copy the weights of another run's model of the same shape.
+def start_from(config: ModelConfig, spec: str) -> Embedder:
+    """A recipe's model with the weights of another run's of the same shape, which also says how images are seen.
 
     Args:
-        model: to fill.
+        config: the recipe's. If its backbone is the user's own code, the other model may name that code and no other.
         spec: the other model.
-        backbone: this model's; if it is the user's own code, the other may name that code and no other.
     """
+    other = load_model(spec, trust_code=config.backbone)
+    model = config.build(like=other)
     try:
-        model.load_state_dict(load_model(spec, trust_code=backbone).state_dict())
+        model.load_state_dict(other.state_dict())
     except RuntimeError as error:
         line = f"init: {spec} has another backbone or size than this recipe's model ({reason(error)})"
         raise ModelError(line) from error
+    return model
 
 
 def _digest(ids: Sequence[str], labels: Tensor, model: Embedder) -> str:
