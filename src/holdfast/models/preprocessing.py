@@ -29,7 +29,7 @@ SMALL_PICTURES = 96
 """Pictures below this size are used whole, without a border to crop."""
 
 _FITS: dict[str, Fit] = {"center": "crop", "squash": "squash", "border": "pad"}
-"""timm's words; its bars have the mean's colour, ours are black."""
+"""timm's words, of which any other means the first; its bars have the mean's colour, ours are black."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +149,7 @@ def torchvision_weights(name: str) -> tuple[str, Any]:
 def _of_timm(name: str, size: int | None) -> Preprocessing:
     cfg = timm_settings(name)
     own = int(cfg.input_size[-1])
-    view = _view(own, cfg.crop_pct, size, _FITS[cfg.crop_mode], cfg.interpolation)
+    view = _view(own, cfg.crop_pct, size, _FITS.get(cfg.crop_mode, "crop"), cfg.interpolation)
     return Preprocessing(view, tuple(cfg.mean), tuple(cfg.std))
 
 
