@@ -91,6 +91,18 @@ def test_a_page_tells_verdict_table_and_figures(raw: Path) -> None:
     assert page_of(raw) == text
 
 
+def test_the_curve_on_the_test_classes_and_its_best_epoch_are_shown(study: Small, raw: Path) -> None:
+    assert "best on test" not in page_of(raw)
+    found = results()
+    found.outcomes["high"][0].series["test R@1"] = [[5, 30.0], [10, 41.0], [15, 40.0]]
+    found.outcomes["high"][0].figures["best on test R@1"] = 41.0
+    write(raw / "X9.json", document(study, "pocket", found, PLANNED))
+    text = page_of(raw)
+    assert "| arm | value | best on test R@1 | setting |" in text
+    assert "| high | 2.01 ± 0.01 | 41.0 (1) |" in text
+    assert "![R@1 on the test classes over epochs](figures/pocket/X9-3.png)" in text
+
+
 def test_a_verdict_on_one_seed_is_marked(study: Small, raw: Path) -> None:
     assert "| ✔ holds |" in page_of(raw)
     write(raw / "X9.json", document(study, "pocket", results(seeds=1), PLANNED))

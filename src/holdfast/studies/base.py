@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from holdfast.registry import Registry
 from holdfast.studies.claims import Claim
-from holdfast.studies.drawings import Drawing
+from holdfast.studies.drawings import Curves, Drawing
 from holdfast.studies.jobs import Arm, Cell, Scale
+from holdfast.studies.results import ON_TEST
 
 SEEDS: dict[Scale, tuple[int, ...]] = {"pocket": (0, 1, 2), "paper": (0,)}
 """Where neither the study nor the user says otherwise."""
@@ -44,6 +45,12 @@ class Study(ABC):
     def drawings(self, scale: Scale) -> list[Drawing]:
         """Figures; none by default."""
         return []
+
+    def figures(self, scale: Scale) -> list[Drawing]:
+        """Its drawings, and R@1 over epochs of the arms that looked at the test classes while training."""
+        arms = tuple(arm.name for arm in self.arms(scale))
+        title = "R@1 on the test classes over epochs"
+        return [*self.drawings(scale), Curves(title=title, arms=arms, series=ON_TEST, x="epoch", y="R@1, %")]
 
     def notes(self, scale: Scale) -> str:
         """What a reader must know: how this scale differs from the paper's setting."""

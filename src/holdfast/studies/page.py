@@ -46,8 +46,9 @@ WEIGHTS = (
 )
 READING = (
     "Tables show mean ± standard deviation over seeds, R@k, NMI, mAP and ERS in percent; a number in brackets is how "
-    "many seeds have the figure, where fewer do than were run. The time per seed is that of the device that most of an "
-    "arm's seeds ran on, named where a table has several. Of attacks, *fixed* (or *attacked* alone) means single "
+    "many seeds have the figure, where fewer do than were run. *Best on test* is the highest R@1 of any epoch on the "
+    "test classes, as papers publish it; nothing is judged by it. The time per seed is that of the device that most of "
+    "an arm's seeds ran on, named where a table has several. Of attacks, *fixed* (or *attacked* alone) means single "
     "queries, a sample of them, attacked against the clean gallery; *replaced* (or *all images*) means all images "
     "attacked at once."
 )
@@ -300,7 +301,7 @@ def _left_out(cost: Spent) -> str:
 def _draw(one: Finished, folder: Path) -> list[tuple[str, Path]]:
     names = {figure: heading for heading, figure in one.study.columns(one.scale).items()}
     drawn = []
-    for number, what in enumerate(one.study.drawings(one.scale), 1):
+    for number, what in enumerate(one.study.figures(one.scale), 1):
         figure = drawing.draw(what, one.results, names)
         if figure is not None:
             file = folder / f"{one.study.id}-{number}.png"

@@ -13,6 +13,13 @@ NOT_RUN = "not run"
 """What stands in the place of a figure that nobody has yet."""
 
 
+ON_TEST = "test R@1"
+"""The series of R@1 on the test classes over epochs, where a training looked."""
+
+BEST_ON_TEST = "best on test"
+"""Before the names of figures of the best epoch on the test classes, as papers publish them."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What came of one cell.

@@ -26,6 +26,7 @@ from holdfast.studies.changes import names
 from holdfast.studies.jobs import EMBEDDED, Cell, Computation, Measure, Probe, Training, placed, unplaced
 from holdfast.studies.moved import relocate
 from holdfast.studies.recorded import recipe_of
+from holdfast.studies.results import BEST_ON_TEST, ON_TEST
 from holdfast.studies.store import Store, measure_key, same_model
 from holdfast.training import train
 from holdfast.training.collapse import Collapsed
@@ -142,13 +143,13 @@ def _train(job: Training, seed: int, store: Store, places: Places, console: Cons
         "log/passes": passes_per_step(lines),
         "log/seconds": training_seconds(lines, batch_size(plain)),
         "log/validation R@1": max((score for _, score in checked if score is not None), default=None),
-        **({f"best on test {key}": finite(value) for key, value in best.items()} if isinstance(best, dict) else {}),
+        **({f"{BEST_ON_TEST} {key}": finite(value) for key, value in best.items()} if isinstance(best, dict) else {}),
     }
     return {
         "figures": {key: None if value is None else float(value) for key, value in figures.items()},
         "series": {
             "validation R@1": [list(pair) for pair in checked],
-            **({"test R@1": [[point["epoch"], finite(point.get("R@1"))] for point in curve]} if curve else {}),
+            **({ON_TEST: [[point["epoch"], finite(point.get("R@1"))] for point in curve]} if curve else {}),
         },
         "recipe": recipe_of(job, seed),
         "changes": names(),

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from holdfast.studies.base import Study
 from holdfast.studies.cost import device, on_one_device
 from holdfast.studies.jobs import Scale
-from holdfast.studies.results import NOT_RUN, Outcome, Results
+from holdfast.studies.results import BEST_ON_TEST, NOT_RUN, Outcome, Results
 from holdfast.studies.setting import setting
 
 Table: TypeAlias = tuple[list[str], list[list[str]]]
@@ -20,10 +20,14 @@ PERCENT = re.compile(r"(R@\d+|mAP(@[RC])?|NMI\+?|ERS|[CQ]A[+-]|ES:R|LTM|GTM|GTT)
 """Figures in percent: one decimal. The others get three significant digits."""
 
 
+BEST = f"{BEST_ON_TEST} R@1"
+
+
 def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str, Sequence[int]]) -> Table:
     """One row per arm: the study's columns, whose setting it is, how many seeds ran and how long one took.
 
-    A figure that fewer seeds have than finished says how many; where arms ran on several devices, a time says on which.
+    Where trainings looked at the test classes on the way, their best R@1 stands beside that of the model reported. A
+    figure that fewer seeds have than finished says how many; where arms ran on several devices, a time says on which.
 
     Args:
         study: whose arms and columns.
@@ -32,6 +36,8 @@ def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str
         planned: arm → seeds it was to be run with.
     """
     columns = study.columns(scale)
+    if any(BEST in outcome.figures for own in results.outcomes.values() for outcome in own):
+        columns = {**columns, BEST: BEST}
     devices = {device(outcome) for own in results.outcomes.values() for outcome in own}
     rows = []
     arms = study.arms(scale)

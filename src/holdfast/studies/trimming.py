@@ -12,7 +12,7 @@ from holdfast.run_files import finite
 from holdfast.studies.base import Study
 from holdfast.studies.drawings import Bars, Lines, Scatter
 from holdfast.studies.jobs import Scale
-from holdfast.studies.results import Outcome, Results
+from holdfast.studies.results import BEST_ON_TEST, Outcome, Results
 
 DIGITS = 6
 """Significant ones that are kept of a number."""
@@ -20,10 +20,10 @@ DIGITS = 6
 POINTS = 400
 """So many points of a curve are kept, evenly spread; claims that read a curve get all of it."""
 
-ALWAYS = re.compile(
-    rf"^(R@1|NMI|mAP@R|collapsed|diverged|log/.*)$|/({'|'.join(map(re.escape, [*CONTRIBUTIONS, 'ERS']))})$"
-)
-"""Figures that are kept whether a study shows them or not: clean retrieval, cost, and all terms of ERS."""
+_TERMS = "|".join(map(re.escape, [*CONTRIBUTIONS, "ERS"]))
+ALWAYS = re.compile(rf"^(R@1|NMI|mAP@R|collapsed|diverged|log/.*|{BEST_ON_TEST} .*)$|/({_TERMS})$")
+"""Figures that are kept whether a study shows them or not: clean retrieval, of the last epoch and of the best on test,
+cost, and all terms of ERS."""
 
 
 def trimmed(study: Study, scale: Scale, results: Results) -> Results:
@@ -34,7 +34,7 @@ def trimmed(study: Study, scale: Scale, results: Results) -> Results:
     asked, whole = _asked(study, scale, results)
     wanted = asked | set(study.columns(scale).values())
     drawn: set[str] = set()
-    for drawing in study.drawings(scale):
+    for drawing in study.figures(scale):
         if isinstance(drawing, Bars):
             wanted |= set(drawing.figures.values())
         elif isinstance(drawing, Lines):
