@@ -23,6 +23,10 @@ ROTH = ["resnet50-ms", "resnet50-margin", "resnet50-triplet", *ADML, "adml-a-pix
 TUNED = {"resnet50-ms": "resnet50-ms-tuned", "adml-a": "adml-a-tuned"}
 HM = ["hm-lga", "hm-lga-ics", "hm-semihard", "hm-gb", "hm-g2", "hm-ghalf", "act", "min-max", "est", "free-hm"]
 MDPROP = ["at", "advprop-d", "mdprop-1", "mdprop-2", "mdprop-ux", "mdprop-2-s2sd", "mdprop-released"]
+MDPROP_SOP = ["advprop-d-sop", "mdprop-1-sop", "mdprop-2-sop"]
+BASELINES = {"resnet50-ms-train": "train", "resnet50-ms-frozen": "freeze-statistics", "resnet50-s2sd": "train"}
+"""Of MDProp's tables → what BatchNorm does."""
+
 POCKET = {
     **{name: f"{name}-pocket" for name in (*ADML, *HM, *MDPROP)},
     "resnet18-triplet": "triplet-pocket",
@@ -30,6 +34,12 @@ POCKET = {
     "resnet50-s2sd": "s2sd-pocket",
 }
 """Recipes at paper size, and the same at pocket size."""
+
+ONE_STEP = {
+    **{"eps": 0.01, "step": None, "steps": 1, "norm": "linf", "start": "uniform", "start_radius": 0.0005},
+    **{"units": "normalized", "method": "pgd"},
+}
+"""Of MDProp's released code."""
 
 SCALE = {
     *("data", "model", "batch", "mining_groups", "augment", "optimizer", "schedule", "epochs", "evaluate_every"),
@@ -152,20 +162,20 @@ def test_every_regime_has_a_recipe_of_either_size() -> None:
         ([name for name in HM if name != "est"], "regime.source.variant", "published"),
         ([name for name in HM if name != "est"], "regime.source.anchors", "first"),
         ([name for name in HM if name != "est"], "model.batchnorm", "freeze-statistics"),
-        (["est", *MDPROP], "model.batchnorm", "train"),
+        (["est"], "model.batchnorm", "train"),
         (["hm-lga-ics"], "regime.ics", 0.5),
         (["hm-lga", "hm-semihard"], "regime.ics", 0.0),
         (["act"], "regime.source.name", "random"),
         (["est"], "loss.miner.name", "random"),
-        (MDPROP, "batch.classes", 32),
-        (MDPROP, "epochs", 125),
-        (["mdprop-1"], "regime.distributions.0.goal.targets", 3),
-        (["mdprop-2", "mdprop-2-s2sd"], "regime.distributions.1.goal.targets", 5),
-        (["mdprop-1", "mdprop-2", "mdprop-ux"], "regime.distributions.0.budget.units", "normalized"),
+        (["mdprop-1", "mdprop-1-sop"], "regime.distributions.0.goal.targets", 3),
+        (["mdprop-2", "mdprop-2-sop", "mdprop-2-s2sd", "mdprop-released"], "regime.distributions.1.goal.targets", 5),
+        (["mdprop-1", "mdprop-2", "mdprop-2-sop", "mdprop-ux"], "regime.distributions.0.budget", ONE_STEP),
+        (["mdprop-2", "mdprop-2-sop", "mdprop-released"], "regime.distributions.1.budget", ONE_STEP),
+        (["at", "advprop-d", "advprop-d-sop"], "regime.budget", ONE_STEP),
+        (["mdprop-1", "mdprop-2", "mdprop-2-sop", "advprop-d"], "regime.variant", "paper"),
         (["mdprop-released", "mdprop-released-pocket"], "regime.variant", "released"),
-        (["at", "advprop-d"], "regime.budget.units", "normalized"),
-        (["at", "advprop-d"], "regime.budget.steps", 1),
-        (["at", "advprop-d"], "regime.budget.start_radius", 0.0005),
+        (["mdprop-2", "mdprop-released", "at", "advprop-d"], "regime.statistics", "eval"),
+        (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.loss.reduction", "mined"),
         (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.dims", [512, 1024, 1536, 2048]),
         (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.weight", 50.0),
         (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.feature_weight", 50.0),
@@ -174,6 +184,22 @@ def test_every_regime_has_a_recipe_of_either_size() -> None:
 )
 def test_published_values(names: list[str], path: str, value: Any) -> None:
     assert [at(name, path) for name in names] == [value] * len(names)
+
+
+@pytest.mark.parametrize("name", [*MDPROP, *BASELINES, *MDPROP_SOP, "resnet50-ms-train-sop", "resnet50-ms-frozen-sop"])
+def test_mdprop_is_the_framework_with_other_batches_length_and_batchnorm(name: str) -> None:
+    framework, own = load_recipe("resnet50-ms").plain(), load_recipe(name).plain()
+    products = name.endswith("-sop")
+    changes = {
+        "data": own["data"] | {"name": "sop", "validation": 0} if products else framework["data"],
+        "model": framework["model"] | {"batchnorm": BASELINES.get(name.removesuffix("-sop"), "train")},
+        "batch": {"classes": 56 if products else 32, "per_class": 2},
+        "epochs": 125,
+        "regime": own["regime"],
+        "loss": own["loss"] if name.endswith("-s2sd") else framework["loss"],
+    }
+    assert own == framework | changes
+    assert (own["regime"]["name"] == "standard") == (name.removesuffix("-sop") in BASELINES)
 
 
 @pytest.mark.parametrize(("paper", "tuned"), TUNED.items())
