@@ -12,7 +12,7 @@ from holdfast.studies.results import Outcome, Results
 
 TRAINED = {"R@1", "R@2", "R@4", "NMI", "pi_ratio", "collapsed", "distance_all", "log/passes", "log/seconds"}
 VALIDATED = "log/validation R@1"
-STAX = {"R@1", "R@4", "NMI", "pi_ratio"}
+STAX = {"R@1", "R@4", "NMI", "pi_ratio", "overlap", "false_overlap"}
 INPUTS = ("stax", "mtax", "stax-large", "mtax-large")
 
 
@@ -38,7 +38,7 @@ def figures_of(arm: Arm, probed: Mapping[str, Iterable[str]] | None = None) -> s
         elif measure.protocol == "ers":
             keys = {"ERS", *CONTRIBUTIONS}
         else:
-            keys = STAX | {f"{kind}/{key}" for kind in INPUTS for key in STAX}
+            keys = STAX | {f"{kind}/{key}" for kind in INPUTS for key in {*STAX, "success_rate"}}
             keys |= {f"set/{name}/{key}" for name in sets_of(arm) for key in ("R@1", "stax/R@1")}
         found |= {f"{measure.prefix}/{key}" for key in keys}
     return found

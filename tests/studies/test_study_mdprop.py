@@ -6,9 +6,13 @@ import pytest
 from figures_of import asked, figures_of, made_up, sets_of, undecided_before_decided_after
 
 from holdfast.studies import base
+from holdfast.studies.catalogue.mdprop_arms import FROZEN, LEARNS, POOLED
 from holdfast.studies.catalogue.mdprop_sets import SHARED, TWINS
+from holdfast.studies.catalogue.mdprop_targets import ONE, THREE, TWO, WITH
 from holdfast.studies.jobs import SCALES, Arm, Scale, Training
+from holdfast.studies.judging import mixed_readings
 from holdfast.studies.results import Results
+from holdfast.studies.setting import setting
 
 IDS = ("M1", "M2", "M3", "M4", "M5")
 BOTH = [(study, scale) for study in IDS for scale in SCALES]
@@ -20,8 +24,14 @@ def figures(arm: Arm) -> set[str]:
     return figures_of(arm, {"batchnorm-drift": [f"{kind}/{pair}" for kind in ("weight", "bias") for pair in pairs]})
 
 
-def status(study: str, number: int, results: Results, scale: Scale = "pocket") -> str:
-    return base.get(study).claims(scale)[number].verdict(results).status
+def status(study: str, text: str, results: Results, scale: Scale = "pocket") -> str:
+    """Of the one claim whose words begin so."""
+    (claim,) = [claim for claim in base.get(study).claims(scale) if claim.text.startswith(text)]
+    return claim.verdict(results).status
+
+
+def recall(scores: dict[str, float], figure: str = "R@1") -> Results:
+    return made_up({arm: {figure: value} for arm, value in scores.items()})
 
 
 @pytest.mark.parametrize(("name", "scale"), BOTH)
@@ -49,88 +59,143 @@ def test_claims_are_undecided_before_and_decided_after_all_arms_have_run(name: s
     undecided_before_decided_after(base.get(name), scale, everything)
 
 
+@pytest.mark.parametrize(("name", "scale"), BOTH)
+def test_a_claim_reads_arms_of_one_reading(name: str, scale: Scale) -> None:
+    study = base.get(name)
+    assert mixed_readings(study.claims(scale), study.arms(scale), Results(outcomes={})) == []
+    read = {claim.reading for claim in study.claims(scale)}
+    assert read <= {"", FROZEN, LEARNS}
+    assert {FROZEN, LEARNS} <= read or scale == "pocket" or name == "M5", "every baseline is judged"
+
+
 def test_pocket_trainings_are_shared_and_have_equal_budgets() -> None:
     cells = [cell for name in IDS for cell in base.get(name).cells("pocket", (0,))]
-    assert len({cell.key for cell in cells}) == 20
+    assert len({cell.key for cell in cells}) == 27
     recipes = [cell.job.resolved(0) for cell in cells if isinstance(cell.job, Training)]
     assert len(recipes) == len(cells)
     assert {(r.epochs, r.batch.classes, r.batch.per_class) for r in recipes} == {(24, 28, 4)}
 
 
-def test_all_classes_are_learnt_at_paper_size_whatever_the_data() -> None:
+def test_at_paper_scale_only_the_length_is_not_the_papers() -> None:
+    """60 of 125 epochs, and a sample of queries where a clean gallery is searched; S2SD pools otherwise."""
     for name in IDS:
         for arm in base.get(name).arms("paper"):
+            found = setting(arm.job)
             assert isinstance(arm.job, Training)
             assert arm.job.resolved(0).plain()["data"]["validation"] == 0, arm.name
+            assert found.kind == ("ours" if "S2SD" in arm.name else "shortened"), (arm.name, found)
+            lengths = {"60 of 125 epochs", "stax audit of 1,000 images"}
+            assert set(found.how) - lengths == ({POOLED} if "S2SD" in arm.name else set()), arm.name
 
 
-def test_the_published_clean_order_can_be_told_with_the_seeds_there_are() -> None:
-    """One seed could not tell the paper's steps of a point or two from chance."""
-    seeds = {arm.name: arm.seeds for arm in base.get("M1").arms("paper")}
-    assert {seeds[name] for name in ("standard", "AT", "AdvProp-D", "MDProp", "MDProp, ArcFace")} == {(0, 1, 2)}
-    assert seeds["MDProp, SOP"] is None
+def test_the_campaigns_first_arms_and_their_seeds() -> None:
+    arms = {arm.name: arm for arm in base.get("M1").arms("paper")}
+    first = ["standard, frozen", "standard", "AT", "AdvProp-D", "MDProp", "released"]
+    assert list(arms)[:6] == first
+    assert {arms[name].seeds for name in first} == {(0, 1)}
+    cars = [f"{name}, CARS" for name in first]
+    assert list(arms)[7:13] == cars
+    assert {arms[name].seeds for name in cars} == {None}
+    policies = {name: arms[name].job.resolved(0).model.batchnorm for name in first}  # type: ignore[union-attr]
+    assert {name for name, policy in policies.items() if policy != "train"} == {"standard, frozen"}
+    assert arms["released"].job.resolved(0).regime.plain["variant"] == "released"  # type: ignore[union-attr]
+
+
+def test_every_row_of_the_tables_has_an_arm() -> None:
+    names = {arm.name for arm in base.get("M1").arms("paper")}
+    rows = ("standard, frozen", "standard", "AT", "AdvProp-D", "MDProp-1", "MDProp")
+    for part in ("", ", ArcFace", ", S2SD", ", CARS", ", CARS, ArcFace", ", ResNet-18", ", ResNet-152"):
+        assert {f"{row}{part}" for row in rows} <= names
+    assert {f"{row}, SOP" for row in rows if row != "AT"} <= names
+    sop = [arm.job for arm in base.get("M1").arms("paper") if arm.name.endswith("SOP")]
+    assert {job.resolved(0).batch.classes for job in sop if isinstance(job, Training)} == {56}
 
 
 def test_targets_that_are_spelt_out_are_those_of_the_recipes() -> None:
-    """Five targets with two sets are the recipe as shipped; three differ from it in the targets alone."""
+    """Five targets with two sets are the recipe as shipped; others differ from it in the targets alone."""
     for scale in SCALES:
-        regimes = {}
+        found = {}
         for arm in base.get("M4").arms(scale):
             assert isinstance(arm.job, Training)
-            regimes[arm.name] = arm.job.resolved(0).plain()["regime"]
-        three, five = (regimes[f"two sets, T {count}"]["distributions"] for count in (3, 5))
-        assert three[0] == five[0]
-        assert three[1]["goal"]["targets"] == 3
-        assert {**three[1], "goal": {**three[1]["goal"], "targets": 5}} == five[1]
+            found[arm.name] = arm.job.resolved(0).plain()["regime"].get("distributions", [])
+        shipped = found[TWO[5]]
+        for count in (2, 3, 10):
+            first, second = found[TWO[count]]
+            assert first == shipped[0]
+            assert second == {**shipped[1], "goal": {**shipped[1]["goal"], "targets": count}}
+            assert found[ONE[count]] == [second]
+        assert [d["goal"].get("targets", 1) for d in found[THREE]] == [1, 3, 5]
+        assert [d["goal"]["name"] for d in found[WITH]] == ["single-target", "multi-target", "unadversarial"]
+        assert found[WITH][2] == found["UX"][0]
 
 
 def test_the_clean_order_flips() -> None:
     scores = {"MDProp": 66.0, "AdvProp-D": 64.0, "standard": 63.0, "AT": 61.0}
-    assert status("M1", 0, made_up({arm: {"R@1": value} for arm, value in scores.items()})) == "holds"
+    assert status("M1", "multi-similarity: clean", recall(scores)) == "holds"
     scores["AdvProp-D"] = 62.0
-    assert status("M1", 0, made_up({arm: {"R@1": value} for arm, value in scores.items()})) == "does not hold"
+    assert status("M1", "multi-similarity: clean", recall(scores)) == "does not hold"
 
 
-@pytest.mark.parametrize(("number", "mode"), [(1, "fixed"), (2, "replaced")])
-def test_far_above_is_ten_points_of_every_model(number: int, mode: str) -> None:
+def test_the_baselines_are_judged_apart() -> None:
+    scores = {"MDProp": 66.0, "AdvProp-D": 64.0, "standard, frozen": 63.0, "standard": 65.0, "AT": 61.0}
+    text = "multi-similarity: clean R@1 of MDProp > AdvProp-D > "
+    assert status("M1", f"{text}standard, frozen", recall(scores), "paper") == "holds"
+    assert status("M1", f"{text}standard >", recall(scores), "paper") == "does not hold"
+
+
+@pytest.mark.parametrize(("words", "mode"), [("queries", "fixed"), ("all images", "replaced")])
+def test_far_above_is_ten_points_of_every_model(words: str, mode: str) -> None:
     scores = {"MDProp": 57.0, "MDProp-1": 57.0, "AdvProp-D": 44.0, "standard": 33.0}
-
-    def found() -> str:
-        figure = f"stax-{mode}/stax/R@1"
-        return status("M1", number, made_up({arm: {figure: value} for arm, value in scores.items()}))
-
-    assert found() == "holds"
+    text = f"multi-similarity: attacked R@1 of models with separate BatchNorm far above standard, {words}"
+    assert status("M1", text, recall(scores, f"stax-{mode}/stax/R@1")) == "holds"
     scores["AdvProp-D"] = 42.0
-    assert found() == "does not hold"
+    assert status("M1", text, recall(scores, f"stax-{mode}/stax/R@1")) == "does not hold"
+
+
+@pytest.mark.parametrize(("ours", "wanted"), [(30.0, "holds"), (50.0, "does not hold")])
+def test_less_overlap_is_better(ours: float, wanted: str) -> None:
+    results = recall({"MDProp": ours, "standard": 40.0}, "stax-fixed/overlap")
+    assert status("M1", "classes overlap less", results) == wanted
 
 
 def test_a_gain_through_one_set_refutes_that_sets_are_needed() -> None:
     scores = {"standard": 63.0, "MDProp-1": 65.0, SHARED: 62.5, "AT": 62.0}
-    results = made_up({arm: {"R@1": value, "stax-fixed/stax/R@1": value} for arm, value in scores.items()})
-    assert [status("M2", number, results) for number in range(4)] == ["holds"] * 4
+    texts = ("with a set of their own", "the set makes", "through one set they do", "through one set they make")
+
+    def found() -> list[str]:
+        results = made_up({arm: {"R@1": value, "stax-fixed/stax/R@1": value} for arm, value in scores.items()})
+        return [status("M2", text, results) for text in texts]
+
+    assert found() == ["holds"] * 4
     scores[SHARED] = 71.0
-    results = made_up({arm: {"R@1": value, "stax-fixed/stax/R@1": value} for arm, value in scores.items()})
-    assert [status("M2", number, results) for number in range(4)] == ["holds", *["does not hold"] * 3]
+    assert found() == ["holds", *["does not hold"] * 3]
 
 
 @pytest.mark.parametrize(("half", "wanted"), [(59.5, "holds"), (58.0, "does not hold")])
 def test_half_of_the_images_may_lag_four_points(half: float, wanted: str) -> None:
-    results = made_up({"standard": {"R@1": 63.0}, "MDProp, 0.5 of the images": {"R@1": half}})
-    assert status("M3", 0, results) == wanted
+    results = recall({"standard": 63.0, "MDProp, 0.5 of the images": half})
+    assert status("M3", "glyphs: MDProp with half", results) == wanted
 
 
-def test_the_best_number_of_targets_beats_both_others() -> None:
-    scores = {"one set, T 1": 63.0, "one set, T 3": 65.0, "one set, T 5": 64.0}
-    assert status("M4", 0, made_up({arm: {"R@1": value} for arm, value in scores.items()})) == "holds"
-    scores["one set, T 5"] = 66.0
-    assert status("M4", 0, made_up({arm: {"R@1": value} for arm, value in scores.items()})) == "does not hold"
+def test_the_best_number_of_targets_beats_all_others() -> None:
+    scores = {ONE[1]: 63.0, ONE[2]: 63.5, ONE[3]: 65.0, ONE[5]: 64.0, ONE[10]: 62.0}
+    assert status("M4", "with one extra set", recall(scores)) == "holds"
+    scores[ONE[10]] = 66.0
+    assert status("M4", "with one extra set", recall(scores)) == "does not hold"
+
+
+@pytest.mark.parametrize(("both", "wanted"), [(68.0, "holds"), (71.0, "does not hold")])
+def test_unadversarial_images_may_add_less_than_four_points_to_adversaries(both: float, wanted: str) -> None:
+    assert status("M4", "beside adversaries", recall({TWO[5]: 66.0, WITH: both})) == wanted
 
 
 def test_sets_that_differ_by_chance_alone_have_not_drifted_apart() -> None:
     gaps = {"drift/weight/mtax-stax": 0.2, "drift/bias/mtax-stax": 0.4}
     chance = {name: gap / 2 for name, gap in gaps.items()}
-    assert status("M5", 1, made_up({"MDProp": gaps, TWINS: chance})) == "holds"
-    assert status("M5", 1, made_up({"MDProp": chance, TWINS: gaps})) == "does not hold"
+    text = "the sets of single- and multi-target images differ more"
+    assert status("M5", text, made_up({"MDProp": gaps, TWINS: chance})) == "holds"
+    assert status("M5", text, made_up({"MDProp": chance, TWINS: gaps})) == "does not hold"
     seen = {"stax-fixed/R@1": 63.0, "stax-fixed/set/stax/R@1": 62.0, "stax-fixed/set/mtax/R@1": 61.0}
-    assert status("M5", 2, made_up({"MDProp": seen})) == "holds"
-    assert status("M5", 2, made_up({"MDProp": {**seen, "stax-fixed/set/mtax/R@1": 64.0}})) == "does not hold"
+    assert status("M5", "clean images", made_up({"MDProp": seen})) == "holds"
+    worse = {**seen, "stax-fixed/set/mtax/R@1": 64.0}
+    assert status("M5", "clean images", made_up({"MDProp": worse})) == "does not hold"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 
 import holdfast
 from holdfast import regimes
+from holdfast.attacks import Budget
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.recipe_files import about, read_plain, shipped
 
@@ -35,10 +37,7 @@ POCKET = {
 }
 """Recipes at paper size, and the same at pocket size."""
 
-ONE_STEP = {
-    **{"eps": 0.01, "step": None, "steps": 1, "norm": "linf", "start": "uniform", "start_radius": 0.0005},
-    **{"units": "normalized", "method": "pgd"},
-}
+ONE_STEP = dataclasses.asdict(Budget(eps=0.01, steps=1, start="uniform", start_radius=0.0005, units="normalized"))
 """Of MDProp's released code."""
 
 SCALE = {

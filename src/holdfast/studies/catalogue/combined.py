@@ -145,7 +145,7 @@ def _eps(scale: Scale) -> Training:
 def _direct(scale: Scale) -> Training:
     if scale == "paper":
         return hardness_arms.trained(scale, "resnet18-triplet", {**FOUR[scale], "loss": GRADIENT})
-    return Training(recipe="gs-pocket", settings=mdprop_arms.POCKET)
+    return Training(recipe="gs-pocket", settings=mdprop_arms.SHORT["pocket"])
 
 
 def _sets(scale: Scale) -> Training:

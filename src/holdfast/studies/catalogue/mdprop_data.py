@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.mdprop_arms import AS_GOOD, BUDGET, R1_NOISE, training
-from holdfast.studies.catalogue.named_arms import named
+from holdfast.studies.catalogue.mdprop_arms import AS_GOOD, BASELINES, R1_NOISE, named, training
 from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.drawings import Drawing, Lines
 from holdfast.studies.jobs import Arm, Scale
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
-METHODS = ("standard", "MDProp")
 DATASETS: dict[Scale, dict[str, str]] = {
     "pocket": {"": "glyphs"},
     "paper": {"": "cub", ", CARS": "cars"},
@@ -31,17 +27,25 @@ class LittleData(Study):
     def arms(self, scale: Scale) -> list[Arm]:
         """Both methods with each share of every class's training images; the largest share first."""
         return named(
+            scale,
             {
-                _name(method, share, suffix): training(scale, method, data=_data(name, share))
+                _name(method, share, suffix): training(
+                    scale, method, {} if share == 1 else {"data.train_fraction": share}, data=name
+                )
                 for suffix, name in DATASETS[scale].items()
                 for share in reversed(FRACTIONS)
-                for method in METHODS
-            }
+                for method in (*BASELINES[scale], "MDProp")
+            },
         )
 
     def claims(self, scale: Scale) -> list[Claim]:
         """The paper's reading of its figure, and that MDProp is the better at every share."""
-        return [claim for suffix, name in DATASETS[scale].items() for claim in _claims(scale, suffix, name)]
+        return [
+            claim
+            for suffix, name in DATASETS[scale].items()
+            for baseline in BASELINES[scale]
+            for claim in _claims(scale, suffix, name, baseline)
+        ]
 
     def columns(self, scale: Scale) -> dict[str, str]:
         """Clean figures."""
@@ -49,10 +53,11 @@ class LittleData(Study):
 
     def drawings(self, scale: Scale) -> list[Drawing]:
         """The paper's figure."""
+        methods = (*BASELINES[scale], "MDProp")
         return [
             Lines(
                 title=f"R@1 by share of the training images, {name}",
-                lines={method: {share: _name(method, share, suffix) for share in FRACTIONS} for method in METHODS},
+                lines={method: {share: _name(method, share, suffix) for share in FRACTIONS} for method in methods},
                 x="share of each class's training images",
             )
             for suffix, name in DATASETS[scale].items()
@@ -63,31 +68,30 @@ class LittleData(Study):
         lines = "Equal epochs: half of the images are half of the updates. All shares test on the same images."
         if scale == "pocket":
             return lines + " A class has 10 images, so a quarter is 2, and a batch of 4 per class shows each twice."
-        return f"{lines} {BUDGET}"
+        return lines
 
 
 def _name(method: str, share: float, suffix: str) -> str:
     return f"{method}{suffix}" if share == 1 else f"{method}, {share:g} of the images{suffix}"
 
 
-def _data(name: str, share: float) -> str | dict[str, Any]:
-    return name if share == 1 else {"name": name, "train_fraction": share}
-
-
-def _claims(scale: Scale, suffix: str, name: str) -> list[Claim]:
+def _claims(scale: Scale, suffix: str, name: str, baseline: str) -> list[Claim]:
+    reading = BASELINES[scale][baseline]
     return [
         Ordered(
-            text=f"{name}: MDProp with half of the images is within {AS_GOOD:g} points of standard training with all",
-            arms=(_name("MDProp", 0.5, suffix), _name("standard", 1.0, suffix)),
+            text=f"{name}: MDProp with half of the images is within {AS_GOOD:g} points of {baseline} with all",
+            reading=reading,
+            arms=(_name("MDProp", 0.5, suffix), _name(baseline, 1.0, suffix)),
             noise=R1_NOISE[scale],
             least=-AS_GOOD,
         ),
         All(
-            text=f"{name}: MDProp is above standard training with every share of the images",
+            text=f"{name}: MDProp is above {baseline} with every share of the images",
+            reading=reading,
             parts=tuple(
                 Ordered(
                     text=f"{share:g}",
-                    arms=(_name("MDProp", share, suffix), _name("standard", share, suffix)),
+                    arms=(_name("MDProp", share, suffix), _name(baseline, share, suffix)),
                     noise=R1_NOISE[scale],
                 )
                 for share in FRACTIONS
