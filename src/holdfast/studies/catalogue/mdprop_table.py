@@ -148,13 +148,13 @@ def _claims(scale: Scale, baseline: str) -> list[Claim]:
     claims: list[Claim] = [
         _clean(scale, baseline, "", "multi-similarity"),
         *_attacked(scale, baseline, "", "multi-similarity"),
-        _lead(scale, baseline, "", "released code", "released"),
+        _lead(scale, baseline, "", "multi-similarity", "released"),
         *_regular(scale, baseline),
     ]
     if scale == "pocket":
         return [*claims, *(_lead(scale, baseline, f", {label}", label) for label in ("ArcFace", "S2SD"))]
     claims += [_clean(scale, baseline, ", CARS", "CARS"), *_attacked(scale, baseline, ", CARS", "CARS")]
-    claims.append(_lead(scale, baseline, ", CARS", "CARS, released code", "released"))
+    claims.append(_lead(scale, baseline, ", CARS", "CARS", "released"))
     for label in ("ArcFace", "S2SD", "CARS, ArcFace", *BACKBONES):
         claims.append(_clean(scale, baseline, f", {label}", label))
     claims += [_attacked(scale, baseline, f", {label}", label)[1] for label in ("ArcFace", "S2SD", "CARS, ArcFace")]
