@@ -37,7 +37,8 @@ class Noise:
             "search": self.classes == 2,
         }
         measure = Probe(function="noisy-labels", arguments=arguments, name="noise")
-        return Arm(name=self.name, job=Computation(measure=measure))
+        differs = () if self == THEOREMS else (f"{self.name} for {THEOREMS.name}",)
+        return Arm(name=self.name, job=Computation(measure=measure, differs=differs))
 
 
 THEOREMS = Noise(name="two classes, p 0.8", classes=2, p=0.8)
