@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
+import holdfast
+from holdfast.attacks.frozen import frozen
+from holdfast.console import Console
 from holdfast.data import load
 from holdfast.errors import HoldfastError
 from holdfast.gradients.explanation import Diagram
 from holdfast.models import Embedder
+from holdfast.studies.measures.replayed import last_batches
 from holdfast.studies.measures.triplet_diagram import TripletDiagram
 from holdfast.studies.probes import Scene
+from holdfast.training import loop
 
 CPU = torch.device("cpu")
 
@@ -57,6 +64,48 @@ def test_diagrams_of_a_model() -> None:
         assert len(points) == 25
         assert all(-1 <= value <= 1 + 1e-5 for point in points for value in point)
     assert TripletDiagram(points=25)(scene) == found
+
+
+def test_training_batches_are_those_that_training_drew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = {
+        "data": {"name": "glyphs", "characters": 20, "per_class": 6},
+        "model": {"backbone": "conv-tiny", "dim": 8},
+        "batch": {"classes": 5, "per_class": 3},
+        "augment": {"name": "random-crop", "padding": 2},
+        "loss": {"name": "gradient"},
+        "epochs": 3,
+        "precision": "float32",
+        "seed": 4,
+    }
+    drawn = []
+    real = loop.load_batch
+    monkeypatch.setattr(loop, "load_batch", lambda *given: drawn.append(real(*given)) or drawn[-1])
+    run = holdfast.train(recipe, out=tmp_path / "run", device="cpu", console=Console(quiet=True))
+    plain = yaml.safe_load((run.folder / "recipe.yaml").read_text())
+    model = Embedder.from_pretrained(str(run.folder / "last"))
+    scene = Scene(seed=0, device=CPU, model=model, table=load(plain["data"]), run=plain)
+    seen = list(last_batches(scene, 2))
+    assert len(seen) == 2 * len(drawn) // 3
+    model.train()
+    for batch, (z, labels, rows) in zip(drawn[-len(seen) :], seen, strict=True):
+        assert torch.equal(rows, batch.numbers)
+        assert torch.equal(labels, batch.labels)
+        with torch.no_grad(), frozen(model, "keep"):
+            torch.testing.assert_close(z, model(batch.images))
+    model.eval()
+
+    found = TripletDiagram(epochs=2, bound=0.3)(scene)
+    near, far = [], []
+    for z, labels, rows in seen:
+        s = z @ z.T
+        for a in range(len(z)):
+            near.append(max(float(s[a, j]) for j in range(len(z)) if labels[j] == labels[a] and rows[j] != rows[a]))
+            far.append(max(float(s[a, j]) for j in range(len(z)) if labels[j] != labels[a]))
+    assert found.figures["batches/near"] == pytest.approx(math.fsum(near) / len(near), abs=1e-6)
+    edge = sum(s_ap > 0.3 for s_ap in near) / len(near)
+    assert found.figures["batches/edge"] == pytest.approx(100 * edge, abs=100 / len(near))
+    assert {key.split("/")[0] for key in found.figures} == {"train", "test", "batches"}
+    assert not model.training
 
 
 def test_a_diagram_needs_a_model() -> None:
