@@ -16,9 +16,12 @@ from holdfast.models import as_embedder
 from holdfast.studies import base
 from holdfast.studies.claims import All, Claim, Ordered
 from holdfast.studies.jobs import SCALES, Scale, Training
+from holdfast.studies.judging import mixed_readings
 from holdfast.studies.measures.plane import Plane
 from holdfast.studies.measures.retrieval import KEPT, Retrieval
 from holdfast.studies.probes import Scene
+from holdfast.studies.setting import settings
+from holdfast.training.recipe import load_recipe
 from holdfast.view import View
 
 IDS = ("E1", "E2", "E3", "E4", "E5", "E7")
@@ -78,6 +81,78 @@ def test_the_length_told_is_the_length_trained() -> None:
     assert f" {length} epochs" in base.get("E2").notes("paper")
 
 
+PUBLISHED = {"triplet": "eps-triplet", "margin": "eps-margin", "MS": "eps-ms"}
+
+
+@pytest.mark.parametrize("data", ["cub", "cars"])
+def test_rows_of_table_2_are_the_shipped_recipes(data: str) -> None:
+    arms = {arm.name: arm.job for arm in base.get("E2").arms("paper")}
+    for name, shipped in PUBLISHED.items():
+        for arm, recipe in ((name, f"{shipped}-baseline"), (f"{name} + EPS", shipped)):
+            job = arms[f"{data.upper()} {arm}"]
+            assert isinstance(job, Training)
+            expected = load_recipe(
+                recipe, {"name": data, "root": data}, [f"{k}={v}" for k, v in job.settings.items()], 0
+            )
+            assert job.resolved(0) == expected
+
+
+def kinds(name: str, scale: Scale = "paper") -> dict[str, str]:
+    """Arm → whose setting it runs in."""
+    return {arm: found.kind for arm, found in settings(base.get(name).arms(scale)).items()}
+
+
+def test_arms_say_whose_setting_they_run_in() -> None:
+    assert set(kinds("E1").values()) == {"paper"}
+    for name in ("E2", "E3"):
+        for arm, kind in kinds(name).items():
+            assert kind == ("ours" if "λ 0.5" in arm else "shortened"), arm
+    shortened = settings(base.get("E3").arms("paper"))["Omniglot margin + EPS"]
+    assert shortened.how == ("100 of 150 epochs",)
+    assert kinds("E4")["Omniglot 8 per language"] == kinds("E4")["Omniglot 16 per language"] == "shortened"
+    assert kinds("E4")["Omniglot 2 per language"] == "ours", "several batches an update are not the paper's"
+    assert set(kinds("E5").values()) == {"shortened"}
+    assert kinds("E1", "pocket")["MNIST, 2 epochs, triplet + EPS"] == "paper"
+    assert kinds("E1", "pocket")["Digits triplet"] == "ours"
+
+
+@pytest.mark.parametrize(("name", "scale"), STUDIES)
+def test_no_claim_mixes_readings(name: str, scale: Scale) -> None:
+    study = base.get(name)
+    arms, claims = study.arms(scale), study.claims(scale)
+    results = made_up({arm.name: {} for arm in arms})
+    assert mixed_readings(claims, arms, results) == []
+    assert len({(claim.text, claim.reading) for claim in claims}) == len(claims)
+
+
+def test_triplets_are_squared_and_multi_similarity_averages_over_mined_anchors() -> None:
+    for name, scale in STUDIES:
+        for arm in base.get(name).arms(scale):
+            assert isinstance(arm.job, Training)
+            loss = arm.job.resolved(0).plain()["loss"]
+            loss = loss.get("loss", loss)
+            assert loss.get("squared", True), arm.name
+            assert loss.get("reduction") != "all" or loss["name"] == "triplet", arm.name
+
+
+def test_digits_are_measured_on_images_that_were_held_out() -> None:
+    lengths = set()
+    for arm in base.get("E1").arms("paper"):
+        assert isinstance(arm.job, Training)
+        recipe = arm.job.resolved(0)
+        lengths.add(recipe.epochs)
+        miner = recipe.plain()["loss"]["miner"]
+        assert miner.get("negative", miner)["name"] == "random"
+        assert all(m.arguments == {"split": "test", "data": {"protocol": "seen"}} for m in arm.job.measures)
+    assert lengths == {2, 10, 30}
+
+
+def test_what_table_4_does_not_print_is_a_limit() -> None:
+    limits = [claim.text for claim in base.get("E7").claims("paper") if claim.limit]
+    assert len(limits) == 4
+    assert not any("triplet" in text for text in limits)
+
+
 def test_pocket_trainings_are_few_and_shared() -> None:
     trainings = {name: {arm.job.identity(0) for arm in base.get(name).arms("pocket")} for name in IDS}
     assert len(set().union(*trainings.values())) <= 30
@@ -89,8 +164,9 @@ def test_pocket_trainings_are_few_and_shared() -> None:
 @pytest.mark.parametrize(("name", "scale"), [(n, s) for n, s in STUDIES if n in ("E1", "E2", "E3")])
 def test_easy_positives_are_the_only_difference(name: str, scale: Scale) -> None:
     arms = {arm.name: arm.job for arm in base.get(name).arms(scale)}
-    usual = [arm for arm in arms if not arm.endswith(" + EPS")]
-    assert len(usual) == len(arms) / 2
+    usual = [arm for arm in arms if f"{arm} + EPS" in arms]
+    others = {arm for arm in arms if not arm.endswith(" + EPS")} - set(usual)
+    assert {arm.partition(" ")[2] for arm in others} <= {"triplet, softhard"}
     for arm in usual:
         without, easy = arms[arm].resolved(0).plain(), arms[f"{arm} + EPS"].resolved(0).plain()
         assert easy["loss"]["miner"]["name"] == "easy-positive"

@@ -11,17 +11,11 @@ from holdfast.studies.claims import Claim, Ordered
 from holdfast.studies.drawings import Drawing, Lines
 from holdfast.studies.jobs import Arm, Scale
 
+IMAGES: dict[Scale, int] = {"pocket": 112, "paper": 160}
+"""Of one update."""
 
-def batch(classes: int, per_class: int, accumulate: int = 1) -> dict[str, Any]:
-    """Settings of a batch; several may add up to one update."""
-    return {"batch.classes": classes, "batch.per_class": per_class, "accumulate": accumulate}
-
-
-BATCHES: dict[Scale, dict[int, dict[str, Any]]] = {
-    "pocket": {2: batch(28, 2, 2), 4: batch(28, 4), 8: batch(14, 8)},
-    "paper": {2: batch(20, 2, 4), 4: batch(20, 4, 2), 8: batch(20, 8)},
-}
-"""Images per class → batch, 112 images an update at pocket scale and 160 at paper scale."""
+PARTS: dict[Scale, dict[int, int]] = {"pocket": {2: 2, 4: 1, 8: 1}, "paper": {2: 4, 4: 2, 8: 1}}
+"""Images per class → batches that make one update: there are 30 languages, and few images of each do not fill one."""
 
 USUAL = 16
 """Images per class of E3's batches: the largest number here is its training."""
@@ -38,10 +32,14 @@ class PositivesInBatch(Study):
     def arms(self, scale: Scale) -> list[Arm]:
         """EPS + margin in batches of one size; the fewer languages, the more drawings of each."""
         ground, pair = OMNIGLOT[scale], LOSSES["margin"]
-        fewer = [
-            ground.arm(f"{number} per language", pair.easy, settings=settings)
-            for number, settings in BATCHES[scale].items()
-        ]
+        fewer = []
+        for number, parts in PARTS[scale].items():
+            classes = IMAGES[scale] // number
+            row = {**pair.easy, "batch.classes": classes, "batch.per_class": number}
+            ours: dict[str, Any] = {} if parts == 1 else {"batch.classes": classes // parts, "accumulate": parts}
+            if scale == "pocket":
+                ours = {"batch.classes": classes // parts, "batch.per_class": number, **ours}
+            fewer.append(ground.arm(f"{number} per language", row, settings=ours))
         return [
             *fewer,
             ground.arm(f"{USUAL} per language", pair.easy, (SEEN,)),
@@ -50,7 +48,7 @@ class PositivesInBatch(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         """The ends of the curve, and each step of it."""
-        rising = tuple(f"Omniglot {number} per language" for number in (USUAL, *reversed(BATCHES[scale])))
+        rising = tuple(f"Omniglot {number} per language" for number in (USUAL, *reversed(PARTS[scale])))
         return [
             Ordered(
                 text="16 drawings of a language to choose from beat 2", arms=(rising[0], rising[-1]), noise=R1_NOISE
@@ -64,7 +62,7 @@ class PositivesInBatch(Study):
 
     def drawings(self, scale: Scale) -> list[Drawing]:
         """Figure 5b."""
-        line = {float(number): f"Omniglot {number} per language" for number in (*BATCHES[scale], USUAL)}
+        line = {float(number): f"Omniglot {number} per language" for number in (*PARTS[scale], USUAL)}
         return [
             Lines(
                 title="Letters by the number of drawings of a language in the batch",

@@ -33,8 +33,8 @@ class Trimming(Study):
         for name, (pair, measures) in PAIRS.items():
             arms += ground.pair(name, pair, measures)
             for keep in KEPT[name]:
-                trimmed = {"name": "trimmed", "keep": keep, "loss": pair.usual}
-                arms.append(ground.arm(f"{name}, keep {keep:g}", trimmed))
+                trimmed = {"name": "trimmed", "keep": keep, "loss": pair.usual["loss"]}
+                arms.append(ground.arm(f"{name}, keep {keep:g}", {**pair.usual, "loss": trimmed}))
         return arms
 
     def claims(self, scale: Scale) -> list[Claim]:
