@@ -69,7 +69,7 @@ def undecided_before_decided_after(study: Study, scale: Scale, everything: Calla
     """
     arms, claims = study.arms(scale), study.claims(scale)
     assert claims
-    assert len({claim.text for claim in claims}) == len(claims)
+    assert len({(claim.text, claim.reading) for claim in claims}) == len(claims)
     nothing = Results(outcomes={arm.name: [] for arm in arms})
     assert {claim.verdict(nothing).status for claim in claims} == {"undecided"}
     results = everything(arms)
