@@ -134,10 +134,10 @@ def _combined(scale: Scale, ideas: tuple[str, ...]) -> Training:
 
 
 def _eps(scale: Scale) -> Training:
-    loss = easy_positives_arms.LOSSES["triplet"].easy
+    loss = easy_positives_arms.LOSSES["triplet"].easy["loss"]
     if scale == "paper":
         return hardness_arms.trained(scale, "resnet18-triplet", {**FOUR[scale], "loss": loss})
-    job = easy_positives_arms.GLYPHS.arm("triplet + EPS", loss).job
+    job = easy_positives_arms.GLYPHS.arm("triplet + EPS", {"loss": loss}).job
     assert isinstance(job, Training)
     return job
 
