@@ -11,9 +11,9 @@ from holdfast.cli.entry import main
 from holdfast.data import names
 from holdfast.training import recipe_files
 from holdfast.training.recipe import load_recipe
-from holdfast.training.recipe_files import About, about, shipped
+from holdfast.training.recipe_files import PAPERS, About, about, shipped
 
-PAPERS = {"ADML", "GS", "EPS", "HM", "MDProp"}
+BENCHMARKS = ("cub", "cars", "sop", "inshop")
 HEAD = "# What it is (needs a GPU).\n"
 
 
@@ -65,6 +65,35 @@ def test_what_a_head_says_is_so(name: str) -> None:
         assert known.where.startswith(("Table", "Figure", "Section", "Appendix"))
         assert set(known.data) <= set(names())
         assert load_recipe(name).plain()["data"]["name"] in known.data
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [(name, data) for name in shipped() if about(name).kind == "paper" for data in about(name).data]
+)
+def test_a_papers_recipe_is_one_command_on_each_of_its_datasets(name: str, data: str) -> None:
+    plain = load_recipe(name, f"{data}:there").plain()
+    assert (plain["data"]["name"], plain["data"]["root"]) == (data, "there")
+    if data in BENCHMARKS:
+        assert plain["data"]["validation"] == 0, "all training classes"
+        assert plain["test_curve"]
+        assert plain["model"]["weights"] == "imagenet"
+    own = {other for other in shipped() if other.endswith(f"-{data}") and other.removesuffix(f"-{data}") == name}
+    assert own == set(), f"{own} has the setting for {data}"
+
+
+def test_online_products_and_in_shop_have_recipes_of_every_paper_that_has_them() -> None:
+    found = {data: {about(name).paper for name in shipped() if data in about(name).data} for data in BENCHMARKS}
+    assert {"ADML", "GS", "MDProp"} <= found["sop"]
+    assert {"ADML", "GS"} <= found["inshop"]
+
+
+def test_the_list_goes_paper_by_paper_and_small_recipes_come_last(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list", "recipes"])
+    order = [about(line.split()[0]) for line in capsys.readouterr().out.splitlines()]
+    kinds = ["paper" if known.kind == "tuned" else known.kind for known in order]
+    assert kinds == sorted(kinds, key=["paper", "ours", "pocket"].index)
+    papers = [known.paper for known in order if known.paper]
+    assert papers == sorted(papers, key=PAPERS.index)
 
 
 def test_a_head_is_no_part_of_the_recipe_and_is_not_inherited(tmp_path: Path) -> None:

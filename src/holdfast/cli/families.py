@@ -41,9 +41,9 @@ def families() -> dict[str, Callable[[], dict[str, str]]]:
         return entries
 
     def recipes() -> dict[str, str]:
-        from holdfast.training.recipe_files import about, shipped
+        from holdfast.training.recipe_files import about, listed
 
-        return {name: f"[{about(name).origin}] {about(name).summary}" for name in shipped()}
+        return {name: f"[{about(name).origin}] {about(name).summary}" for name in listed()}
 
     def direct_gradients() -> dict[str, str]:
         from holdfast.gradients.listing import entries

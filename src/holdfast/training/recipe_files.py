@@ -70,6 +70,21 @@ def about(name: str) -> About:
     return About(summary=first, kind="pocket" if small else "ours")
 
 
+PAPERS = ("ADML", "GS", "EPS", "HM", "MDProp")
+"""Short names of the papers, in the order of lists."""
+
+
+def listed() -> list[str]:
+    """Names of the shipped recipes for people: paper by paper, tuned ones among them, then ours and small ones."""
+
+    def place(name: str) -> tuple[int, int, str]:
+        known = about(name)
+        paper = PAPERS.index(known.paper) if known.paper else len(PAPERS)
+        return {"ours": 1, "pocket": 2}.get(known.kind, 0), paper, name
+
+    return sorted(shipped(), key=place)
+
+
 def read_plain(recipe: str | Path | dict[str, Any]) -> dict[str, Any]:
     """Plain data of a shipped recipe, a YAML file or a dictionary (copied), on top of what its `base` names.
 
