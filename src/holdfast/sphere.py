@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 Mask = Tensor
 """A boolean n × n matrix of pairs."""
@@ -48,6 +49,11 @@ def distances(a: Tensor, b: Tensor | None = None) -> Tensor:
 def distance(a: Tensor, b: Tensor) -> Tensor:
     """Row-by-row euclidean distance, computed from the difference so that small distances keep their digits."""
     return safe_sqrt((precise(a) - precise(b)).square().sum(-1))
+
+
+def pairwise_distance(a: Tensor, b: Tensor) -> Tensor:
+    """Row by row `||a - b + 1e-6||`, torch's function of that name: it has a direction where two vectors coincide."""
+    return F.pairwise_distance(precise(a), precise(b))
 
 
 def pair_masks(labels: Tensor) -> tuple[Mask, Mask]:

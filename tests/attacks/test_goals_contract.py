@@ -54,7 +54,7 @@ def test_one_finite_value_per_group(name: str, arguments: dict[str, Any]) -> Non
     goal = bound(name, arguments, gallery(), ORDER)
     z = embeddings(24, 1)
     count = (groups_of(goal, 24),)
-    assert goal.loss(z).shape == goal.first(z).shape == count
+    assert goal.loss(z).shape == count
     assert goal.loss(z).isfinite().all()
     assert (goal.loss(z) >= goal.floor).all()
     measures = goal.measure(z)
@@ -99,7 +99,6 @@ def test_part_of_a_goal(name: str, arguments: dict[str, Any]) -> None:
     rows = (chosen[:, None] * goal.group + torch.arange(goal.group)).flatten()
     part = goal.take(chosen)
     torch.testing.assert_close(part.loss(z[rows]), goal.loss(z)[chosen])
-    torch.testing.assert_close(part.first(z[rows]), goal.first(z)[chosen])
     for key, value in part.measure(z[rows]).items():
         torch.testing.assert_close(value, goal.measure(z)[key][chosen])
 
@@ -109,9 +108,8 @@ def test_coinciding_embeddings_have_finite_gradients(name: str, arguments: dict[
     same = embeddings(1).expand(24, 6).clone()
     goal = bound(name, arguments, References(same, pictures()[1]), ORDER)
     z = same.clone().requires_grad_()
-    for loss in (goal.loss, goal.first):
-        (gradient,) = torch.autograd.grad(loss(z).sum(), z)
-        assert gradient.isfinite().all()
+    (gradient,) = torch.autograd.grad(goal.loss(z).sum(), z)
+    assert gradient.isfinite().all()
 
 
 @cases
@@ -150,8 +148,7 @@ def test_attack_reaches_its_goal_a_little(name: str, arguments: dict[str, Any], 
     after = attacks.pgd(model, images[ORDER], goal, budget)
     assert after.loss.mean() < before.loss.mean() - 1e-3
     if method == "apgd":
-        # The first step of a stationary goal is judged with a nudged origin, some 1e-7 away.
-        assert (after.loss <= before.loss + 1e-5).all()
+        assert (after.loss <= before.loss + 1e-6).all()
 
 
 @cases

@@ -45,6 +45,11 @@ def hit(z: Tensor, row: int) -> float:
     return float(LABELS[ranked(z, row)[0]] == LABELS[row])
 
 
+def shifted(a: Tensor, b: Tensor) -> float:
+    """A distance as torch's `pairwise_distance` has it: 1e-6 is added to every difference."""
+    return math.sqrt(sum((x - y + 1e-6) ** 2 for x, y in zip(a.tolist(), b.tolist(), strict=True)))
+
+
 def same(values: Tensor, expected: list[float]) -> None:
     torch.testing.assert_close(values, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-7)
 
@@ -97,22 +102,20 @@ def test_targeted_mismatch() -> None:
 @pytest.mark.parametrize("name", ["es", "shift"])
 def test_embedding_shift(name: str) -> None:
     goal = bind(name)
-    shift = [d(z, CLEAN[row]) for z, row in zip(MOVED, ROWS.tolist(), strict=True)]
-    same(goal.loss(MOVED), [-s for s in shift])
-    same(goal.measure(MOVED)["shift"], shift)
+    pairs = [(z, CLEAN[row]) for z, row in zip(MOVED, ROWS.tolist(), strict=True)]
+    same(goal.loss(MOVED), [-shifted(*pair) for pair in pairs])
+    same(goal.measure(MOVED)["shift"], [d(*pair) for pair in pairs])
     if name == "es":
         same(goal.measure(MOVED)["hit"], [hit(z, row) for z, row in zip(MOVED, ROWS.tolist(), strict=True)])
 
 
 def test_first_step_of_a_shift_has_a_gradient() -> None:
+    """The difference of 1e-6 in every coordinate grows: the embedding is sent along (1, ..., 1)."""
     known = References(CLEAN.float(), LABELS)
     goal = attacks.build("es").bind(known, ROWS)
     z = known.vectors[ROWS].requires_grad_()
-    assert torch.autograd.grad(goal.loss(z).sum(), z)[0].norm() == 0
-    (gradient,) = torch.autograd.grad(goal.first(z).sum(), z)
-    # The origin moved by +1e-7 in every coordinate, so the embedding is sent the other way, up to float32's digits.
-    direction = -gradient / gradient.norm(dim=1, keepdim=True)
-    torch.testing.assert_close(direction, torch.full_like(direction, -1 / math.sqrt(DIM)), rtol=0.4, atol=0)
+    (gradient,) = torch.autograd.grad(goal.loss(z).sum(), z)
+    torch.testing.assert_close(-gradient, torch.full_like(gradient, 1 / math.sqrt(DIM)))
 
 
 @pytest.mark.parametrize("published", [False, True])
@@ -163,10 +166,10 @@ def test_greedy_misranking(published: bool) -> None:
     assert (expected == bind("gtm").target.tolist()) is not published  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("size", "candidates"), [(30, 1), (299, 1), (400, 3)])
+@pytest.mark.parametrize(("size", "candidates"), [(30, 1), (199, 1), (299, 2), (400, 4)])
 @pytest.mark.parametrize("name", ["ca-", "qa-"])
 def test_nearest_one_percent(size: int, candidates: int, name: str) -> None:
-    """The first max(2, floor(N / 100)) neighbours count the own copy, which is then skipped."""
+    """Floor(N / 100) neighbours besides the own copy, one at least."""
     known = References(unit(size, 2))
     rows = torch.full((200,), 11)
     drawn = attacks.build(name).bind(known, rows, seeded()).target  # type: ignore[attr-defined]

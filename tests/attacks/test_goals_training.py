@@ -174,8 +174,8 @@ def test_too_few_classes() -> None:
 
 def test_collapse_and_hardness() -> None:
     pairs = MOVED.view(3, 2, DIM)
-    same(bind("collapse").loss(MOVED), [math.sqrt(squared(p, n)) for p, n in pairs])
-    hardness = [math.sqrt(squared(a, p)) - math.sqrt(squared(a, n)) for a, p, n in MOVED.view(2, 3, DIM)]
+    same(bind("collapse").loss(MOVED), [math.sqrt(squared(p + 1e-6, n)) for p, n in pairs])
+    hardness = [math.sqrt(squared(a + 1e-6, p)) - math.sqrt(squared(a + 1e-6, n)) for a, p, n in MOVED.view(2, 3, DIM)]
     same(bind("hardness").measure(MOVED)["hardness"], hardness)
     same(bind("hardness").loss(MOVED), [(2 - h) ** 2 for h in hardness])
     wanted = torch.tensor([hardness[0] + 0.3, hardness[1] - 0.3], dtype=torch.float64)

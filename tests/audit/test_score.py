@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from holdfast.audit import ers_score
+from holdfast.audit.ers import Ers
 from holdfast.errors import DataError
 
 KEYS = ("CA+", "CA-", "QA+", "QA-", "TMA", "ES:D", "ES:R", "LTM", "GTM", "GTT")
@@ -54,6 +57,16 @@ def test_the_score_of_a_set_is_the_mean_over_its_images() -> None:
     per_image = {key: torch.rand(50, dtype=torch.float64) for key in KEYS}
     of_means = ers_score({key: float(values.mean()) for key, values in per_image.items()})
     assert float(ers_score(per_image).mean()) == pytest.approx(of_means)
+
+
+@pytest.mark.parametrize(
+    ("size", "asked", "eps", "step"),
+    [(224, None, 8, 3), (28, None, 77, 3), (224, 4 / 255, 4, 1.5), (28, 8 / 255, 8, 24 / 77)],
+)
+def test_budgets(size: int, asked: float | None, eps: float, step: float) -> None:
+    """Published: 8/255 and 77/255, both in steps of 3/255; another radius keeps its proportion to the step."""
+    budget = Ers(eps=asked).budget(SimpleNamespace(size=size))  # type: ignore[arg-type]
+    assert (255 * budget.eps, 255 * budget.step_size, budget.steps) == pytest.approx((eps, step, 32))
 
 
 def test_a_missing_score_is_named() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_batches import batch, every_triplet, value_and_gradient
 from torch import Tensor
+from torch.nn import functional as F
 
 from holdfast import losses, mining
 from holdfast.errors import DataError, RecipeError
@@ -83,6 +84,22 @@ def test_triplet(seed: int, margin: float, squared: bool, reduction: str, coinci
     if reduction == "all" or not coinciding:  # rounding decides whether a tie is counted among the nonzero
         torch.testing.assert_close(float(loss(z, labels)), average(counted) if counted else 0.0, rtol=1e-6, atol=1e-7)
     assert value_and_gradient(loss, z, labels)[1].isfinite().all()
+
+
+def test_given_triplets_cost_what_torch_says() -> None:
+    """Torch adds 1e-6 to each difference, which gives a positive that coincides with its anchor a gradient."""
+    z, labels = batch(0, classes=4, per_class=2)
+    z = z.double()
+    z[1] = z[0]
+    rows = torch.arange(len(z))
+    triplets = Triplets(rows, rows // 2 * 2, (rows + 2) % len(z))
+    ours, theirs = z.clone().requires_grad_(), z.clone().requires_grad_()
+    found = losses.build("triplet", margin=3.0)(ours, labels, triplets)
+    wanted = F.triplet_margin_loss(*(theirs[rows] for rows in triplets), margin=3.0)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
+    torch.testing.assert_close(torch.autograd.grad(found, ours), torch.autograd.grad(wanted, theirs))
+    alone = losses.build("triplet", margin=3.0)(ours, labels, Triplets(*torch.tensor([[0], [1], [3]])))
+    assert float(torch.autograd.grad(alone, ours)[0][1].norm()) == pytest.approx(1)
 
 
 def test_triplet_counts_agree_where_margins_are_met_to_the_last_bit() -> None:

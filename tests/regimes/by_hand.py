@@ -65,9 +65,14 @@ def drawn(labels: Tensor, same: bool, generator: torch.Generator) -> list[int]:
     return [pool[int(number * len(pool))] for number, pool in zip(numbers, pools, strict=True)]
 
 
-def triplet_loss(z: Tensor, triplets: list[tuple[int, int, int]]) -> Tensor:
-    """Mean relu(d_ap - d_an + 0.2)."""
-    costs = [torch.relu((z[a] - z[p]).norm() - (z[a] - z[n]).norm() + 0.2) for a, p, n in triplets]
+def apart(a: Tensor, b: Tensor, shift: float = 1e-6) -> Tensor:
+    """Distance of two vectors, something added to every difference."""
+    return (a - b + shift).norm()
+
+
+def triplet_loss(z: Tensor, triplets: list[tuple[int, int, int]], shift: float = 1e-6) -> Tensor:
+    """Mean relu(d_ap - d_an + 0.2) of single triplets; without the shift where the loss takes all there are."""
+    costs = [torch.relu(apart(z[a], z[p], shift) - apart(z[a], z[n], shift) + 0.2) for a, p, n in triplets]
     return torch.stack(costs).mean()
 
 

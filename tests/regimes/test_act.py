@@ -35,7 +35,7 @@ def pairs_by_hand(model: Embedder, statistics: str, budget: Budget) -> Tensor:
     rows = [row for _, p, n in triplets_by_hand(data.labels) for row in (p, n)]
 
     def loss(z: Tensor, number: int) -> Tensor:
-        return torch.stack([(z[i] - z[i + 1]).norm() for i in range(0, len(z), 2)]).sum()
+        return torch.stack([by_hand.apart(z[i], z[i + 1]) for i in range(0, len(z), 2)]).sum()
 
     look = by_hand.looking(model, statistics)
     return by_hand.moved(look, data.images[rows], loss, budget.eps, budget.step_size, budget.steps)

@@ -24,7 +24,8 @@ def clean(count: int = 6) -> Mined:
     z = torch.nn.functional.normalize(torch.randn(count, 4, dtype=torch.float64, generator=generator), dim=1)
     labels = torch.arange(count) // 2
     triplets = Triplets(torch.tensor([1, 4]), torch.tensor([0, 5]), torch.tensor([3, 2]))
-    return Mined(Encoded(z, z, labels), triplets, torch.tensor([-0.3, 0.1], dtype=torch.float64))
+    hardness = torch.tensor([-0.3, 0.1], dtype=torch.float64)
+    return Mined(Encoded(z, z, labels), triplets, hardness, mining.build("random"))
 
 
 def asked(destination: Destination, u: float = 0.2, margin: float = 0.2) -> Tensor:
@@ -112,8 +113,20 @@ class Two(mining.base.Miner):
 
 def test_a_miner_is_looked_up_by_anchor() -> None:
     z = clean().encoded.z
-    by_miner = (z[4] - z[5]).norm() - (z[4] - z[0]).norm()
+    by_miner = (z[4] - z[5] + 1e-6).norm() - (z[4] - z[0] + 1e-6).norm()
     torch.testing.assert_close(asked(OfMiner(Two())), torch.stack((clean().hardness[0], by_miner)))
+
+
+def test_the_source_itself_asks_for_nothing_and_another_miner_draws_for_itself() -> None:
+    source = clean().source
+    assert torch.equal(asked(OfMiner(mining.build("random"))), clean().hardness)
+    other = mining.build("random", anchors="first")
+    assert other != source
+    found = other(clean().encoded.z, clean().encoded.labels, torch.Generator().manual_seed(1))
+    assert isinstance(found, Triplets)
+    z = clean().encoded.z
+    at = {int(a): (z[a] - z[p] + 1e-6).norm() - (z[a] - z[n] + 1e-6).norm() for a, p, n in zip(*found, strict=True)}
+    torch.testing.assert_close(asked(OfMiner(other)), torch.stack([clean().hardness[0], at[4]]))
 
 
 def test_miners_and_numbers_stand_for_destinations() -> None:

@@ -52,7 +52,7 @@ def rows_by_hand(labels: Tensor) -> list[int]:
 
 
 def hardness(z: Tensor) -> list[Tensor]:
-    return [(z[i] - z[i + 1]).norm() - (z[i] - z[i + 2]).norm() for i in range(0, len(z), 3)]
+    return [by_hand.apart(z[i], z[i + 1]) - by_hand.apart(z[i], z[i + 2]) for i in range(0, len(z), 3)]
 
 
 def test_every_replay_follows_the_formula() -> None:

@@ -49,7 +49,7 @@ def wanted_by_hand(destination: Any, z: Tensor, labels: Tensor) -> list[float]:
         return [value + destination.get("xi", 0.1) * (1 - progress) for value in below]
     if destination in formulas or isinstance(destination, float):
         return [formulas.get(destination, destination)] * len(z)
-    found = mining.build(destination)(z, labels, by_hand.stage("source"))
+    found = mining.build(destination)(z, labels, by_hand.stage("destination"))
     return [float(hard(z, (int(a), int(p), int(n)))) for a, p, n in zip(*found, strict=True)]
 
 
@@ -160,6 +160,17 @@ def test_the_source_as_destination_is_plain_training(miner: str, destination: st
     assert torch.equal(result.loss, loss)
     plain = gradients(twin, loss)
     assert all(torch.equal(value, plain[name]) for name, value in gradients(model, result.loss).items())
+
+
+def test_source_and_destination_draw_independently() -> None:
+    """Both uniform in pools of the same hardness, so half of the triplets are short of their destination."""
+    model, moved = embedder(), []
+    for seed in range(60):
+        ctx = context(model, seed=seed)
+        other = {"name": "semihard", "margin": 1e-9}  # no band, so any negative: `random` under another name
+        step = regimes.build("hm", source="random", destination=other, budget=Budget(eps=0)).step(ctx, batch())
+        moved.append(float(step.logs["moved"]))
+    assert sum(moved) / len(moved) == pytest.approx(0.5 * (1 - 1 / 18), abs=0.06)  # 1 / 18: the same triplet again
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

@@ -48,7 +48,7 @@ def test_separate_is_a_sum_over_two_networks_that_share_all_but_batchnorm(ics: f
     loss = criterion(clean, given.labels) + criterion(moved, labels)
     if ics:
         near = [
-            torch.relu((clean[a] - moved[slot]).norm() - apart(clean, a, p) + ICS_MARGIN)
+            torch.relu(by_hand.apart(clean[a], moved[slot]) - apart(clean, a, p) + ICS_MARGIN)
             for (a, p, _), (slot, _, _) in zip(triplets, places, strict=True)
         ]
         loss = loss + ics * torch.stack(near).mean()

@@ -30,7 +30,7 @@ class BoundGoal(ABC):
     """A loss that cannot be improved on; groups that reached it stay where they are."""
 
     stationary: bool = False
-    """Whether the clean image is a stationary point, so that the first step needs `first`, in full precision."""
+    """Whether the clean image is all but a stationary point, so that the first step needs full precision."""
 
     per_group: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that hold one entry per group."""
@@ -38,10 +38,6 @@ class BoundGoal(ABC):
     @abstractmethod
     def loss(self, z: Tensor) -> Tensor:
         """One value per group, to be minimised; row i depends on group i alone."""
-
-    def first(self, z: Tensor) -> Tensor:
-        """The loss whose gradient the first step follows."""
-        return self.loss(z)
 
     @abstractmethod
     def measure(self, z: Tensor) -> dict[str, Tensor]:

@@ -49,7 +49,7 @@ class Passes:
         with torch.enable_grad():
             x = images.detach().requires_grad_()
             z = self.embed(x, exact=first and goal.stationary, repeated=True)
-            loss = goal.first(z) if first else goal.loss(z)
+            loss = goal.loss(z)
             found = torch.autograd.grad(loss.sum(), x, allow_unused=True)[0] if loss.requires_grad else None
         if found is None:
             raise ModelError("this model passes no gradient to its pixels; use the gradient-free attack, square")

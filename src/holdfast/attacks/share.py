@@ -45,10 +45,6 @@ class Joint(BoundGoal):
         """Of the whole batch."""
         return self._goal.loss(self._everyone(z))
 
-    def first(self, z: Tensor) -> Tensor:
-        """Of the whole batch."""
-        return self._goal.first(self._everyone(z))
-
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """Of the whole batch."""
         return self._goal.measure(self._everyone(z))

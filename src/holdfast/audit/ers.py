@@ -53,8 +53,9 @@ class Ers(Protocol):
 
     def budget(self, subject: Subject) -> Budget:
         """8/255, or 77/255 for 28 pixels, or as asked."""
-        eps = self.eps or usual_eps(subject.size)
-        return Budget(eps=eps, step=3 / 255 * eps / (8 / 255), steps=32)
+        usual = usual_eps(subject.size)
+        eps = self.eps or usual
+        return Budget(eps=eps, step=3 / 255 * eps / usual, steps=32)
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per attack; targets are drawn for all images at once."""

@@ -10,7 +10,8 @@ from torch import Tensor
 from holdfast.losses.base import register
 from holdfast.losses.tuples import Part, TripletLoss, triplet_count
 from holdfast.mining.base import Miner
-from holdfast.sphere import Mask, distances, squared_distances
+from holdfast.mining.tuples import Triplets
+from holdfast.sphere import Mask, distances, pairwise_distance, squared_distances
 
 
 @register("triplet")
@@ -18,6 +19,8 @@ class Triplet(TripletLoss):
     """Wants every negative farther than every positive by a margin.
 
     L = mean relu(D_ap - D_an + m)
+
+    Given or mined triplets cost what torch's `triplet_margin_loss` says, which adds 1e-6 to each difference.
 
     Args:
         margin: m; zero is allowed.
@@ -48,6 +51,14 @@ class Triplet(TripletLoss):
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Distances, or their squares."""
         return squared_distances(embeddings) if self.squared else distances(embeddings)
+
+    def entries(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> tuple[Tensor, Tensor]:
+        """Distances as torch's own triplet loss has them."""
+        if self.squared:
+            return super().entries(embeddings, labels, triplets)
+        anchor = embeddings[triplets.anchor]
+        positive, negative = embeddings[triplets.positive], embeddings[triplets.negative]
+        return pairwise_distance(anchor, positive), pairwise_distance(anchor, negative)
 
     def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
         """The hinge."""

@@ -165,12 +165,16 @@ class TripletLoss(TupleLoss):
         tuples = self.chosen(embeddings, labels, tuples, generator)
         if not isinstance(tuples, Triplets):
             raise RecipeError("single triplets are needed here; give the loss a miner that returns them (random)")
-        matrix = self.matrix(embeddings, labels)
-        near, far = matrix[tuples.anchor, tuples.positive], matrix[tuples.anchor, tuples.negative]
+        near, far = self.entries(embeddings, labels, tuples)
         if self.part != "both":
             near, far = (near, self.constant(far)) if self.part == "positive" else (self.constant(near), far)
         cost = self.cost(near, far)
         return [Terms(cost, active=self.active)]
+
+    def entries(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> tuple[Tensor, Tensor]:
+        """What the loss compares of each triplet: an entry of the matrix for its positive, and one for its negative."""
+        matrix = self.matrix(embeddings, labels)
+        return matrix[triplets.anchor, triplets.positive], matrix[triplets.anchor, triplets.negative]
 
     @abstractmethod
     def cost(self, positive: Tensor, negative: Tensor) -> Tensor:

@@ -22,6 +22,14 @@ class Miner(ABC):
     triplets: bool = True
     """Whether it mines triplets; otherwise pairs."""
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is of the same class with the same arguments."""
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        """By class, which equal miners share."""
+        return hash(type(self))
+
     @abstractmethod
     def __call__(
         self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None

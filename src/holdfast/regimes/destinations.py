@@ -32,12 +32,14 @@ class Mined(NamedTuple):
     """Source triplets of a clean batch, with their hardness `d(a, p) - d(a, n)`.
 
     Args:
+        source: the miner that found them.
         group: the mining group they come from.
     """
 
     encoded: Encoded
     triplets: Triplets
     hardness: Tensor
+    source: Miner
     group: int = 0
 
 
@@ -50,7 +52,7 @@ class Destination(ABC):
 
         Args:
             mined: the source triplets.
-            generator: as it was before the source was mined.
+            generator: of its own, so that a miner draws independently of the source.
             u: the loss at which a gradual adversary is weakest.
             margin: γ, the width of the semi-hard band.
         """
@@ -97,8 +99,8 @@ class OfMiner(Destination):
 
     H_D = H of the miner's triplet
 
-    An anchor that the miner leaves out keeps its source hardness: nothing is moved. The miner draws the same numbers
-    as the source did, so that the source itself as destination gives the source triplets.
+    The miner draws independently of the source. Where it is the source itself, H_D is the source's own hardness and
+    nothing is moved; neither is an anchor that the miner leaves out.
 
     Args:
         miner: finds one triplet per anchor.
@@ -109,6 +111,8 @@ class OfMiner(Destination):
 
     def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
         """The hardness of the miner's triplets, by anchor."""
+        if self.miner == mined.source:
+            return mined.hardness
         z = mined.encoded.z
         found = mine(self.miner, mined.encoded, generator)
         by_anchor = mined.hardness.new_full((len(z),), -torch.inf)

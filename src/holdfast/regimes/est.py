@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import torch
+
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.shift import Shift
 from holdfast.regimes.at import AdversarialTraining
-from holdfast.regimes.base import register
+from holdfast.regimes.base import Batch, StepContext, StepResult, register
 from holdfast.regimes.budgets import EIGHT_STEPS
 
 
@@ -20,11 +24,31 @@ class EmbeddingShiftedTraining(AdversarialTraining):
         budget: how far, and in how many steps η.
         statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
             use in training (`keep`).
+        variant: in the `published` one BatchNorm layers that train also see the clean batch, before anything is
+            observed, in a pass of its own.
 
     Requirements: none of its own; the direction of a shift needs no labels.
     Relations: `at` with the goal `shift`; `act` moves mined positives and negatives, which is stronger.
     Reference: Zhou et al., ECCV 2020; HM, Section 2.
     """
 
-    def __init__(self, budget: Budget = EIGHT_STEPS, statistics: Statistics = "eval") -> None:
+    def __init__(
+        self,
+        budget: Budget = EIGHT_STEPS,
+        statistics: Statistics = "eval",
+        variant: Literal["default", "published"] = "default",
+    ) -> None:
         super().__init__(Shift(), budget, statistics)
+        self.variant = variant
+
+    @property
+    def passes(self) -> int:
+        """The steps of crafting and the update, and that of the clean batch."""
+        return super().passes + (self.variant == "published")
+
+    def step(self, ctx: StepContext, batch: Batch) -> StepResult:
+        """Observe, move, learn."""
+        if self.variant == "published":
+            with torch.no_grad():
+                ctx.encode(batch.images, batch.labels)  # for the running statistics alone
+        return super().step(ctx, batch)

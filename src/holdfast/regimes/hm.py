@@ -19,7 +19,7 @@ from holdfast.regimes.checks import require_not_negative
 from holdfast.regimes.destinations import Destination
 from holdfast.regimes.manipulation import Manipulation
 from holdfast.regimes.slots import cost, hardness, laid_out, regrouped, slots
-from holdfast.sphere import distance
+from holdfast.sphere import pairwise_distance
 
 MOVED = "hm"
 """The BatchNorm set of moved triplets, where they have one."""
@@ -135,5 +135,6 @@ class HardnessManipulation(Manipulation):
     def _structure(self, clean: Tensor, moved: Tensor, triplets: Triplets, moved_triplets: Triplets) -> Tensor:
         """A moved anchor stays nearer to the clean one than the positive is."""
         anchor = clean[triplets.anchor]
-        apart = distance(anchor, moved[moved_triplets.anchor]) - distance(anchor, clean[triplets.positive])
-        return self.ics * torch.relu(apart + self.ics_margin).mean()
+        near = pairwise_distance(anchor, moved[moved_triplets.anchor])
+        far = pairwise_distance(anchor, clean[triplets.positive])
+        return self.ics * torch.relu(near - far + self.ics_margin).mean()

@@ -95,9 +95,8 @@ class Manipulation(Regime):
         """Look at the clean batch, mine it, and give each triplet its destination."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
         triplets = mine(self.source, clean, ctx.generator("source"))
-        mined = Mined(clean, triplets, hardness(clean.z, triplets), ctx.group)
-        # The same stage again: a destination that is the source itself must find the source triplets.
-        wanted = self.destination(mined, ctx.generator("source"), self.u, self.margin)
+        mined = Mined(clean, triplets, hardness(clean.z, triplets), self.source, ctx.group)
+        wanted = self.destination(mined, ctx.generator("destination"), self.u, self.margin)
         return Task(clean.z, triplets, mined.hardness, wanted)
 
     def remember(self, ctx: StepContext, adversarial: Tensor) -> None:

@@ -11,7 +11,7 @@ from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Triplets
 from holdfast.processes import Blocks
 from holdfast.regimes.base import StepContext
-from holdfast.sphere import distance
+from holdfast.sphere import pairwise_distance
 
 
 def mine(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
@@ -43,7 +43,7 @@ def regrouped(count: int, device: torch.device) -> Triplets:
 def hardness(z: Tensor, triplets: Triplets) -> Tensor:
     """`d(a, p) - d(a, n)` of each triplet."""
     anchor = z[triplets.anchor]
-    return distance(anchor, z[triplets.positive]) - distance(anchor, z[triplets.negative])
+    return pairwise_distance(anchor, z[triplets.positive]) - pairwise_distance(anchor, z[triplets.negative])
 
 
 def cost(ctx: StepContext, encoded: Encoded, triplets: Triplets) -> Tensor:

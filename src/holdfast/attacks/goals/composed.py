@@ -33,10 +33,6 @@ class _Composed(BoundGoal):
         """The members' losses, combined."""
         return self.combine(self._weighted([goal.loss(z) for goal in self.goals.values()]))
 
-    def first(self, z: Tensor) -> Tensor:
-        """The members' first losses, combined."""
-        return self.combine(self._weighted([goal.first(z) for goal in self.goals.values()]))
-
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """Every member's measures under `member/measure`; members of a recipe are numbered from 1."""
         return {f"{name}/{key}": value for name, goal in self.goals.items() for key, value in goal.measure(z).items()}

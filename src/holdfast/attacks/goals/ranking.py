@@ -88,12 +88,8 @@ class _BoundQuery(_BoundRanking):
 
 
 def _draw_near(references: References, rows: Tensor, generator: Generator | None) -> Tensor:
-    """One of the nearest 1 % of each clean image.
-
-    These are the first `max(2, floor(n / 100))` neighbours; the own copy is one of them and is skipped.
-    """
-    count = max(2, len(references) // 100) - int(references.queries is None)
-    near = references.nearest(references.clean(rows), rows, count)
+    """One of the nearest 1 % of each clean image, floor(n / 100) neighbours or the only one; its own copy is none."""
+    near = references.nearest(references.clean(rows), rows, max(1, len(references) // 100))
     chosen = random.below(near.shape[1], (len(rows), 1), near.device, generator)
     return near.gather(1, chosen).squeeze(1)
 

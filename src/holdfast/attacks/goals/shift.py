@@ -8,14 +8,11 @@ from torch import Generator, Tensor
 
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
-from holdfast.sphere import distance
-
-NUDGE = 1e-7
-"""How far the origin is moved in every coordinate for the first step."""
+from holdfast.sphere import distance, pairwise_distance
 
 
 class _BoundShift(BoundGoal):
-    """Distance from an origin, at which it has no direction: the first step looks at a nudged origin."""
+    """Distance from an origin; at the origin it rises in the direction of (1, ..., 1)."""
 
     stationary = True
     per_group: ClassVar[tuple[str, ...]] = ("origin",)
@@ -25,11 +22,7 @@ class _BoundShift(BoundGoal):
 
     def loss(self, z: Tensor) -> Tensor:
         """Minus the shift."""
-        return -distance(z, self.origin)
-
-    def first(self, z: Tensor) -> Tensor:
-        """Minus the shift from the nudged origin."""
-        return -distance(z, self.origin + NUDGE)
+        return -pairwise_distance(z, self.origin)
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`shift`: the distance."""
@@ -40,7 +33,7 @@ class _BoundShift(BoundGoal):
 class Shift(Goal):
     """Move an embedding as far as possible from where it was, in any direction.
 
-    L = -d(x', x); at the first step x is nudged by 1e-7 in every coordinate, or the gradient would be zero
+    L = -||f(x') - f(x) + 1e-6||; without the 1e-6 the first step would have no direction
 
     Relations: what EST trains on; `es` is the same attack with its audit measures.
     Reference: Zhou et al., ECCV 2020.
@@ -68,7 +61,7 @@ class _BoundShiftedQuery(_BoundShift):
 class EmbeddingShift(Goal):
     """Move a query as far as possible from where it was (ES), and see what it finds from there.
 
-    L = -d(q', q)
+    L = -||f(q') - f(q) + 1e-6||
 
     Requirements: labels.
     Relations: `shift` is the same attack without labels. The published ES:D is `-Attacked.previous`, one update early.

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from holdfast.attacks.base import BoundGoal, Goal, register, split_groups
 from holdfast.attacks.references import References
 from holdfast.errors import DataError
-from holdfast.sphere import distance
+from holdfast.sphere import pairwise_distance
 
 
 class _BoundCollapse(BoundGoal):
@@ -17,7 +17,7 @@ class _BoundCollapse(BoundGoal):
     def loss(self, z: Tensor) -> Tensor:
         """Distance within each pair."""
         pairs = split_groups(z, 2)
-        return distance(pairs[:, 0], pairs[:, 1])
+        return pairwise_distance(pairs[:, 0], pairs[:, 1])
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`distance`: within each pair."""
@@ -57,7 +57,7 @@ class _BoundHardness(BoundGoal):
 
     def _hardness(self, z: Tensor) -> Tensor:
         anchor, positive, negative = split_groups(z, 3).unbind(1)
-        return distance(anchor, positive) - distance(anchor, negative)
+        return pairwise_distance(anchor, positive) - pairwise_distance(anchor, negative)
 
 
 @register("hardness")
@@ -65,6 +65,9 @@ class Hardness(Goal):
     """Raise the hardness of a triplet up to a destination, and no further.
 
     L = max(0, H_D - H)², H = d(a', p') - d(a', n'), images in triplets (a, p, n)
+
+    d adds 1e-6 to the difference, as torch's `pairwise_distance` does: an anchor that is its own positive, which the
+    published `softhard` allows, has a way to go.
 
     Args:
         destination: H_D, one number or one per triplet. The default is the largest hardness there is.
