@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.data import ClassBatches
+from holdfast.data import SAMPLERS, ClassBatches, PairBatches
 from holdfast.errors import DataError
 
 shapes = st.tuples(
@@ -109,3 +109,48 @@ def test_groups_need_only_their_own_classes_to_differ(groups: int, hand: int, se
         ClassBatches(labels, groups * 6, 2, seed, groups=groups)
     with pytest.raises(DataError, match="must be a multiple of the 2 groups"):
         ClassBatches(labels, 5, 2, seed, groups=2)
+
+
+@given(shapes, st.integers(1, 3))
+@settings(deadline=None)
+def test_every_image_is_an_anchor_in_an_epoch_of_pairs(shape: tuple[list[int], int, int, int], groups: int) -> None:
+    sizes, pairs, _, epoch = shape
+    labels = labels_of(sizes)
+    batches = PairBatches(labels, pairs * groups, 2, seed=0, groups=groups)
+    batches.set_epoch(epoch)
+    dealt = torch.stack(list(batches))
+    assert dealt.shape == (len(batches), 2 * pairs * groups)
+    assert len(batches) == -(-len(labels) // (pairs * groups))
+    anchors, partners = dealt[:, 0::2].flatten().numpy(), dealt[:, 1::2].flatten().numpy()
+    assert sorted(anchors[: len(labels)]) == list(range(len(labels)))  # the rest fills the last batch up
+    assert (labels[anchors] == labels[partners]).all()
+
+
+def test_partners_are_uniform_in_the_class() -> None:
+    labels = labels_of([3, 5])
+    batches, counts = PairBatches(labels, 4, 2, seed=1), Counter()
+    for epoch in range(400):
+        batches.set_epoch(epoch)
+        counts.update((int(a), int(p)) for rows in batches for a, p in rows.view(-1, 2))
+    for a in range(len(labels)):
+        mates = np.flatnonzero(labels == labels[a])
+        shares = np.array([counts[a, int(p)] for p in mates]) / 400
+        assert sum(shares) == 1
+        np.testing.assert_allclose(shares, 1 / len(mates), atol=0.09)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_batches_are_a_function_of_seed_and_epoch(sampler: str) -> None:
+    def dealt(seed: int, epoch: int) -> list[list[int]]:
+        batches = SAMPLERS[sampler](labels_of([4, 6, 5, 9]), 4, 2, seed, 2)  # type: ignore[index]
+        batches.set_epoch(epoch)
+        return [rows.tolist() for rows in batches]
+
+    assert dealt(1, 2) == dealt(1, 2)
+    assert dealt(1, 2) != dealt(1, 3)
+    assert dealt(1, 2) != dealt(2, 2)
+
+
+def test_pairs_are_of_two_images() -> None:
+    with pytest.raises(DataError, match=r"batch\.per_class: 2"):
+        PairBatches(labels_of([4, 4]), 2, 3, seed=0)

@@ -54,6 +54,11 @@ HALVES = {"batch": {"classes": 8}, "mining_groups": 2}
         ({"epochs": 0}, "^recipe: epochs must be 1 or more"),
         ({"epochs": True}, "epochs: expected a whole number"),
         ({"batch": {"classes": 1}}, "at least 2 classes"),
+        ({"batch": {"sampler": "pairs"}}, r"batch\.sampler: pairs needs batch\.per_class: 2, not 4"),
+        (
+            {"regime": {"name": "at", "goal": FOUR}, "batch": {"classes": 8, "per_class": 2, "sampler": "pairs"}},
+            r"a batch of pairs promises none; set batch\.sampler: classes",
+        ),
         ({"precision": "float16"}, r"precision: unknown value 'float16'"),
         ({"loss": {"name": "margin", "miner": "semi-hard"}}, "did you mean 'semihard'"),
         ({"loss": 3}, "expected a loss name"),

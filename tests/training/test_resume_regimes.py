@@ -26,6 +26,7 @@ CASES = {
     "advprop-d": {"regime": {"name": "advprop-d", "noise": 0.1}},
     "hm": HM,
     "hm-groups": {**HM, "mining_groups": 2, "batch": {"classes": 8, "per_class": 2}},
+    "hm-pairs": {**HM, "mining_groups": 2, "batch": {"classes": 12, "per_class": 2, "sampler": "pairs"}},
 }
 
 

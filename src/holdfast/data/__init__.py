@@ -2,7 +2,7 @@
 
 from holdfast.config import builder
 from holdfast.data.augment import Augment, centre_crop
-from holdfast.data.batches import ClassBatches
+from holdfast.data.batches import SAMPLERS, Batches, ClassBatches, PairBatches, Sampler
 from holdfast.data.check import Problem, check
 from holdfast.data.decode import BadImage
 from holdfast.data.ragged import RaggedImages
@@ -14,14 +14,18 @@ from holdfast.data.table import ImageTable
 build, names = builder(registry), registry.names
 
 __all__ = [
+    "SAMPLERS",
     "Augment",
     "BadImage",
+    "Batches",
     "ClassBatches",
     "ImageStore",
     "ImageTable",
+    "PairBatches",
     "Problem",
     "RaggedImages",
     "Reader",
+    "Sampler",
     "build",
     "centre_crop",
     "check",

@@ -1,8 +1,10 @@
-"""Batches of P classes with K images each."""
+"""Batches of P classes with K images each, or of pairs in which every image is an anchor."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -35,13 +37,58 @@ class Deck:
         return hand
 
 
-class ClassBatches:
+class Batches(ABC):
+    """Row indices of the batches of an epoch, a pure function of (seed, epoch); classes stand side by side.
+
+    Args:
+        labels: class of each row.
+        classes: how many times a batch holds images of one class, over all groups and processes.
+        per_class: images of each.
+        seed: of the run.
+        groups: equal parts of a batch that are learnt apart.
+    """
+
+    def __init__(
+        self,
+        labels: ArrayLike | Tensor,
+        classes: int,
+        per_class: int,
+        seed: int,
+        groups: int = 1,
+    ) -> None:
+        if classes < 1 or per_class < 1:
+            raise DataError(f"batch.classes and batch.per_class must be positive, got {classes} and {per_class}")
+        if classes % groups:
+            raise DataError(f"batch.classes ({classes}) must be a multiple of the {groups} groups")
+        self.classes, self.per_class, self.seed, self.groups = classes, per_class, seed, groups
+        self.epoch = 0
+        _, self._codes = np.unique(np.asarray(labels), return_inverse=True)
+        order = np.argsort(self._codes, kind="stable")
+        self._rows = np.split(order, np.cumsum(np.bincount(self._codes))[:-1])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose whose batches the next iteration gives."""
+        self.epoch = epoch
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def deal(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """The batches of an epoch, given its own source of randomness."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for batch in self.deal(np.random.default_rng(derive(self.seed, self.epoch, "batches"))):
+            yield torch.from_numpy(batch)
+
+
+class ClassBatches(Batches):
     """Row indices of batches with `classes` classes and `per_class` images of each, side by side.
 
     Every epoch deals the classes from a shuffled deck, so each comes up at least once, and the images of a class from
     a deck of its own, so none comes up again before the others have. A class with fewer than `per_class` images
     repeats some. An epoch has max(ceil(C / P), N // (P·K)) batches: about one pass over the images, and at least one
-    over the classes. Batches are a pure function of (seed, epoch).
+    over the classes.
 
     Args:
         labels: class of each row.
@@ -59,33 +106,19 @@ class ClassBatches:
         seed: int,
         groups: int = 1,
     ) -> None:
-        column = np.asarray(labels)
-        names, codes = np.unique(column, return_inverse=True)
-        if classes < 1 or per_class < 1:
-            raise DataError(f"batch.classes and batch.per_class must be positive, got {classes} and {per_class}")
-        if classes % groups:
-            raise DataError(f"batch.classes ({classes}) must be a multiple of the {groups} groups")
+        super().__init__(labels, classes, per_class, seed, groups)
         at_once = classes // groups
-        if len(names) < at_once:
+        if len(self._rows) < at_once:
             raise DataError(
-                f"a batch of {at_once} classes needs more than the {len(names)} there are; lower batch.classes"
+                f"a batch of {at_once} classes needs more than the {len(self._rows)} there are; lower batch.classes"
             )
-        self.classes, self.per_class, self.seed = classes, per_class, seed
-        self.groups = groups
-        self.epoch = 0
-        order = np.argsort(codes, kind="stable")
-        self._rows = np.split(order, np.cumsum(np.bincount(codes))[:-1])
-        self._steps = max(-(-len(names) // classes), len(column) // (classes * per_class))
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose whose batches the next iteration gives."""
-        self.epoch = epoch
+        self._steps = max(-(-len(self._rows) // classes), len(self._codes) // (classes * per_class))
 
     def __len__(self) -> int:
         return self._steps
 
-    def __iter__(self) -> Iterator[Tensor]:
-        rng = np.random.default_rng(derive(self.seed, self.epoch, "batches"))
+    def deal(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """Classes from a deck, and the images of each from a deck of its own."""
         deck = Deck(np.arange(len(self._rows)), rng)
         images: dict[int, Deck] = {}
         for _ in range(self._steps):
@@ -94,4 +127,40 @@ class ClassBatches:
                 if label not in images:
                     images[label] = Deck(self._rows[label], rng)
                 batch.append(images[label].deal(self.per_class))
-            yield torch.from_numpy(np.concatenate(batch))
+            yield np.concatenate(batch)
+
+
+class PairBatches(Batches):
+    """Row indices of batches of `classes` pairs: an anchor, and an image drawn from its class.
+
+    Every epoch deals all images as anchors from a shuffled deck, so an epoch has ceil(N / P) batches, and the last is
+    filled up with anchors that come again. Pairs of a batch may share a class, and an image may be its own partner,
+    as in the released batches of hardness manipulation.
+    """
+
+    def __init__(
+        self,
+        labels: ArrayLike | Tensor,
+        classes: int,
+        per_class: int,
+        seed: int,
+        groups: int = 1,
+    ) -> None:
+        super().__init__(labels, classes, per_class, seed, groups)
+        if per_class != 2:
+            raise DataError(f"pairs have two images; set batch.per_class: 2, not {per_class}")
+
+    def __len__(self) -> int:
+        return -(-len(self._codes) // self.classes)
+
+    def deal(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """Anchors from a deck, partners by chance."""
+        deck = Deck(np.arange(len(self._codes)), rng)
+        for _ in range(len(self)):
+            anchors = np.concatenate([deck.deal(self.classes // self.groups) for _ in range(self.groups)])
+            partners = [rng.choice(self._rows[self._codes[anchor]]) for anchor in anchors]
+            yield np.stack((anchors, partners), 1).ravel()
+
+
+Sampler: TypeAlias = Literal["classes", "pairs"]
+SAMPLERS: dict[Sampler, type[Batches]] = {"classes": ClassBatches, "pairs": PairBatches}

@@ -47,7 +47,8 @@ def training_rows(
     """How it was trained and what that cost."""
     model, batch, optimizer = recipe["model"], recipe.get("batch", {}), recipe.get("optimizer", {})
     weights = model.get("weights") or recipe.get("init")
-    per_batch = f"{batch.get('classes')} classes of {batch.get('per_class')} images"
+    pairs = batch.get("sampler") == "pairs"
+    per_batch = f"{batch.get('classes')} " + ("pairs" if pairs else f"classes of {batch.get('per_class')} images")
     rows = [
         ("backbone", model.get("backbone")),
         ("dims", model.get("dim") or "those of the backbone"),

@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
+from holdfast import mining
+
 Flat: TypeAlias = Mapping[str, Any]
 """A resolved recipe by dotted keys; of a computation, `data.name` and `model.backbone` alone."""
 
@@ -41,6 +43,18 @@ def repeated_images(recipe: Flat) -> bool:
     images = 10 * recipe.get("data.train_fraction", 1.0)
     fine = recipe.get("data.name") == "glyphs" and recipe.get("data.labels") == "fine"
     return fine and images < recipe.get("batch.per_class", 2)
+
+
+def mined_destination(recipe: Flat) -> bool:
+    """Whether hardness manipulation asks a miner how hard triplets are to become."""
+    asked = [recipe.get(f"regime.destination{key}") for key in ("", ".name", ".of", ".of.name")]
+    return recipe.get("regime.name") in ("hm", "free-hm") and any(name in mining.names() for name in asked)
+
+
+def shifted(recipe: Flat) -> bool:
+    """Whether images that learn are driven from where they were."""
+    goals = (recipe.get("regime.goal"), recipe.get("regime.goal.name"))
+    return recipe.get("regime.name") == "est" or "shift" in goals
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,6 +104,12 @@ CHANGES: tuple[Change, ...] = (
         what="the larger radius of audit stax started where the smaller does",
         measure=lambda _, measure: measure.get("protocol") == "stax",
     ),
+    Change(
+        name="independent-draws",
+        what="source and destination miners drew independently",
+        training=mined_destination,
+    ),
+    Change(name="shift", what="the first step of a shift went the other way", training=shifted),
 )
 """In the order they came. Add one where a change makes another model, or another figure, of the same recipe."""
 

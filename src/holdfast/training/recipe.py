@@ -13,7 +13,7 @@ from typing import Any, Literal
 import yaml
 
 from holdfast.config import Block, block, instantiate, override, resolve
-from holdfast.data import Augment, Reader, parse
+from holdfast.data import Augment, Reader, Sampler, parse
 from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
@@ -31,14 +31,21 @@ CODE_FILE = re.compile(r"\.py:")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchConfig:
-    """A batch is `classes` × `per_class` images."""
+    """A batch is `classes` × `per_class` images.
+
+    With the sampler `pairs` it is `classes` pairs (`per_class: 2`): every image is an anchor once in an epoch, beside
+    another of its class, and classes come as often as they have images.
+    """
 
     classes: int = 28
     per_class: int = 4
+    sampler: Sampler = "classes"
 
     def __post_init__(self) -> None:
         if self.classes < 2 or self.per_class < 2:
             raise ValueError("a batch needs at least 2 classes and 2 images per class")
+        if self.sampler == "pairs" and self.per_class != 2:
+            raise ValueError(f"batch.sampler: pairs needs batch.per_class: 2, not {self.per_class}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,6 +152,11 @@ class Recipe:
         regime, classes = self.regime.build(), self.batch.classes // self.mining_groups
         if regime.unit_vectors and not self.model.normalize:
             raise ValueError(f"regime {self.regime.name} needs unit vectors; set model.normalize: true")
+        if self.batch.sampler == "pairs" and regime.least_classes > 2:
+            raise ValueError(
+                f"regime {self.regime.name} draws targets from {regime.least_classes - 1} other classes, and a batch of "
+                "pairs promises none; set batch.sampler: classes"
+            )
         if classes < regime.least_classes:
             raise ValueError(
                 f"regime {self.regime.name} draws targets from {regime.least_classes - 1} other classes, and a batch "

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast import seeds
 from holdfast.console import Console
-from holdfast.data import ClassBatches, ImageStore, ImageTable
+from holdfast.data import SAMPLERS, Batches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, reason
@@ -46,7 +46,7 @@ class Session:
     table: ImageTable
     store: ImageStore
     labels: Tensor
-    batches: ClassBatches
+    batches: Batches
     augment: Augment
     model: Embedder
     criterion: Criterion
@@ -147,7 +147,7 @@ def build_session(
         table=table,
         store=store,
         labels=labels,
-        batches=ClassBatches(
+        batches=SAMPLERS[recipe.batch.sampler](
             labels.cpu(), recipe.batch.classes, recipe.batch.per_class, recipe.seed, recipe.mining_groups
         ),
         augment=recipe.augment.build().fitted(model.view),

@@ -98,6 +98,8 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     model, batch = block(recipe, "model"), block(recipe, "batch")
     size = [finite(batch.get(key)) for key in ("classes", "per_class")]
     images = f" ({size[0] * size[1]:.0f} pictures)" if size[0] and size[1] else ""
+    pairs = batch.get("sampler") == "pairs"
+    made_of = f"{batch.get('classes')} " + ("pairs of a class" if pairs else f"classes × {batch.get('per_class')}")
     weights = f"{public_path(model['weights'])} weights" if model.get("weights") else "from scratch"
     if recipe.get("init"):
         weights = f"starting from the weights of ‘{figures.short(PurePath(str(recipe['init'])).name)}’"
@@ -105,7 +107,7 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
         ("Network", f"{model.get('backbone')}, {model.get('dim')} dimensions, {weights}"),
         ("Loss", _words(recipe.get("loss"))),
         ("Regime", _words(recipe.get("regime"))),
-        ("Batch", f"{batch.get('classes')} classes × {batch.get('per_class')}{images}"),
+        ("Batch", f"{made_of}{images}"),
         ("Augmentation", _words(recipe.get("augment"))),
         ("Optimiser", _words(recipe.get("optimizer"))),
         ("Schedule", f"{_words(recipe.get('schedule'))}, {recipe.get('epochs')} epochs"),
