@@ -154,8 +154,8 @@ class Recipe:
             raise ValueError(f"regime {self.regime.name} needs unit vectors; set model.normalize: true")
         if self.batch.sampler == "pairs" and regime.least_classes > 2:
             raise ValueError(
-                f"regime {self.regime.name} draws targets from {regime.least_classes - 1} other classes, and a batch of "
-                "pairs promises none; set batch.sampler: classes"
+                f"regime {self.regime.name} draws targets from {regime.least_classes - 1} other classes, and a batch "
+                "of pairs promises none; set batch.sampler: classes"
             )
         if classes < regime.least_classes:
             raise ValueError(
