@@ -78,9 +78,9 @@ def at(name: str, path: str) -> Any:
         (COMPARISON, "epochs", 80),
         (["gs-cub", "gs-cars", "gs-cars-resnet50"], "model.dim", 64),
         (["gs-sop", "gs-inshop", "gs-inshop-resnet50"], "model.dim", 512),
-        (["gs-cub"], "batch", {"classes": 16, "per_class": 8}),
-        (["gs-cars", "gs-cars-resnet50"], "batch", {"classes": 8, "per_class": 16}),
-        (["gs-sop", "gs-inshop", "gs-inshop-resnet50"], "batch", {"classes": 32, "per_class": 4}),
+        (["gs-cub"], "batch", {"classes": 16, "per_class": 8, "sampler": "classes"}),
+        (["gs-cars", "gs-cars-resnet50"], "batch", {"classes": 8, "per_class": 16, "sampler": "classes"}),
+        (["gs-sop", "gs-inshop", "gs-inshop-resnet50"], "batch", {"classes": 32, "per_class": 4, "sampler": "classes"}),
     ],
 )
 def test_published_values(names: list[str], path: str, value: Any) -> None:

@@ -117,7 +117,7 @@ def test_every_regime_has_a_recipe_of_either_size() -> None:
         (ROTH, "model.canvas", 256),
         (ROTH, "model.fit", "crop"),
         (ROTH, "model.batchnorm", "freeze-statistics"),
-        (ROTH, "batch", {"classes": 56, "per_class": 2}),
+        (ROTH, "batch", {"classes": 56, "per_class": 2, "sampler": "classes"}),
         (ROTH, "augment.scale", [0.08, 1.0]),
         (ROTH, "augment.ratio", [pytest.approx(3 / 4), pytest.approx(4 / 3)]),
         (ROTH, "optimizer.name", "adam"),
@@ -192,7 +192,7 @@ def test_mdprop_is_the_framework_with_other_batches_length_and_batchnorm(name: s
     changes = {
         "data": own["data"] | {"name": "sop", "validation": 0} if products else framework["data"],
         "model": framework["model"] | {"batchnorm": BASELINES.get(name.removesuffix("-sop"), "train")},
-        "batch": {"classes": 56 if products else 32, "per_class": 2},
+        "batch": {"classes": 56 if products else 32, "per_class": 2, "sampler": "classes"},
         "epochs": 125,
         "regime": own["regime"],
         "loss": own["loss"] if name.endswith("-s2sd") else framework["loss"],
@@ -206,7 +206,7 @@ def test_what_is_tuned(paper: str, tuned: str) -> None:
     before, after = load_recipe(paper).plain(), load_recipe(tuned).plain()
     changes = {
         "model": before["model"] | {"dim": 512},
-        "batch": {"classes": 28, "per_class": 4},
+        "batch": {"classes": 28, "per_class": 4, "sampler": "classes"},
         "optimizer": before["optimizer"] | {"lr": 3e-5},
         "schedule": load_recipe(tuned, settings=["schedule=cosine"]).plain()["schedule"],
         "epochs": 40,
