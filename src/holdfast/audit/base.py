@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from holdfast.attacks import Budget
+from holdfast.audit.batches import Cut
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError, unknown
 from holdfast.registry import Registry
-
-PUBLISHED_BATCH = 112
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +23,35 @@ class Part:
 
     Args:
         name: under which its measurements are kept.
-        attack: measurements of the attacked images at some positions of `subject.rows`, one row each.
+        attack: measurements of the attacked images at some positions of `subject.rows` (of `cut`, where there is one),
+            one row each.
         block: images per block, where the protocol depends on it; otherwise as the subject has it.
+        cut: blocks of other sizes and in another order.
     """
 
     name: str
     attack: Callable[[slice], dict[str, Tensor]]
     block: int | None = None
+    cut: Cut | None = None
+
+    def blocks(self, count: int, usual: int) -> list[slice]:
+        """What is attacked at a time.
+
+        Args:
+            count: of all images.
+            usual: images per block where the protocol does not say.
+        """
+        if self.cut is not None:
+            return self.cut.cuts
+        size = self.block or usual
+        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+    def in_order(self, measured: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Measurements of all blocks in the order of `subject.rows`."""
+        if self.cut is None:
+            return measured
+        back = self.cut.order.argsort()
+        return {name: values[back] for name, values in measured.items()}
 
 
 class Protocol(ABC):
@@ -53,6 +74,11 @@ class Protocol(ABC):
             raise RecipeError(f"eps must be above zero, got {eps}")
         self.mode = mode
         self.eps = eps
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What else was chosen and makes figures incomparable, as plain data."""
+        return {}
 
     @abstractmethod
     def budget(self, subject: Subject) -> Budget:

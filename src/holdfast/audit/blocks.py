@@ -39,8 +39,7 @@ def attack_all(
     with console.bar(len(parts) * len(subject.rows), unit="image", what="attacking") as bar:
         for part in parts:
             bar.set_description(f"attacking: {part.name}")
-            size = part.block or subject.block
-            blocks = [slice(s, min(s + size, len(subject.rows))) for s in range(0, len(subject.rows), size)]
+            blocks = part.blocks(len(subject.rows), subject.block)
             found = from_main(_known(part, blocks, state), processes)
             bar.update(sum(_rows(blocks[number]) for number in found))
             unknown = [number for number in range(len(blocks)) if number not in found]
@@ -56,8 +55,9 @@ def attack_all(
                     if state:
                         state.put(part.name, number, new)
                     bar.update(_rows(blocks[number]))
-            measured[part.name] = joined([found[number] for number in range(len(blocks))])
-            seconds[part.name] = float(measured[part.name].pop(SECONDS).sum())
+            together = joined([found[number] for number in range(len(blocks))])
+            seconds[part.name] = float(together.pop(SECONDS).sum())
+            measured[part.name] = part.in_order(together)
     return measured, seconds
 
 

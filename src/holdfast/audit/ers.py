@@ -9,7 +9,8 @@ from torch import Tensor
 
 from holdfast import attacks
 from holdfast.attacks import Attacked, Budget
-from holdfast.audit.base import PUBLISHED_BATCH, Part, Protocol, register
+from holdfast.audit.base import Part, Protocol, register
+from holdfast.audit.batches import PUBLISHED_BATCH
 from holdfast.audit.clean import clean_figures
 from holdfast.audit.figures import Figures
 from holdfast.audit.score import ers_score

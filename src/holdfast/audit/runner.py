@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -62,6 +62,7 @@ def run(
     protocol: str = "ers",
     mode: str = "fixed",
     eps: float | str | None = None,
+    settings: Mapping[str, Any] | None = None,
     limit: int | None = None,
     batch: int | None = None,
     split: str | None = None,
@@ -85,6 +86,7 @@ def run(
         protocol: `ers`, `adml`, `stax` or `thorough`.
         mode: `fixed`, or the protocol's `published` or `replaced` reading; never comparable with each other.
         eps: radius in place of the protocol's own, in its units; `8/255` is a number.
+        settings: further arguments of the protocol, such as `units` and `batches` of `adml`.
         limit: attack a seeded, class-balanced subset of this many images; the gallery stays whole.
         batch: images per pass, to bound memory; 256 when left out, 512 on a GPU.
         split: test, query (against gallery), val, train or all; by default what a paper would report.
@@ -103,8 +105,8 @@ def run(
         processes: who else embeds and attacks a share; the main one alone writes.
     """
     console = console if console and processes.main else Console(quiet=True)
-    settings = {} if eps is None else {"eps": eps}
-    chosen: Protocol = builder(registry)(protocol, mode=mode, **settings)
+    given = {**(settings or {}), **({} if eps is None else {"eps": eps})}
+    chosen: Protocol = builder(registry)(protocol, mode=mode, **given)
     if limit is not None and limit < 1:
         raise RecipeError(f"limit must be 1 or more, got {limit}")
     if examples and out is None:
@@ -131,7 +133,7 @@ def run(
         console.say(
             f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}"
         )
-        identity = _identity(embedder, subject, budget, title)
+        identity = _identity(embedder, subject, budget, title) | {"settings": chosen.settings}
         state = None
         if folder is not None:
             state = AuditState(inside(folder, folder / "artifacts" / f"audit-{title}.partial"), identity)
@@ -145,6 +147,7 @@ def run(
             "schema": SCHEMA,
             "protocol": protocol,
             "mode": mode,
+            "settings": chosen.settings,
             "data": data.name if isinstance(data, ImageTable) else parse(data),
             "split": part,
             "model": model if isinstance(model, str) else type(model).__name__,

@@ -25,6 +25,10 @@ MEANINGS = {
     "collapsed": "whether everything is near everything",
     "overlap": "images that another class's centre claims",
     "false_overlap": "of those, beside it, no nearer to an image of their class",
+    "triplet/R@1": "R@1 when one triplet per image is attacked, as printed: with its hinge",
+    "triplet-unhinged/R@1": "and without",
+    "alignment/R@1": "R@1 of images pushed away from their class",
+    "uniformity/R@1": "R@1 of images pulled to all other classes",
     "stax/R@1": "R@1 of images that imitate one other class",
     "stax/success_rate": "imitations as near to their target as to their own class",
     "mtax/R@1": "R@1 of images that imitate five other classes",
@@ -44,8 +48,10 @@ def audit_table(document: dict[str, Any]) -> str:
     text = table(columns, rows, left=(3,))
     budget = document["budget"]
     eps = f"eps {255 * budget['eps_pixel']:.3g}/255 ({budget['eps_normalized']:.3g} normalised)"
+    batches = document.get("settings", {}).get("batches")
+    mode = f"{document['mode']}, batches {batches}" if batches else document["mode"]
     head = (
-        f"{document['protocol']} ({document['mode']}) on {document['images']:,} images against a gallery of "
+        f"{document['protocol']} ({mode}) on {document['images']:,} images against a gallery of "
         f"{document['gallery']:,}; {eps}, {budget['steps']} steps"
     )
     limited = "\nA subset was attacked: mind the intervals." if document["limit"] else ""

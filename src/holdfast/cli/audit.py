@@ -29,6 +29,8 @@ def add(commands: Commands) -> None:
         "--compile", choices=("auto", "yes", "no"), metavar="C", default="auto", help="craft through torch.compile"
     )
     sub.add_argument("--eps", help="radius in place of the protocol's own, e.g. 4/255")
+    sub.add_argument("--units", choices=("pixel", "normalized"), metavar="U", help="of the radius of adml (pixel)")
+    sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
     sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked pictures")
     common(sub, "folder for audit.json and what belongs to it (default: the run, or audits/MODEL-DATA)")
@@ -49,6 +51,7 @@ def run(options: argparse.Namespace) -> None:
             protocol=options.protocol,
             mode=options.mode,
             eps=options.eps,
+            settings={key: value for key in ("units", "batches") if (value := getattr(options, key)) is not None},
             limit=options.limit,
             batch=options.batch,
             split=options.split,

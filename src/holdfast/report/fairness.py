@@ -75,6 +75,7 @@ def measured_on(run: Contestant, source: str) -> Conditions | None:
     if source != "clean":
         budget, limit = block(document, "budget"), document.get("limit")
         values |= {key: document.get(key) for key in ("mode", "gallery", "limit")}
+        values |= block(document, "settings")
         values |= {key: budget.get(key) for key in ("eps_pixel", "steps", "norm", "method")}
         values |= {"seed": document.get("seed") if limit else None}  # chooses the images that a limit leaves
     return Conditions(values, of_own)
