@@ -110,6 +110,11 @@ CHANGES: tuple[Change, ...] = (
         training=mined_destination,
     ),
     Change(name="shift", what="the first step of a shift went the other way", training=shifted),
+    Change(
+        name="adml-batches",
+        what="audit adml attacked class-balanced batches, and the triplet loss with its hinge",
+        measure=lambda _, measure: measure.get("protocol") == "adml",
+    ),
 )
 """In the order they came. Add one where a change makes another model, or another figure, of the same recipe."""
 

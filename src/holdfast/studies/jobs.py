@@ -26,6 +26,7 @@ class Audit:
         limit: images attacked; None for all.
         split: of the data; None for what a paper would report.
         eps: radius in place of the protocol's own.
+        settings: further arguments of the protocol.
         name: prefix of the figures; protocol and mode when left out.
     """
 
@@ -34,6 +35,7 @@ class Audit:
     limit: int | None = None
     split: str | None = None
     eps: str | None = None
+    settings: dict[str, Any] | None = None
     name: str | None = None
 
     @property

@@ -186,6 +186,7 @@ def _measure(
         protocol=measure.protocol,
         mode=measure.mode,
         eps=measure.eps,
+        settings=measure.settings,
         limit=measure.limit,
         split=measure.split,
         seed=seed,

@@ -55,7 +55,7 @@ class AttacksOnTrained(Study):
 
     def claims(self, scale: Scale) -> list[Claim]:
         """In both readings, with the triplet attack as it is printed (hinged) and at its strongest."""
-        attacks = {"triplet": "without its hinge", "triplet-hinged": "with its hinge"}
+        attacks = {"triplet": "with its hinge", "triplet-unhinged": "without its hinge"}
         return [
             All(
                 text=f"alignment and uniformity attacks lower R@1 by {FAR:g} points more than the triplet attack "
@@ -78,7 +78,7 @@ class AttacksOnTrained(Study):
 
     def columns(self, scale: Scale) -> dict[str, str]:
         """R@1 before and after, both readings."""
-        attacks = ("triplet", "triplet-hinged", "alignment", "uniformity")
+        attacks = ("triplet", "triplet-unhinged", "alignment", "uniformity")
         return {"R@1": "R@1"} | {
             f"{attack}, {prefix.removeprefix('adml-')}": f"{prefix}/{attack}/R@1"
             for prefix in READINGS
