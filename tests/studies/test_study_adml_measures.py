@@ -36,7 +36,7 @@ def table() -> ImageTable:
 def test_pair_distances_against_a_loop(model: Embedder, table: ImageTable) -> None:
     bins = 8
     found = PairDistances(bins=bins)(Scene(seed=0, device=CPU, model=model, table=table))
-    vectors = embed(model, ImageStore(table.split("test"), model.canvas, CPU)).double().tolist()
+    vectors = embed(model, ImageStore(table.split("test"), model.view, CPU)).double().tolist()
     apart = [math.dist(a, b) for a, b in itertools.combinations(vectors, 2)]
     mean = sum(apart) / len(apart)
     assert found.figures["mean"] == pytest.approx(mean)

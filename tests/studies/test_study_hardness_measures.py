@@ -39,7 +39,7 @@ def test_mined_hardness_is_the_mean_over_batches(scene: Scene, miner: str, varia
     found = MinedHardness(miner=miner, variant=variant, pairs=8, batches=40)(scene).figures
     assert scene.model is not None
     assert scene.table is not None
-    z = embed(scene.model, ImageStore(scene.table, scene.model.canvas, CPU)).double().numpy()
+    z = embed(scene.model, ImageStore(scene.table, scene.model.view, CPU)).double().numpy()
     labels = torch.tensor(scene.table.labels)
     batches = ClassBatches(labels, 8, 2, scene.seed)
     drawn = generator(scene.seed, "mining")
