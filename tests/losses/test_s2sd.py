@@ -246,3 +246,27 @@ def test_a_resumed_run_has_its_heads_back(
     assert all(torch.equal(ends[0].tensors[k], ends[1].tensors[k]) for k in ends[0].tensors)
     packaged = load_file(whole.folder / "model" / "model.safetensors")
     assert not [name for name in packaged if "heads" in name], "heads stay behind"
+
+
+def test_heads_and_features_learn_from_max_pooled_ones_where_asked_to(
+    recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, list[Tensor]] = {"average": [], "average-max": []}
+    batch_cost = S2SD.batch_cost
+
+    def watched(self: S2SD, encoded: Encoded, *arguments: Any) -> Tensor:
+        seen["average-max" if self.max_pooled else "average"].append(encoded.pooled.detach())
+        return batch_cost(self, encoded, *arguments)
+
+    monkeypatch.setattr(S2SD, "batch_cost", watched)
+    recipe |= {"model": {"backbone": "resnet10t", "dim": 8, "size": 64}, "epochs": 1}
+    for pooling in seen:
+        recipe["loss"]["pooling"] = pooling
+        holdfast.train(recipe, out=tmp_path / pooling, device="cpu")
+    average, both = (features[0] for features in seen.values())  # of the same first batch
+    assert average.shape == both.shape
+    assert bool((both - average >= average - 1e-6).all()), "the largest of a map is not below its mean"
+    assert float((both - average).mean()) > 1.5 * float(average.mean())
+    recipe["model"]["backbone"] = "conv-tiny"
+    with pytest.raises(ModelError, match="pooling: average"):
+        holdfast.train(recipe, out=tmp_path / "other")

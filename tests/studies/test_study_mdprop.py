@@ -6,7 +6,7 @@ import pytest
 from figures_of import asked, figures_of, made_up, sets_of, undecided_before_decided_after
 
 from holdfast.studies import base
-from holdfast.studies.catalogue.mdprop_arms import FROZEN, LEARNS, POOLED
+from holdfast.studies.catalogue.mdprop_arms import FROZEN, LEARNS
 from holdfast.studies.catalogue.mdprop_sets import SHARED, TWINS
 from holdfast.studies.catalogue.mdprop_targets import ONE, THREE, TWO, WITH
 from holdfast.studies.jobs import SCALES, Arm, Scale, Training
@@ -77,15 +77,14 @@ def test_pocket_trainings_are_shared_and_have_equal_budgets() -> None:
 
 
 def test_at_paper_scale_only_the_length_is_not_the_papers() -> None:
-    """60 of 125 epochs, and a sample of queries where a clean gallery is searched; S2SD pools otherwise."""
+    """60 of 125 epochs, and a sample of queries where a clean gallery is searched."""
     for name in IDS:
         for arm in base.get(name).arms("paper"):
             found = setting(arm.job)
             assert isinstance(arm.job, Training)
             assert arm.job.resolved(0).plain()["data"]["validation"] == 0, arm.name
-            assert found.kind == ("ours" if "S2SD" in arm.name else "shortened"), (arm.name, found)
-            lengths = {"60 of 125 epochs", "stax audit of 1,000 images"}
-            assert set(found.how) - lengths == ({POOLED} if "S2SD" in arm.name else set()), arm.name
+            assert found.kind == "shortened", (arm.name, found)
+            assert set(found.how) <= {"60 of 125 epochs", "stax audit of 1,000 images"}, arm.name
 
 
 def test_the_campaigns_first_arms_and_their_seeds() -> None:

@@ -49,7 +49,7 @@ SCALE = {
 PAIRED = {"anchors", "variant"}
 """Published batches are consecutive pairs; small ones have four images per class, and each is an anchor."""
 
-SIZES = {*PAIRED, "dims", "weight", "feature_weight", "feature_after", "reduction"}
+SIZES = {*PAIRED, "dims", "weight", "feature_weight", "feature_after", "pooling", "reduction"}
 """And widths of heads, and how much they and the features teach, which must learn themselves first; the average over
 mined anchors is that of the papers' framework."""
 
@@ -179,6 +179,7 @@ def test_every_regime_has_a_recipe_of_either_size() -> None:
         (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.weight", 50.0),
         (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.feature_weight", 50.0),
         (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.feature_after", 1000),
+        (["resnet50-s2sd", "mdprop-2-s2sd"], "loss.pooling", "average-max"),
     ],
 )
 def test_published_values(names: list[str], path: str, value: Any) -> None:
@@ -247,7 +248,7 @@ def shrunk(name: str) -> Recipe:
     groups = load_recipe(name).mining_groups
     settings = [*SMALL, f"batch.classes={8 * groups}"]
     if load_recipe(name).loss.name == "s2sd":
-        settings += ["loss.dims=[8, 12]", "loss.feature_after=1"]
+        settings += ["loss.dims=[8, 12]", "loss.feature_after=1", "loss.pooling=average"]
     return load_recipe(name, settings=settings)
 
 

@@ -42,6 +42,9 @@ class Loss(nn.Module):
     exact: ClassVar[bool] = True
     """Whether the gradient is the derivative of the value; not where parts of it are held constant or set directly."""
 
+    max_pooled: bool = False
+    """Whether it learns from max-pooled features too, so that training has the model add them to the pooled ones."""
+
     def __init__(self, miner: Miner | None = None) -> None:
         super().__init__()
         self.miner = miner

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
@@ -28,9 +30,8 @@ class S2SD(Loss):
     features through z and every z_h, but never through the targets S_h and S_f. Heads are part of the loss: trained,
     saved and resumed with it, and absent from the model.
 
-    Halves, means, two-layer heads and the diagonal are those of the published code. Decisions of ours: the pooled
-    features are the embedder's own (the published runs on CUB and CARS add max-pooled ones), and steps are training's,
-    however many distributions a step costs.
+    Halves, means, two-layer heads and the diagonal are those of the published code, whose runs on CUB and CARS add
+    max-pooled features to the average-pooled ones. Steps are training's, however many distributions a step costs.
 
     Args:
         loss: the loss of the embedding and, in a copy of its own, of every head.
@@ -39,6 +40,8 @@ class S2SD(Loss):
         weight: w.
         feature_weight: w_f.
         feature_after: t_f, in steps.
+        pooling: what heads and features are: the embedder's pooled features (`average`), or with max-pooled ones added
+            to them, from which the embedding itself does not learn (`average-max`; timm backbones).
         classes: number of training classes, for the inner losses.
         dim: length of the embeddings, for the inner loss.
         features: length of the pooled features; training fills it in. Without it there are no heads, and only the
@@ -60,6 +63,7 @@ class S2SD(Loss):
         weight: float = 50.0,
         feature_weight: float = 50.0,
         feature_after: int = 1000,
+        pooling: Literal["average", "average-max"] = "average",
         classes: int | None = None,
         dim: int | None = None,
         features: int | None = None,
@@ -73,6 +77,7 @@ class S2SD(Loss):
         self.weight = weight
         self.feature_weight = feature_weight
         self.feature_after = feature_after
+        self.max_pooled = pooling == "average-max"
         self.heads = nn.ModuleList()
         self.head_losses = nn.ModuleList()
         if features is not None:

@@ -17,6 +17,7 @@ from holdfast.models.backbones import Backbone, build_backbone, may_build, wrap_
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
+from holdfast.models.pooling import add_max_pooling
 from holdfast.models.preprocessing import Preprocessing, default_canvas, settings_of_before
 from holdfast.models.untrusted import check_settings
 from holdfast.models.weights import Layout, use_stride_1x1
@@ -128,14 +129,29 @@ class Embedder(
         """Whether gradients flow back to the pixels; not so for a wrapped ONNX graph."""
         return bool(getattr(self.backbone, "differentiable", True))
 
+    max_pooled: bool = False
+    """Whether `return_pooled` gives the sum of average- and max-pooled features."""
+
+    def add_max_pooling(self) -> None:
+        """For losses that learn from max-pooled features too. Embeddings stay as they are, and so does a package."""
+        add_max_pooling(self.backbone)
+        self.max_pooled = True
+
     def features(self, images: Tensor, distribution: str = CLEAN) -> Tensor:
         """Pooled backbone features of images in [0, 1], through the BatchNorm set of a distribution."""
+        return self._pooled(images, distribution)[0]
+
+    def _pooled(self, images: Tensor, distribution: str) -> tuple[Tensor, Tensor]:
+        """The features that embeddings come from, and those that losses learn from."""
         pixels = (images - self.mean) / self.std
         if distribution == CLEAN:
             pooled: Tensor = self.backbone(pixels)
         else:
             pooled = functional_call(self.backbone, self.bank.tensors(distribution), (pixels,))
-        return pooled
+        if not self.max_pooled:
+            return pooled, pooled
+        average, largest = pooled.chunk(2, dim=1)
+        return average, average + largest
 
     def project(self, pooled: Tensor) -> Tensor:
         """Pooled features to embeddings; the scaling to unit length runs in float32 or better."""
@@ -163,8 +179,8 @@ class Embedder(
             return_pooled: return the pooled features beside the embeddings.
             distribution: whose BatchNorm set the images go through; `bank` holds the auxiliary ones.
         """
-        pooled = self.features(images, distribution)
-        z = self.project(pooled)
+        features, pooled = self._pooled(images, distribution)
+        z = self.project(features)
         return (z, pooled) if return_pooled else z
 
     def train(self: E, mode: bool = True) -> E:

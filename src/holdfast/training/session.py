@@ -138,6 +138,8 @@ def build_session(
     if classes < 2:
         raise DataError(f"{table.name}: one training class is left beside the test and validation classes; add classes")
     criterion = Criterion(recipe.loss.build(classes=classes, dim=model.dim, features=model.feature_dim))
+    if criterion.loss.max_pooled:
+        model.add_max_pooling()
     model.to(accelerator.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     criterion.to(accelerator.device)
     model.train()  # before the optimiser is built: the BatchNorm policy decides which weights train

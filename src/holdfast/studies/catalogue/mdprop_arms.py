@@ -51,8 +51,6 @@ ATTACKED_NOISE = 6.4
 AS_GOOD = 4.0
 """Points of clean R@1 by which an arm may lie lower and be called as good; one seed cannot tell less."""
 
-POOLED = "S2SD learns from average-pooled features, in the paper from average- and max-pooled ones"
-
 
 def fixed(scale: Scale) -> Audit:
     """Single- and multi-target queries against a clean gallery, at the ε of training."""
@@ -71,7 +69,6 @@ def training(
     *,
     data: str | None = None,
     measures: tuple[Measure, ...] = (),
-    differs: tuple[str, ...] = (),
 ) -> Training:
     """One model of the paper.
 
@@ -81,7 +78,6 @@ def training(
         row: what the paper has for this row of a table, over the recipe.
         data: in place of the scale's own; Online Products has recipes of its own.
         measures: of the trained model.
-        differs: from the paper at paper scale, where no recipe shows it.
     """
     recipe = RECIPES[kind]
     if scale == "pocket":
@@ -93,7 +89,6 @@ def training(
         row={**(row or {})},
         settings=SHORT[scale],
         measures=measures,
-        differs=differs,
     )
 
 

@@ -9,7 +9,6 @@ from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue.mdprop_arms import (
     ATTACKED_NOISE,
     BASELINES,
-    POOLED,
     R1_NOISE,
     STAX_FIXED,
     STAX_REPLACED,
@@ -77,7 +76,7 @@ class MDPropTable(Study):
         cars = {f"{name}, CARS": training(scale, name, data="cars", measures=both) for name in methods}
         printed = [name for name in methods if name != "released"]
         other = _rows(scale, printed, "ArcFace", arcface(scale), both)
-        other |= _rows(scale, printed, "S2SD", s2sd(scale), both, differs=(POOLED,))
+        other |= _rows(scale, printed, "S2SD", s2sd(scale), both)
         other |= _rows(scale, printed, "CARS, ArcFace", arcface(scale), both, data="cars")
         for label, backbone in BACKBONES.items():
             other |= _rows(scale, printed, label, {"model.backbone": backbone})
@@ -134,13 +133,9 @@ def _rows(
     measures: tuple[Audit, ...] = (),
     *,
     data: str | None = None,
-    differs: tuple[str, ...] = (),
 ) -> dict[str, Training]:
     """Arms of another part of the tables, named after it."""
-    return {
-        f"{name}, {label}": training(scale, name, row, data=data, measures=measures, differs=differs)
-        for name in methods
-    }
+    return {f"{name}, {label}": training(scale, name, row, data=data, measures=measures) for name in methods}
 
 
 def _claims(scale: Scale, baseline: str) -> list[Claim]:
