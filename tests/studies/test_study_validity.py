@@ -142,7 +142,7 @@ def test_a_page_names_what_is_void_and_draws_none_of_it(study: Trained, tmp_path
     write_page("pocket", raw, page, figures)
     text = page.read_text("utf-8")
     assert "### X9" not in text
-    assert "Void, not shown: high, low (" in text
+    assert "Void, not shown: high, low (the recipe has changed in epochs)." in text
     assert not (figures / "X9-1.png").exists()
 
 

@@ -67,6 +67,9 @@ JUDGING = (
     "(level). That rule, and one way to measure the noise (GS borrows that of ADML), came after results had been seen."
 )
 
+NAMED = 3
+"""So many void arms are named; more are counted."""
+
 Picture: TypeAlias = tuple[str, str]
 """Title and file."""
 
@@ -205,13 +208,14 @@ def _absent(scale: Scale, found: set[str], void: Mapping[str, Sequence[Void]]) -
 
 
 def _voided(void: Sequence[Void]) -> str:
-    """What does not count, and why, in a sentence or two."""
-    reasons: dict[str, list[str]] = {}
-    for one in void:
-        figures = f" ({one.measure})" if one.measure else ""
-        reasons.setdefault(one.why, []).append(inert(f"{one.arm}{figures}"))
-    told = "; ".join(f"{', '.join(arms)} ({inert(why)})" for why, arms in reasons.items())
-    return f"Void, not shown: {told}."
+    """What does not count, and why, in a sentence."""
+    told = []
+    for why in dict.fromkeys(one.why for one in void):
+        own = [one for one in void if one.why == why]
+        names = [f"{one.measure} of {one.arm}" if one.measure else one.arm for one in own]
+        arms = ", ".join(names) if len(names) <= NAMED else plural(len({one.arm for one in own}), "arm")
+        told.append(inert(f"{arms} ({why})"))
+    return f"Void, not shown: {'; '.join(told)}."
 
 
 def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping[str, Sequence[Void]]) -> str:
