@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +16,14 @@ from holdfast.errors import HoldfastError
 from holdfast.models import as_embedder
 from holdfast.studies import base
 from holdfast.studies.claims import All, Claim, Ordered
-from holdfast.studies.jobs import SCALES, Scale, Training
+from holdfast.studies.jobs import SCALES, Cell, Scale, Training
 from holdfast.studies.judging import mixed_readings
 from holdfast.studies.measures.plane import Plane
 from holdfast.studies.measures.retrieval import KEPT, Retrieval
 from holdfast.studies.probes import Scene
+from holdfast.studies.running import Places, run_cell
 from holdfast.studies.setting import settings
+from holdfast.studies.store import Store
 from holdfast.training.recipe import load_recipe
 from holdfast.view import View
 
@@ -209,6 +212,34 @@ def test_retrieval_of_a_split_by_both_label_sets() -> None:
         labels = torch.tensor(seen.labels_for(level))  # type: ignore[arg-type]
         assert whole[key] == pytest.approx(100 * (labels[nearest] == labels).double().mean().item(), abs=0.2)
     assert found["R@1"] != whole["R@1"]
+
+
+def write_digits(folder: Path) -> None:
+    """MNIST's four files with a few noisy images of each digit."""
+    rng = np.random.default_rng(0)
+    digits = np.arange(10).repeat(12)
+    for part in ("train", "t10k"):
+        pixels = rng.integers(0, 60, (len(digits), 28, 28)) + 18 * digits[:, None, None]
+        for name, array in (("images-idx3", pixels), ("labels-idx1", digits)):
+            header = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">u4").tobytes()
+            (folder / f"{part}-{name}-ubyte").write_bytes(header + array.astype(np.uint8).tobytes())
+
+
+def test_an_arm_of_e1_runs_from_files_to_figures(tmp_path: Path) -> None:
+    write_digits(tmp_path)
+    arm = base.get("E1").arms("pocket")[1]
+    assert isinstance(arm.job, Training)
+    job = dataclasses.replace(arm.job, settings={**arm.job.settings, "batch.per_class": 6})
+    cell = Cell(arm=arm.name, job=job, seed=0)
+    store = Store(tmp_path / "out")
+    run_cell(cell, store, Places(data={"mnist": str(tmp_path)}, device="cpu"))
+    record = store.read(cell)
+    assert record is not None
+    taken = list(record["measures"].values())
+    assert [len(found["figures"]) > 0 for found in taken] == [True, True]
+    points = next(found["series"]["points"] for found in taken if "points" in found.get("series", {}))
+    assert {label for _, _, label in points} == set(range(6))
+    assert len(points) == 6 * 12
 
 
 def test_a_measure_can_look_at_another_form_of_the_dataset() -> None:

@@ -23,7 +23,7 @@ class Scene:
         device: where to compute.
         model: trained, or with a backbone's starting weights; None where the computation names none.
         table: the images of the dataset, all splits; None where the computation names none.
-        run: plain recipe of the trained run; None where nothing was trained.
+        run: plain recipe of the trained run, its data as they lie here; None where nothing was trained.
     """
 
     seed: int

@@ -175,14 +175,14 @@ def _measure(
     measure: Measure, job: Training, seed: int, store: Store, places: Places, scene: probes.Scene, console: Console
 ) -> dict[str, Any]:
     """One measure of a trained model."""
-    folder, recipe = store.run(job, seed), job.resolved(seed).plain()
+    folder, recipe = store.run(job, seed), _located(job, seed, store, places)
     if isinstance(measure, Probe):
         model = load_model(str(folder), trust_code=recipe["model"]["backbone"], sets=True).to(scene.device)
-        table = load(places.block(recipe["data"]))
+        table = load(recipe["data"])
         return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
     found = audit.run(
         str(folder),
-        places.block(recipe["data"]),
+        recipe["data"],
         protocol=measure.protocol,
         mode=measure.mode,
         eps=measure.eps,
