@@ -13,10 +13,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.attacks import Budget, References
-from holdfast.audit import stax
+from holdfast.audit import registry, stax
 from holdfast.audit.overlap import Centres, success_rate
 from holdfast.audit.stax import Stax
 from holdfast.audit.subject import Subject
+from holdfast.config import builder
+from holdfast.errors import RecipeError
 
 LABELS = torch.tensor([5, 5, 5, 2, 2, 2, 2, 9, 9, 7])
 """Of the gallery; the last is alone in its class."""
@@ -97,3 +99,17 @@ def test_both_radii_start_within_the_same_distance(
             budget = budgets[kind + name]
             assert (budget.eps, budget.step_size, budget.steps) == pytest.approx((radius / 2, radius / 40, 20))
             assert budget.radius == pytest.approx(min(0.0005, radius) / 2)
+
+
+def test_only_some_kinds_of_input_where_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stax, "fixed_attack", lambda *_: None)
+    subject = SimpleNamespace(references=References(unit(12, 0), torch.arange(12)), std=torch.tensor(0.5))
+    subject.sets = {"mtax": subject}
+    every = ["stax", "mtax", "stax-large", "mtax-large", "set/mtax/stax"]
+    assert [part.name for part in Stax().parts(cast(Subject, subject))] == every
+    for only in (["stax"], ["mtax-large", "stax"]):
+        made = builder(registry)("stax", only=only)
+        assert {part.name for part in made.parts(cast(Subject, subject))} == set(only)
+        assert made.settings == {"only": only}
+    with pytest.raises(RecipeError, match="did you mean 'stax'"):
+        Stax(only=("stx",))

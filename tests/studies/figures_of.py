@@ -38,8 +38,10 @@ def figures_of(arm: Arm, probed: Mapping[str, Iterable[str]] | None = None) -> s
         elif measure.protocol == "ers":
             keys = {"ERS", *CONTRIBUTIONS}
         else:
-            keys = STAX | {f"{kind}/{key}" for kind in INPUTS for key in {*STAX, "success_rate"}}
-            keys |= {f"set/{name}/{key}" for name in sets_of(arm) for key in ("R@1", "stax/R@1")}
+            only = (measure.settings or {}).get("only")
+            keys = STAX | {f"{kind}/{key}" for kind in only or INPUTS for key in {*STAX, "success_rate"}}
+            if not only:
+                keys |= {f"set/{name}/{key}" for name in sets_of(arm) for key in ("R@1", "stax/R@1")}
         found |= {f"{measure.prefix}/{key}" for key in keys}
     return found
 

@@ -86,7 +86,7 @@ def run(
         protocol: `ers`, `adml`, `stax` or `thorough`.
         mode: `fixed`, or the protocol's `published` or `replaced` reading; never comparable with each other.
         eps: radius in place of the protocol's own, in its units; `8/255` is a number.
-        settings: further arguments of the protocol, such as `units` and `batches` of `adml`.
+        settings: further arguments of the protocol, such as `units` and `batches` of `adml`, `only` of `stax`.
         limit: attack a seeded, class-balanced subset of this many images; the gallery stays whole.
         batch: images per pass, to bound memory; 256 when left out, 512 on a GPU.
         split: test, query (against gallery), val, train or all; by default what a paper would report.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from holdfast.audit.clean import clean_figures, retrieval_figures, stacked
 from holdfast.audit.figures import Figures
 from holdfast.audit.overlap import Centres, success_rate
 from holdfast.audit.subject import Subject
-from holdfast.errors import RecipeError
+from holdfast.errors import RecipeError, unknown
 
 KEYS = ("R@1", "R@4")
 INPUTS = {"stax": "single-target", "mtax": "multi-target"}
@@ -22,6 +23,7 @@ LARGER = 10
 """The paper's second radius, 0.1, is ten times its first."""
 START = 0.0005
 """How far from the image attacks start, in normalised units and whatever ε: as in the released training."""
+KINDS = tuple(kind + suffix for suffix in ("", "-large") for kind in INPUTS)
 CLASSES = 6
 """Five targets of different other classes, and the own."""
 
@@ -45,6 +47,8 @@ class Stax(Protocol):
     Args:
         mode: `fixed` or `replaced`.
         eps: radius in normalised units.
+        only: which of `stax`, `mtax`, `stax-large` and `mtax-large` to craft; when left out all of them, and what a
+            model's auxiliary sets need.
 
     Requirements: labels of six or more classes.
     Relations: `ers` has the same aim in TMA, without looking at classes.
@@ -53,6 +57,18 @@ class Stax(Protocol):
 
     modes: ClassVar[tuple[str, ...]] = ("fixed", "replaced")
     through_sets: ClassVar[bool] = True
+
+    def __init__(self, mode: str = "fixed", eps: float | None = None, only: tuple[str, ...] = ()) -> None:
+        super().__init__(mode, eps)
+        for name in only:
+            if name not in KINDS:
+                raise RecipeError(unknown("kind of input", name, KINDS))
+        self.only = only
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was left out."""
+        return {"only": list(self.only)} if self.only else {}
 
     def budget(self, subject: Subject) -> Budget:
         """0.01 in normalised units, or as asked."""
@@ -69,8 +85,9 @@ class Stax(Protocol):
             Part(kind + suffix, fixed_attack(subject, kind + suffix, goal, budget, ("farthest",)))
             for suffix, budget in radii.items()
             for kind, goal in INPUTS.items()
+            if not self.only or kind + suffix in self.only
         ]
-        for name, view in subject.sets.items():
+        for name, view in self._sets(subject).items():
             # The draws of plain stax, so that what differs between figures is the set.
             parts.append(Part(_set_part(name), fixed_attack(view, "stax", INPUTS["stax"], small)))
         return parts
@@ -81,18 +98,22 @@ class Stax(Protocol):
         centres = Centres.of(subject.references)
         clean = clean_figures(figures, subject, KEYS, self.mode)
         _shape_figures(figures, subject, centres, clean)
-        through = {_set_part(name) for name in subject.sets}
+        sets = self._sets(subject)
+        through = {_set_part(name) for name in sets}
         for part in (part for part in measured if part not in through):
             vectors = stacked(measured[part], subject)
             retrieval_figures(figures, KEYS, subject, vectors, self.mode, f"{part}/")
             _shape_figures(figures, subject, centres, vectors, f"{part}/")
             reached = success_rate(subject.references, subject.rows, measured[part]["farthest"].to(clean.device))
             figures.mean(f"{part}/success_rate", reached.cpu(), scale=100)
-        for name, view in subject.sets.items():
+        for name, view in sets.items():
             clean, part = view.references.clean(subject.rows), _set_part(name)
             retrieval_figures(figures, KEYS, view, clean, self.mode, f"set/{name}/")
             retrieval_figures(figures, KEYS, view, stacked(measured[part], view), self.mode, f"{part}/")
         return figures
+
+    def _sets(self, subject: Subject) -> Mapping[str, Subject]:
+        return {} if self.only else subject.sets
 
 
 def _budget(eps: float, subject: Subject) -> Budget:

@@ -58,8 +58,8 @@ def fixed(scale: Scale) -> Audit:
 
 
 def replaced(scale: Scale) -> Audit:
-    """The whole test set moved, as in the paper's tables; a sample would leave few positives in it."""
-    return Audit(protocol="stax", mode="replaced", eps=_eps(scale))
+    """The whole test set moved to one target, as in the paper's tables; a sample would leave few positives in it."""
+    return Audit(protocol="stax", mode="replaced", eps=_eps(scale), settings={"only": ["stax"]})
 
 
 def training(
