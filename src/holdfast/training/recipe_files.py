@@ -135,15 +135,15 @@ def _read(recipe: str, folder: Path | None, above: tuple[str, ...]) -> dict[str,
             raise RecipeError(
                 f"{where}no recipe at {file}; `holdfast list recipes` shows those that ship with holdfast"
             )
-        text, key, folder = _text(file), str(file.resolve()), file.parent
+        plain, key, folder = _parsed(_text(file), recipe), str(file.resolve()), file.parent
     elif recipe in shipped():
-        text, key, folder = _shipped_text(recipe), recipe, None
+        plain, key, folder = copy.deepcopy(_shipped_plain(recipe)), recipe, None
     else:
         raise RecipeError(f"{where}{unknown('recipe', recipe, shipped())} (or give the path of a YAML file)")
     if key in above:
         circle = " on ".join(Path(k).name for k in (*above[above.index(key) :], key))
         raise RecipeError(f"base: recipes build on each other in a circle ({circle}); take the base out of one")
-    return _on_its_base(_parsed(text, recipe), folder, (*above, key))
+    return _on_its_base(plain, folder, (*above, key))
 
 
 def _on_its_base(plain: dict[str, Any], folder: Path | None, above: tuple[str, ...]) -> dict[str, Any]:
@@ -174,6 +174,12 @@ def _text(file: Path) -> str:
         return file.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise RecipeError(f"{file} is no text in UTF-8, so it is no recipe") from error
+
+
+@functools.cache
+def _shipped_plain(name: str) -> dict[str, Any]:
+    """Kept, because studies ask for the same few recipes hundreds of times."""
+    return _parsed(_shipped_text(name), name)
 
 
 def _shipped_text(name: str) -> str:
