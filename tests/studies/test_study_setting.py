@@ -20,7 +20,7 @@ from holdfast.training.recipe_files import About
 
 ABOUT = {
     "adml-a": About(summary="", kind="paper", paper="ADML", where="Table 2", data=("cub", "cars")),
-    "hm-lga": About(summary="", kind="tuned", paper="ADML", where="Table 2", data=("cub",), tuned="adml-a"),
+    "min-max": About(summary="", kind="tuned", paper="ADML", where="Table 2", data=("cub",), tuned="adml-a"),
     "free-hm": About(summary="", kind="ours"),
 }
 
@@ -72,6 +72,16 @@ BACKBONE = load_recipe("adml-a").model.backbone
         (Computation(measure=Probe(function="p"), differs=("MobileNetV2",)), "ours", ("MobileNetV2",)),
         (Computation(measure=Probe(function="p"), data="cub"), "ours", (UNCOMPARED,)),
         (Computation(measure=Probe(function="p"), data="cub", differs=()), "paper", ()),
+        (
+            Computation(measure=Probe(function="p"), data="cub", backbone="small", differs=(), stand_in="large"),
+            "stand-in",
+            ("backbone small for large",),
+        ),
+        (
+            training(measures=(Audit(limit=10), Audit(mode="published", limit=10))),
+            "shortened",
+            ("ers audit of 10 images",),
+        ),
     ],
 )
 def test_the_setting_is_computed_from_the_recipe(job: Any, kind: str, how: tuple[str, ...]) -> None:
@@ -80,9 +90,9 @@ def test_the_setting_is_computed_from_the_recipe(job: Any, kind: str, how: tuple
 
 
 def test_a_tuned_recipe_is_ours_and_names_what_it_changed() -> None:
-    found = setting(training(recipe="hm-lga"))
+    found = setting(training(recipe="min-max"))
     assert found.kind == "ours"
-    assert any(text.startswith("regime hm for adml") for text in found.how)
+    assert any(text.startswith("regime min-max for adml") for text in found.how)
     assert not any(text.startswith("regime.") for text in found.how), "a block of another name is one difference"
 
 

@@ -24,6 +24,10 @@ ROTH = ["resnet50-ms", "resnet50-margin", "resnet50-triplet", *ADML, "adml-a-pix
 
 TUNED = {"resnet50-ms": "resnet50-ms-tuned", "adml-a": "adml-a-tuned"}
 HM = ["hm-lga", "hm-lga-ics", "hm-semihard", "hm-gb", "hm-g2", "hm-ghalf", "act", "min-max", "est", "free-hm"]
+UNDEFENDED = ["resnet18-triplet", "resnet18-triplet-random"]
+ROBRANK = [*HM[:-1], "hm-lga-ics-sop", *UNDEFENDED]
+"""In the setting of HM's released code."""
+
 MDPROP = ["at", "advprop-d", "mdprop-1", "mdprop-2", "mdprop-ux", "mdprop-2-s2sd", "mdprop-released"]
 MDPROP_SOP = ["advprop-d-sop", "mdprop-1-sop", "mdprop-2-sop"]
 BASELINES = {"resnet50-ms-train": "train", "resnet50-ms-frozen": "freeze-statistics", "resnet50-s2sd": "train"}
@@ -152,20 +156,41 @@ def test_every_regime_has_a_recipe_of_either_size() -> None:
         (HM[:-1], "regime.budget.eps", pytest.approx(8 / 255)),
         (HM[:-1], "regime.budget.step", pytest.approx(1 / 255)),
         (HM[:-1], "regime.budget.steps", 8),
-        (HM[:-1], "mining_groups", 2),
-        (HM[:-1], "batch.classes", 112),
-        (["free-hm"], "batch.classes", 56),
-        (HM, "batch.per_class", 2),
-        (HM, "model.dim", 512),
+        (ROBRANK, "data.validation", 0),
+        (ROBRANK, "model.backbone", "resnet18.tv_in1k"),
+        (ROBRANK, "model.weights", "imagenet"),
+        (ROBRANK, "model.dim", 512),
+        (ROBRANK, "model.size", 224),
+        (ROBRANK, "model.canvas", 256),
+        (ROBRANK, "model.fit", "squash"),
+        (ROBRANK, "augment.name", "random-crop"),
+        (ROBRANK, "augment.flip", True),
+        (ROBRANK, "augment.padding", 0),
+        (ROBRANK, "batch", {"classes": 112, "per_class": 2, "sampler": "pairs"}),
+        (ROBRANK, "mining_groups", 2),
+        (ROBRANK, "loss.margin", 0.2),
+        (ROBRANK, "loss.squared", False),
+        (ROBRANK, "optimizer.name", "adam"),
+        (ROBRANK, "optimizer.lr", 1e-5),
+        (ROBRANK, "optimizer.weight_decay", 4e-4),
+        (ROBRANK, "schedule.name", "constant"),
+        (ROBRANK, "epochs", 75),
+        (ROBRANK, "ema", None),
+        (ROBRANK, "test_curve", True),
+        (UNDEFENDED, "model.batchnorm", "freeze-statistics"),
+        (["free-hm"], "batch", {"classes": 56, "per_class": 2, "sampler": "pairs"}),
         (HM, "loss.miner.variant", "published"),
         ([name for name in HM if name != "est"], "regime.source.variant", "published"),
         ([name for name in HM if name != "est"], "regime.source.anchors", "first"),
         ([name for name in HM if name != "est"], "model.batchnorm", "freeze-statistics"),
         (["est"], "model.batchnorm", "train"),
-        (["hm-lga-ics"], "regime.ics", 0.5),
+        (["hm-lga-ics", "hm-lga-ics-tuned"], "regime.ics", 0.5),
+        (["hm-lga-ics-sop"], "regime.ics", 0.05),
+        (["est"], "regime.variant", "published"),
         (["hm-lga", "hm-semihard"], "regime.ics", 0.0),
         (["act"], "regime.source.name", "random"),
-        (["est"], "loss.miner.name", "random"),
+        (["est", "resnet18-triplet-random"], "loss.miner.name", "random"),
+        (["resnet18-triplet"], "loss.miner.name", "softhard"),
         (["mdprop-1", "mdprop-1-sop"], "regime.distributions.0.goal.targets", 3),
         (["mdprop-2", "mdprop-2-sop", "mdprop-2-s2sd", "mdprop-released"], "regime.distributions.1.goal.targets", 5),
         (["mdprop-1", "mdprop-2", "mdprop-2-sop", "mdprop-ux"], "regime.distributions.0.budget", ONE_STEP),
@@ -200,6 +225,21 @@ def test_mdprop_is_the_framework_with_other_batches_length_and_batchnorm(name: s
     }
     assert own == framework | changes
     assert (own["regime"]["name"] == "standard") == (name.removesuffix("-sop") in BASELINES)
+
+
+def test_what_is_tuned_of_hm() -> None:
+    before, after = load_recipe("hm-lga-ics").plain(), load_recipe("hm-lga-ics-tuned").plain()
+    changes = {
+        "model": before["model"] | {"backbone": "resnet50.tv_in1k"},
+        "batch": {"classes": 56, "per_class": 2, "sampler": "classes"},
+        "mining_groups": 1,
+        "optimizer": before["optimizer"] | {"lr": 1e-4},
+        "schedule": after["schedule"],
+        "ema": 0.998,
+        "epochs": 50,
+    }
+    assert after == before | changes
+    assert after["schedule"]["name"] == "cosine"
 
 
 @pytest.mark.parametrize(("paper", "tuned"), TUNED.items())

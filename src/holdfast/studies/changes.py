@@ -109,7 +109,17 @@ CHANGES: tuple[Change, ...] = (
         what="source and destination miners drew independently",
         training=mined_destination,
     ),
-    Change(name="shift", what="the first step of a shift went the other way", training=shifted),
+    Change(
+        name="variance-of-means",
+        what="the variance of batch means was measured too",
+        measure=lambda _, measure: measure.get("function") == "mined-hardness",
+    ),
+    Change(
+        name="shift",
+        what="the first step of a shift (ES, EST) went the other way, and CA- and QA- drew from a neighbour more",
+        training=shifted,
+        measure=lambda _, measure: measure.get("protocol") == "ers",
+    ),
     Change(
         name="adml-batches",
         what="audit adml attacked class-balanced batches, and the triplet loss with its hinge",

@@ -127,12 +127,14 @@ class Computation:
         backbone: whose starting weights embed the images: `resnet50`, `torchvision:mobilenet_v2`; None for no model.
         differs: what is not as in the source, as no recipe shows it; empty where nothing is. It must be said of a
             computation on data or a backbone, or the setting counts as ours.
+        stand_in: the source's backbone, where this one stands in for it.
     """
 
     measure: Probe
     data: str | dict[str, Any] | None = None
     backbone: str | None = None
     differs: tuple[str, ...] | None = None
+    stand_in: str = ""
 
     @property
     def fetched(self) -> str | None:

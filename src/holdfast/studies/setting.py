@@ -64,10 +64,11 @@ class Setting:
 
 def setting(job: Job) -> Setting:
     """Of one job: its resolved recipe against the paper's, with what the source prints for its row."""
-    samples = [text for measure in job.measures if (text := _sample(measure))]
+    samples = list(dict.fromkeys(text for measure in job.measures if (text := _sample(measure))))
     if isinstance(job, Computation):
         alone = job.data is None and job.backbone is None
-        return _of(list(job.differs or ()) if alone or job.differs is not None else [UNCOMPARED], samples)
+        other = list(job.differs or ()) if alone or job.differs is not None else [UNCOMPARED]
+        return _of(other, samples, [f"backbone {job.backbone} for {job.stand_in}"] if job.stand_in else [])
     known = about(job.recipe)
     if known.kind == "pocket":
         return Setting(kind="pocket")

@@ -9,7 +9,7 @@ from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
 from holdfast.studies.catalogue.combined_rule import ChosenBeatsEach, Figure
 from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, R1_NOISE
-from holdfast.studies.catalogue.paper_settings import SEVERAL, budget
+from holdfast.studies.catalogue.paper_settings import MOBILENET, SEVERAL, budget
 from holdfast.studies.claims import Claim
 from holdfast.studies.drawings import Bars, Drawing, Scatter
 from holdfast.studies.jobs import Arm, Audit, Measure, Scale, Training
@@ -35,7 +35,7 @@ ICS = 0.5
 """Weight of HM's intra-class structure term: its paper's best form, alone and in combinations."""
 FOUR: dict[Scale, dict[str, Any]] = {
     "pocket": {},
-    "paper": {"batch.classes": 28, "batch.per_class": 4, "data.validation": 0.2},
+    "paper": {**MOBILENET, "batch": {"classes": 28, "per_class": 4}, "data.validation": 0.2},
 }
 """HM's batches have pairs, among which there is nothing to choose a nearest positive from; and combinations are chosen
 on classes that are kept for it."""
@@ -123,7 +123,7 @@ def _combined(scale: Scale, ideas: tuple[str, ...]) -> Training:
     base = hardness_arms.hm(scale, regime={"ics": ICS})
     settings: dict[str, Any] = {**base.settings, **FOUR[scale]}
     if EPS in ideas:
-        own = settings["regime.source"]
+        own = base.row["regime.source"]
         anchors = {} if scale == "pocket" else {"anchors": "first"}
         settings["regime.source"] = {"name": "easy-positive", "negative": own, **anchors}
     if DIRECT in ideas:
@@ -136,7 +136,7 @@ def _combined(scale: Scale, ideas: tuple[str, ...]) -> Training:
 def _eps(scale: Scale) -> Training:
     loss = easy_positives_arms.LOSSES["triplet"].easy["loss"]
     if scale == "paper":
-        return hardness_arms.trained(scale, "resnet18-triplet", {**FOUR[scale], "loss": loss})
+        return hardness_arms.trained(scale, "resnet18-triplet", {"loss": loss}, over=FOUR[scale])
     job = easy_positives_arms.GLYPHS.arm("triplet + EPS", {"loss": loss}).job
     assert isinstance(job, Training)
     return job
@@ -144,16 +144,16 @@ def _eps(scale: Scale) -> Training:
 
 def _direct(scale: Scale) -> Training:
     if scale == "paper":
-        return hardness_arms.trained(scale, "resnet18-triplet", {**FOUR[scale], "loss": GRADIENT})
+        return hardness_arms.trained(scale, "resnet18-triplet", {"loss": GRADIENT}, over=FOUR[scale])
     return Training(recipe="gs-pocket", settings=mdprop_arms.SHORT["pocket"])
 
 
 def _sets(scale: Scale) -> Training:
     if scale == "paper":
-        return hardness_arms.trained(scale, "mdprop-2", {**FOUR[scale], "model.dim": 512, "augment": CROP})
+        return hardness_arms.trained(scale, "mdprop-2", {"model.dim": 512, "augment": CROP}, over=FOUR[scale])
     return mdprop_arms.training(scale, "MDProp")
 
 
 def _measures() -> tuple[Measure, ...]:
     """ERS on the test classes, and on the validation classes."""
-    return *hardness_arms.audits(), Audit(split="val", limit=hardness_arms.AUDITED, name="val-ers")
+    return hardness_arms.FIXED, Audit(split="val", limit=hardness_arms.AUDITED, name="val-ers")

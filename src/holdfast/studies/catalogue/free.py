@@ -5,11 +5,11 @@ from __future__ import annotations
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue.free_rule import Price, priced
 from holdfast.studies.catalogue.hardness_arms import (
-    EPOCHS,
     ERS,
+    FIXED,
+    LENGTHS,
     SETTINGS,
     STEPS,
-    audits,
     hm,
     miner,
     standard,
@@ -41,7 +41,7 @@ class Free(Study):
 
     def arms(self, scale: Scale) -> list[Arm]:
         """HM at its length and half of it; free HM at as many passes, half as many, and as many epochs."""
-        epochs, per_batch = EPOCHS[scale], STEPS[scale] + 1
+        epochs, per_batch = LENGTHS["glyphs" if scale == "pocket" else "cub"], STEPS[scale] + 1
         half = epochs // 2
         return named(
             {
@@ -129,4 +129,4 @@ def _free(scale: Scale, epochs: int) -> Training:
 
 
 def _measures() -> tuple[Measure, ...]:
-    return (*audits(), Probe(function="spent"))
+    return (FIXED, Probe(function="spent"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, R1_NOISE
+from holdfast.studies.catalogue.hardness_arms import ERS, ERS_NOISE, PROTOCOLS, R1_NOISE
 from holdfast.studies.claims import Claim, Near, Ordered, ruled
+from holdfast.studies.jobs import Scale
 from holdfast.studies.results import Outcome, Results
 from holdfast.studies.verdict import Status
 
@@ -43,15 +44,25 @@ def more_ers(text: str, *arms: str, least: float = 0.0, figure: str = ERS, print
     return standing(claim, arms, favoured=arms[:-1])
 
 
-def same_ers(text: str, one: str, other: str) -> Claim:
+def same_ers(text: str, one: str, other: str, figure: str = ERS) -> Claim:
     """Two arms differ in ERS by little."""
     arms = (one, other)
-    return standing(Near(text=text, arms=arms, within=SAME_ERS, figure=ERS, noise=ERS_NOISE), arms, favoured=arms)
+    return standing(Near(text=text, arms=arms, within=SAME_ERS, figure=figure, noise=ERS_NOISE), arms, favoured=arms)
 
 
-def more_r1(text: str, *arms: str, least: float = 0.0) -> Ordered:
+def by_protocol(scale: Scale, *makers: Callable[[str, str], Claim]) -> list[Claim]:
+    """Claims about ERS in each way that the scale measures it.
+
+    Args:
+        scale: which.
+        makers: from the end of a claim's text, and the figure, to the claim.
+    """
+    return [make(suffix, figure) for make in makers for suffix, figure in PROTOCOLS[scale].items()]
+
+
+def more_r1(text: str, *arms: str, least: float = 0.0, printed: tuple[float, ...] = ()) -> Ordered:
     """Each arm lies above the next in R@1; collapsed models count as they are."""
-    return Ordered(text=text, arms=arms, noise=R1_NOISE, least=least)
+    return Ordered(text=text, arms=arms, noise=R1_NOISE, least=least, printed=printed)
 
 
 def standing(claim: Claim, arms: Sequence[str], favoured: Sequence[str]) -> Claim:

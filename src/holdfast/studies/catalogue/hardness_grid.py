@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.hardness_arms import ERS, MINERS, SETTINGS, hm, standard
-from holdfast.studies.catalogue.hardness_claims import COLLAPSE_NOTE, NEAR_CHANCE, more_ers, more_r1
+from holdfast.studies.catalogue.hardness_arms import ERS, MINERS, SETTINGS, hm, scores, standard
+from holdfast.studies.catalogue.hardness_claims import COLLAPSE_NOTE, NEAR_CHANCE, by_protocol, more_ers, more_r1
 from holdfast.studies.catalogue.named_arms import named
 from holdfast.studies.claims import All, Beyond, Claim
 from holdfast.studies.drawings import Drawing, Scatter
@@ -57,12 +57,15 @@ class SourceAndDestination(Study):
                     Beyond(text=arm, arm=arm, figure="R@1", below=NEAR_CHANCE, noise=CHANCE_NOISE) for arm in COLLAPSE
                 ),
             ),
-            All(
-                text="D towards M or H, which moves little, gains less ERS than S or R towards M",
-                parts=tuple(
-                    more_ers(f"{more} > {less}", more, less)
-                    for more in ("HM[S, M]", "HM[R, M]")
-                    for less in ("HM[D, M]", "HM[D, H]")
+            *by_protocol(
+                scale,
+                lambda suffix, figure: All(
+                    text=f"D towards M or H, which moves little, gains less ERS than S or R towards M{suffix}",
+                    parts=tuple(
+                        more_ers(f"{more} > {less}", more, less, figure=figure)
+                        for more in ("HM[S, M]", "HM[R, M]")
+                        for less in ("HM[D, M]", "HM[D, H]")
+                    ),
                 ),
             ),
             more_r1("towards M, the source S keeps more R@1 than R", "HM[S, M]", "HM[R, M]"),
@@ -70,7 +73,7 @@ class SourceAndDestination(Study):
 
     def columns(self, scale: Scale) -> dict[str, str]:
         """The grid's figures, and the geometry, which tells another kind of collapse."""
-        return {"R@1": "R@1", "ERS": ERS, "one point or line": "collapsed", "mean distance": "distance_all"}
+        return {"R@1": "R@1", **scores(scale), "one point or line": "collapsed", "mean distance": "distance_all"}
 
     def drawings(self, scale: Scale) -> list[Drawing]:
         """Robustness against retrieval."""
@@ -79,7 +82,7 @@ class SourceAndDestination(Study):
 
     def notes(self, scale: Scale) -> str:
         """What stands for what."""
-        lines = f"{SETTINGS[scale]} {COLLAPSE_NOTE} A collapse that takes the paper's 150 epochs would not show here."
+        lines = f"{SETTINGS[scale]} {COLLAPSE_NOTE} A collapse that takes the paper's whole length would not show here."
         if scale == "pocket":
             return f"{lines} {POCKET_EPOCHS} epochs, η 4 at step 2/255, ten pairs."
         return f"{lines} The diagonal is plain training."

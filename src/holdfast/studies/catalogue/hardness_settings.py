@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from holdfast.studies.base import Study, register
-from holdfast.studies.catalogue.hardness_arms import ERS, SETTINGS, hm, miner
-from holdfast.studies.catalogue.hardness_claims import COLLAPSE_NOTE, SAME_ERS, more_ers, more_r1, same_ers
+from holdfast.studies.catalogue.hardness_arms import ERS, SETTINGS, hm, miner, scores
+from holdfast.studies.catalogue.hardness_claims import (
+    COLLAPSE_NOTE,
+    SAME_ERS,
+    by_protocol,
+    more_ers,
+    more_r1,
+    same_ers,
+)
 from holdfast.studies.catalogue.named_arms import named
 from holdfast.studies.claims import All, Claim
 from holdfast.studies.drawings import Drawing, Lines, Scatter
@@ -34,7 +41,7 @@ class Settings(Study):
             ICS: hm(scale, regime={"ics": 0.5}),
             "HM[S, M]": hm(scale, "S", "M"),
             "u 2.2": hm(scale, regime={"u": 2.2}),
-            "u 0.1": hm(scale, regime={"u": 0.1}),
+            "u 0.1": hm(scale, over={"regime.u": 0.1}),
             "HM[S, g_2]": hm(scale, "S", "g-2"),
             "HM[S, g_1/2]": hm(scale, "S", "g-half"),
             "HM[S, g_B(M)]": hm(scale, "S", boosted),
@@ -50,33 +57,41 @@ class Settings(Study):
     def claims(self, scale: Scale) -> list[Claim]:
         """A stronger adversary buys ERS with R@1, by whichever setting."""
         gradual = ("HM[S, g_2]", LGA, "HM[S, g_1/2]")
-        claims: list[Claim] = [
-            more_ers("a larger u (2.2) gains ERS", "u 2.2", LGA),
+        small, large = (f"{ICS}, sop, weight {weight}" for weight in (0.05, 0.5))
+        claims = [
             more_r1("a larger u (2.2) costs R@1", LGA, "u 2.2"),
-            more_ers("ERS: g_2 > LGA > g_1/2", *gradual),
             more_r1("R@1: g_1/2 > LGA > g_2", *gradual[::-1]),
-            All(
-                text="boosting M (g_B) gains ERS and costs R@1",
-                parts=(
-                    more_ers("ERS", "HM[S, g_B(M)]", "HM[S, M]"),
-                    more_r1("R@1", "HM[S, M]", "HM[S, g_B(M)]"),
+            more_r1("twice the weight of ICS costs R@1", ICS, f"{ICS}, weight 1"),
+            *by_protocol(
+                scale,
+                lambda suffix, figure: more_ers(f"a larger u (2.2) gains ERS{suffix}", "u 2.2", LGA, figure=figure),
+                lambda suffix, figure: more_ers(f"ERS: g_2 > LGA > g_1/2{suffix}", *gradual, figure=figure),
+                lambda suffix, figure: All(
+                    text=f"boosting M (g_B) gains ERS and costs R@1{suffix}",
+                    parts=(
+                        more_ers("ERS", "HM[S, g_B(M)]", "HM[S, M]", figure=figure),
+                        more_r1("R@1", "HM[S, M]", "HM[S, g_B(M)]"),
+                    ),
+                ),
+                lambda suffix, figure: All(
+                    text=f"a margin in ICS costs R@1 and changes ERS by less than {SAME_ERS:g}{suffix}",
+                    parts=(more_r1("R@1", ICS, MARGIN), same_ers("ERS", MARGIN, ICS, figure=figure)),
                 ),
             ),
-            more_r1("twice the weight of ICS costs R@1", ICS, f"{ICS}, weight 1"),
-            All(
-                text=f"a margin in ICS costs R@1 and changes ERS by less than {SAME_ERS:g}",
-                parts=(more_r1("R@1", ICS, MARGIN), same_ers("ERS", MARGIN, ICS)),
-            ),
         ]
-        if scale == "paper":
-            small, large = (f"{ICS}, sop, weight {weight}" for weight in (0.05, 0.5))
-            parts = (more_r1("R@1", small, large), more_ers("ERS", small, large))
-            claims.append(All(text="on SOP the weight 0.5 is worse than 0.05 in both", parts=parts))
-        return claims
+        if scale == "pocket":
+            return claims
+        return claims + by_protocol(
+            scale,
+            lambda suffix, figure: All(
+                text=f"on SOP the weight 0.5 is worse than 0.05 in both{suffix}",
+                parts=(more_r1("R@1", small, large), more_ers("ERS", small, large, figure=figure)),
+            ),
+        )
 
     def columns(self, scale: Scale) -> dict[str, str]:
         """What is traded."""
-        return {"R@1": "R@1", "ERS": ERS, "TMA": "ers-fixed/TMA", "ES:D": "ers-fixed/ES:D"}
+        return {"R@1": "R@1", **scores(scale), "TMA": "ers-fixed/TMA", "ES:D": "ers-fixed/ES:D"}
 
     def drawings(self, scale: Scale) -> list[Drawing]:
         """The trade, and u alone."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from itertools import count, islice
-from statistics import fmean
+from statistics import fmean, pvariance
 
 import torch
 from torch import Tensor
 
 from holdfast import mining, seeds
-from holdfast.data import ClassBatches, ImageStore
+from holdfast.data import SAMPLERS, ImageStore, Sampler
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.mining.triplet import Variant
@@ -22,9 +22,10 @@ from holdfast.studies.probes import Found, ProbeFunction, Scene, register
 @register("mined-hardness")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MinedHardness(ProbeFunction):
-    """Mean and variance of `d(a, p) - d(a, n)` in a batch, averaged over batches; the seed draws batches and triplets.
+    """Mean and variance of `d(a, p) - d(a, n)` in a batch, averaged over batches, and the variance of the batch means.
 
-    The first image of each pair is an anchor, as in the HM paper. All miners see the same batches.
+    The seed draws batches and triplets. The first image of each pair is an anchor, as in the HM paper. All miners see
+    the same batches.
 
     Args:
         miner: its name.
@@ -32,6 +33,7 @@ class MinedHardness(ProbeFunction):
         split: whose images are mined.
         pairs: pairs of one class in a batch.
         batches: how many.
+        sampler: `classes` that differ in a batch, or the published `pairs`, in which every image is an anchor.
     """
 
     miner: str
@@ -39,6 +41,7 @@ class MinedHardness(ProbeFunction):
     split: str = "test"
     pairs: int = 56
     batches: int = 200
+    sampler: Sampler = "classes"
 
     @torch.no_grad()
     def __call__(self, scene: Scene) -> Found:
@@ -58,11 +61,12 @@ class MinedHardness(ProbeFunction):
             hardness = distance(anchor, positive) - distance(anchor, negative)
             means.append(float(hardness.mean()))
             variances.append(float(hardness.var(unbiased=False)))
-        return Found(figures={"hardness": fmean(means), "variance": fmean(variances)})
+        within, between = fmean(variances), pvariance(means)
+        return Found(figures={"hardness": fmean(means), "variance": within, "variance of means": between})
 
     def _drawn(self, labels: Tensor, seed: int) -> Iterator[Tensor]:
         """Batches without end, epoch after epoch."""
-        batches = ClassBatches(labels, self.pairs, 2, seed)
+        batches = SAMPLERS[self.sampler](labels, self.pairs, 2, seed)
         for epoch in count():
             batches.set_epoch(epoch)
             yield from batches
