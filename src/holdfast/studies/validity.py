@@ -67,7 +67,8 @@ def _void(
 ) -> str | None:
     """Why nothing of an arm counts any more; None where it does."""
     if not isinstance(job, Training):
-        if any(recorded.get(key) != value for key, value in plain_job(job).items() if key != "differs"):
+        said = ("differs", "stand_in")  # of the source, which changes no figure
+        if any(recorded.get(key) != value for key, value in plain_job(job).items() if key not in said):
             return "it computes something else now"
         touched = later_for(dataclasses.asdict(job.measure), recipe_of(job), known)
         return f"made before {' and '.join(touched)}" if touched else None
