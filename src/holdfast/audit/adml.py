@@ -24,8 +24,7 @@ BATCHES = "56x2"
 """How the paper's framework makes class-balanced batches of 112."""
 
 GOALS: dict[str, dict[str, object]] = {
-    "triplet": {"name": "triplet", "margin": MARGIN},
-    "triplet-unhinged": {"name": "triplet"},
+    "triplet": {"name": "triplet"},
     "alignment": {"name": "alignment"},
     "uniformity": {"name": "uniformity"},
 }
@@ -36,11 +35,11 @@ KEYS = ("R@1", "mAP@C")
 class Adml(Protocol):
     """Triplet, alignment and uniformity attacks: R@1, NMI and mAP@C before and after.
 
-    7 steps of 0.007 in a ball of 0.0314. The triplet attack maximises the loss as printed, with its hinge of 0.2, and
-    again without (`triplet-unhinged`): with it, images whose drawn triplet is satisfied do not move. `fixed` attacks
-    each query against the clean gallery; `replaced` moves class-balanced batches of 112 together and replaces the whole
-    set, which can make an attack look like a gain. What a batch is made of decides more than the attack does: the paper
-    says that its batches are class-balanced, and no more.
+    7 steps of 0.007 in a ball of 0.0314. The triplet attack maximises the loss as printed, with its hinge of 0.2, so
+    that images whose drawn triplet is satisfied do not move. `fixed` attacks each query against the clean gallery;
+    `replaced` moves class-balanced batches of 112 together and replaces the whole set, which can make an attack look
+    like a gain. What a batch is made of decides more than the attack does: the paper says that its batches are
+    class-balanced, and no more.
 
     Args:
         mode: `fixed` or `replaced`.
@@ -50,6 +49,7 @@ class Adml(Protocol):
             which it means.
         batches: `replaced` only: `56x2` (when left out), `28x4` or any other number of classes and images of each,
             `shuffled`, or `ordered` as the data lists the images.
+        hinge: of the triplet attack; without it every triplet counts.
 
     Requirements: labels, two or more images per class.
     Relations: `ers` aims at ranks instead of classes.
@@ -59,18 +59,25 @@ class Adml(Protocol):
     modes: ClassVar[tuple[str, ...]] = ("fixed", "replaced")
 
     def __init__(
-        self, mode: str = "fixed", eps: float | None = None, units: Units = "pixel", batches: str | None = None
+        self,
+        mode: str = "fixed",
+        eps: float | None = None,
+        units: Units = "pixel",
+        batches: str | None = None,
+        hinge: bool = True,
     ) -> None:
         super().__init__(mode, eps)
         if batches is not None and mode != "replaced":
             raise RecipeError("batches matter only where they move together; give --mode replaced, or leave them out")
         self.units = units
         self.make_up = MakeUp.of(batches or BATCHES)
+        self.hinge = hinge
+        self.goals = {**GOALS, "triplet": {"name": "triplet", "margin": MARGIN if hinge else None}}
 
     @property
     def settings(self) -> dict[str, Any]:
         """The hinge, and what batches are made of."""
-        return {"margin": MARGIN, **({"batches": self.make_up.name} if self.mode == "replaced" else {})}
+        return {"hinge": self.hinge, **({"batches": self.make_up.name} if self.mode == "replaced" else {})}
 
     def budget(self, subject: Subject) -> Budget:
         """0.0314, or as asked, in pixels."""
@@ -81,12 +88,12 @@ class Adml(Protocol):
         """One part per objective."""
         if self.mode == "fixed":
             budget = self.budget(subject)
-            return [Part(name, fixed_attack(subject, name, goal, budget)) for name, goal in GOALS.items()]
+            return [Part(name, fixed_attack(subject, name, goal, budget)) for name, goal in self.goals.items()]
         refuse_queries(subject)
         if not subject.differentiable:
             raise RecipeError("moving a batch together needs gradients, which this model does not give; use mode fixed")
         cut = self.make_up.cut(subject.labels[subject.rows].cpu(), subject.generator("batches"))
-        return [Part(name, self._joint(subject, name, goal, cut), cut=cut) for name, goal in GOALS.items()]
+        return [Part(name, self._joint(subject, name, goal, cut), cut=cut) for name, goal in self.goals.items()]
 
     def _joint(
         self, subject: Subject, name: str, block: dict[str, object], cut: Cut

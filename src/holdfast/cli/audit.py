@@ -31,6 +31,7 @@ def add(commands: Commands) -> None:
     sub.add_argument("--eps", help="radius in place of the protocol's own, e.g. 4/255")
     sub.add_argument("--units", choices=("pixel", "normalized"), metavar="U", help="of the radius of adml (pixel)")
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
+    sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
     sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked pictures")
     common(sub, "folder for audit.json and what belongs to it (default: the run, or audits/MODEL-DATA)")
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
             protocol=options.protocol,
             mode=options.mode,
             eps=options.eps,
-            settings={key: value for key in ("units", "batches") if (value := getattr(options, key)) is not None},
+            settings=_settings(options),
             limit=options.limit,
             batch=options.batch,
             split=options.split,
@@ -70,6 +71,12 @@ def run(options: argparse.Namespace) -> None:
     if not processes.main:
         return
     print(json.dumps(audit.document) if options.json else f"{audit_table(audit.document)}\nwritten to {audit.file}")
+
+
+def _settings(options: argparse.Namespace) -> dict[str, object]:
+    """Arguments that only some protocols have, where they were given."""
+    given = {"units": options.units, "batches": options.batches, "hinge": False if options.no_hinge else None}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def default_audit_folder(model: str, data: str) -> str:

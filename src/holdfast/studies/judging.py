@@ -50,12 +50,12 @@ def arms_read(claim: Claim, results: Results) -> set[str]:
 
 
 def mixed_readings(claims: Sequence[Claim], arms: Sequence[Arm], results: Results) -> list[str]:
-    """Claims that read arms of another reading than their own; a study has none."""
+    """Claims that read arms of another reading than their own, which may say more; a study has none."""
     readings = {arm.name: arm.reading for arm in arms}
     return [
         claim.text
         for claim in claims
-        if {readings.get(arm, "") for arm in arms_read(claim, results)} - {"", claim.reading}
+        if not all(claim.reading.startswith(readings.get(arm, "")) for arm in arms_read(claim, results))
     ]
 
 

@@ -34,6 +34,7 @@ class AttackStrength(ProbeFunction):
 
     Args:
         goal: what the attacker wants, by name.
+        margin: hinge of the goal `triplet`; None for none.
         eps: radius; steps keep the proportion of ADML's.
         units: of the radius.
         limit: images attacked; None for all.
@@ -43,6 +44,7 @@ class AttackStrength(ProbeFunction):
     """
 
     goal: str
+    margin: float | None = None
     eps: float = 0.0314
     units: Literal["pixel", "normalized"] = "pixel"
     limit: int | None = 500
@@ -56,7 +58,8 @@ class AttackStrength(ProbeFunction):
         with frozen(scene.model), torch.random.fork_rng(seeded_devices(scene.device)):
             subject, _, _ = make_subject(scene.model, scene.table, split, self.limit, scene.seed, 256, False, console)
             budget = dataclasses.replace(BUDGET.with_eps(self.eps), units=self.units).in_pixels(subject.std)
-            attack = fixed_attack(subject, self.goal, self.goal, budget)
+            goal = {"name": self.goal, **({} if self.margin is None else {"margin": self.margin})}
+            attack = fixed_attack(subject, self.goal, goal, budget)
             starts = range(0, len(subject.rows), subject.block)
             moved = torch.cat([attack(slice(start, start + subject.block))["vectors"] for start in starts])
         clean = subject.references.clean(subject.rows)
