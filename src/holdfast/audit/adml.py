@@ -72,7 +72,10 @@ class Adml(Protocol):
         self.units = units
         self.make_up = MakeUp.of(batches or BATCHES)
         self.hinge = hinge
-        self.goals = {**GOALS, "triplet": {"name": "triplet", "margin": MARGIN if hinge else None}}
+        self.goals: dict[str, dict[str, object]] = {
+            **GOALS,
+            "triplet": {"name": "triplet", "margin": MARGIN if hinge else None},
+        }
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -45,11 +45,6 @@ MOBILENET: dict[str, Any] = {
 }
 """Over the HM recipes on CUB: 56 classes × 2 images a step, at our rate."""
 
-R1_NOISE = 2.0
-"""Points of R@1 that two arms on CUB may differ by with one seed and no cause: 1.645 × the pooled standard deviation of
-a difference between arms is 1.2 for the five that have three seeds (standard training, +T, ACT[R], HM[S, LGA] with and
-without ICS); rounded up, as others may be less steady."""
-
 SEVERAL: tuple[int, ...] = (0, 1, 2)
 """Seeds of the arms at paper scale whose published differences are smaller than what one seed can tell."""
 
