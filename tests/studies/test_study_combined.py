@@ -48,8 +48,9 @@ def test_combinations_are_what_their_names_say(scale: Scale) -> None:
         assert isinstance(arm.job, Training)
         recipe = arm.job.resolved(0)
         plain = recipe.plain()
-        augment, validation = str(plain["augment"]), plain["data"]["validation"]
-        budgets.add((recipe.epochs, recipe.batch.classes, recipe.batch.per_class, augment, validation))
+        validation = plain["data"]["validation"]
+        model = {key: value for key, value in plain["model"].items() if key != "batchnorm"}
+        budgets.add(str((recipe.epochs, recipe.batch, plain["augment"], model, plain["schedule"]["name"], validation)))
         assert validation > 0
         if arm.name in COMBINATIONS:
             ideas = arm.name.split(" + ")

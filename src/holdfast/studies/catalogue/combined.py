@@ -13,6 +13,7 @@ from holdfast.studies.catalogue.paper_settings import MOBILENET, SEVERAL, budget
 from holdfast.studies.claims import Claim
 from holdfast.studies.drawings import Bars, Drawing, Scatter
 from holdfast.studies.jobs import Arm, Audit, Measure, Scale, Training
+from holdfast.training.recipe_files import read_plain
 
 HM, EPS, DIRECT, SETS = "HM", "EPS", "direct gradient", "separate BatchNorm"
 PARTS = (EPS, DIRECT, HM, SETS)
@@ -39,8 +40,6 @@ FOUR: dict[Scale, dict[str, Any]] = {
 }
 """HM's batches have pairs, among which there is nothing to choose a nearest positive from; and combinations are chosen
 on classes that are kept for it."""
-CROP = {"name": "random-crop", "flip": True}
-"""Augmentation of HM's recipes."""
 
 
 @register("X1")
@@ -113,8 +112,8 @@ class Combined(Study):
         if scale == "pocket":
             return lines + "The direct gradient alone has the learning rate of its recipe, 1e-2; all others 3e-3."
         return (
-            f"{lines}MobileNetV2, 512 dims; where there are sets, BatchNorm learns. A fifth of the training classes is "
-            f"kept for the choice. {budget(rate='Adam at 1e-4')}"
+            f"{lines}All on HM's ground: MobileNetV2, 512 dims, squashed images; where there are sets, BatchNorm "
+            f"learns. A fifth of the training classes is kept for the choice. {budget(rate='Adam at 1e-4')}"
         )
 
 
@@ -149,9 +148,11 @@ def _direct(scale: Scale) -> Training:
 
 
 def _sets(scale: Scale) -> Training:
-    if scale == "paper":
-        return hardness_arms.trained(scale, "mdprop-2", {"model.dim": 512, "augment": CROP}, over=FOUR[scale])
-    return mdprop_arms.training(scale, "MDProp")
+    if scale == "pocket":
+        return mdprop_arms.training(scale, "MDProp")
+    mdprop = read_plain("mdprop-2")
+    method = {"loss": mdprop["loss"], "regime": mdprop["regime"], "model.batchnorm": "train"}
+    return hardness_arms.trained(scale, "resnet18-triplet", {}, over={**FOUR[scale], **method})
 
 
 def _measures() -> tuple[Measure, ...]:
