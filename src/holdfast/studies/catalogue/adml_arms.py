@@ -21,11 +21,11 @@ SUFFIX = {NORMALISED: "normalised", PIXELS: "pixels"}
 """Of the names of arms in the reading that is not usual."""
 
 POCKET: dict[str, Any] = {"epochs": 24, "evaluate_every": 24}
-WHOLE: dict[Scale, dict[str, Any]] = {"pocket": POCKET, "paper": {"evaluate_every": 10}}
+WHOLE: dict[Scale, dict[str, Any]] = {"pocket": POCKET, "paper": {}}
 """At paper scale the recipe's own 100 epochs."""
 
 HALF_EPOCHS = 50
-HALF: dict[Scale, dict[str, Any]] = {"pocket": POCKET, "paper": {"epochs": HALF_EPOCHS, "evaluate_every": 25}}
+HALF: dict[Scale, dict[str, Any]] = {"pocket": POCKET, "paper": {"epochs": HALF_EPOCHS}}
 """Over the arms of series and of other losses."""
 
 TUNED_MARK, HALF_MARK = "tuned", "half"
