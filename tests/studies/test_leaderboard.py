@@ -145,6 +145,11 @@ def test_what_others_submitted_is_kept_and_ours_replaced() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
+def test_the_page_names_every_key_of_a_record() -> None:
+    text = page_text([])
+    assert [key for key in leaderboard.FIELDS if f"`{key}`" not in text] == []
+
+
 def test_the_page_lists_every_record() -> None:
     text = page_text(records())
     rows = [line for line in text.splitlines() if line.startswith("| ")]

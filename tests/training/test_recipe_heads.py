@@ -96,6 +96,10 @@ def test_the_list_goes_paper_by_paper_and_small_recipes_come_last(capsys: pytest
     assert papers == sorted(papers, key=PAPERS.index)
 
 
+def test_one_recipe_for_photographs_is_of_no_paper() -> None:
+    assert [name for name in shipped() if about(name).kind == "ours"] == ["free-hm"]
+
+
 def test_a_head_is_no_part_of_the_recipe_and_is_not_inherited(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("# paper: ADML, Table 2; data: cub\nbase: pocket\n")
     assert load_recipe(str(tmp_path / "own.yaml")) == load_recipe("pocket")

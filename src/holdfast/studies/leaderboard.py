@@ -223,10 +223,12 @@ SUBMIT = """\
 
 1. Train it, and audit it twice, on all test images:
    `holdfast audit RUN --data DATA` and `holdfast audit RUN --data DATA --mode published --out FOLDER`.
-2. Add a record to `docs/results/leaderboard.json`. The keys are those of the records there; `ers.fixed` and
-   `ers.published` hold the ten figures and ERS as `audit.json` lists them (`null` where that form was not run), `limit`
-   is the number of images attacked or `null` for all, `recipe_digest` the first twelve digits of the recipe's SHA-256.
-   List only `seeds` that have all of these figures, and average over them; `cost.seconds` is the mean of the seeds that
-   ran on `cost.hardware`, if they ran on several kinds.
+2. Add a record to `docs/results/leaderboard.json`. Its keys are `schema`, `name`, `method`, `data`, `backbone`,
+   `weights`, `dim`, `epochs`, `seeds`, `clean`, `ers` (`fixed`, `published`, `limit`), `cost` (`passes`, `seconds`,
+   `hardware`), `recipe_digest`, `holdfast` (the version) and `submitted_by`. `ers.fixed` and `ers.published` hold the
+   ten figures and ERS as `audit.json` lists them (`null` where that form was not run), `limit` is the number of images
+   attacked or `null` for all, `recipe_digest` the first twelve digits of the recipe's SHA-256. List only `seeds` that
+   have all of these figures, and average over them; `cost.seconds` is the mean of the seeds that ran on
+   `cost.hardware`, if they ran on several kinds.
 3. `make results` writes this page; the tests check every record: all keys there and none besides, figures within their
    ranges, and ERS equal to the mean of its ten terms to 0.1."""
