@@ -13,6 +13,7 @@ from holdfast.cli import main
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, write_card
 from holdfast.models.card import card_text, untouched
+from holdfast.models.card_facts import training_rows
 
 RECIPE: dict[str, Any] = {
     "data": {"name": "folder", "root": "/home/somebody/secret-project/photos"},
@@ -211,3 +212,11 @@ def test_an_audit_of_another_model_leaves_the_card_alone(run: Path, tmp_path: Pa
     data = {"name": "glyphs", "characters": 20, "per_class": 3}
     audit.run(model, data, limit=4, out=run, eps="1/255")
     assert (run / "model" / "README.md").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [(RECIPE["batch"], "6 classes of 3 images"), ({"classes": 9, "per_class": 2, "sampler": "pairs"}, "9 pairs")],
+)
+def test_it_says_what_a_batch_is_made_of(batch: dict[str, Any], said: str) -> None:
+    assert ("batch", said) in training_rows({**RECIPE, "batch": batch}, None, [])

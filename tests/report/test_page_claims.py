@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from reported_runs import SCORES, audit, change, run_folder, write
 
 from holdfast.audit.adml import Adml
@@ -280,3 +281,16 @@ def test_an_audit_alone_names_no_private_folder(run: Path) -> None:
     page = make(run).html
     assert "alice" not in page
     assert "How well timm:resnet18.tv_in1k@w.pth finds pictures of photos" in page
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ({"classes": 28, "per_class": 4}, "28 classes × 4 (112 pictures)"),
+        ({"classes": 112, "per_class": 2, "sampler": "pairs"}, "112 pairs of a class (224 pictures)"),
+    ],
+)
+def test_it_says_what_a_batch_is_made_of(run: Path, batch: dict[str, Any], said: str) -> None:
+    file = run / "recipe.yaml"
+    write(file, yaml.safe_dump({**yaml.safe_load(file.read_text("utf-8")), "batch": batch}))
+    assert said in text_of(run)
