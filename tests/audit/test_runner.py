@@ -279,7 +279,7 @@ def test_an_attack_that_changes_nothing_changes_no_figure(
     values = audit.run(model, table, protocol=protocol, mode=mode, limit=45, eps=1e-9).document["metrics"]
     for key, value in values.items():
         prefix, _, name = key.rpartition("/")
-        if prefix and not prefix.endswith("large"):
+        if prefix and not prefix.endswith("large") and name != "success_rate":  # clean images imitate nobody
             assert value == pytest.approx(values[name], abs=1e-4), key
 
 

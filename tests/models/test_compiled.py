@@ -126,6 +126,7 @@ def test_auto_compiles_on_a_gpu_where_it_pays(choice: bool | str, device: str, w
     assert worth_compiling(choice, torch.device(device), work) is expected  # type: ignore[arg-type]
 
 
+@pytest.mark.slow  # three minutes on processors that have no bfloat16
 def test_bfloat16_crafting_changes_no_figure_beyond_noise() -> None:
     """What is measured is in float32 either way; only the steps of the attack are rounded."""
     plain = model().eval()

@@ -163,7 +163,16 @@ def poisoned_texts(whole: dict[str, Any], word: Iterator[str]) -> dict[str, Any]
 
 
 def test_the_leaderboard(tmp_path: Path, open_page: Callable, render: Render) -> None:
-    record = json.loads((ROOT / "docs" / "results" / "leaderboard.json").read_text("utf-8"))[0]
+    scores = dict.fromkeys(("CA+", "CA-", "QA+", "QA-", "TMA", "ES:D", "ES:R", "LTM", "GTM", "GTT", "ERS"), 0.5)
+    record: dict[str, Any] = {
+        "schema": 1,
+        "dim": 512,
+        "epochs": 20,
+        "seeds": [0, 1],
+        "clean": {"R@1": 24.6, "NMI": 42.4, "mAP@R": 5.4},
+        "ers": {"fixed": scores, "published": scores, "limit": 300},
+        "cost": {"passes": 9.0, "seconds": 727.7},
+    }
     word, records = names(), []
     for _ in HOSTILE:
         other = copy.deepcopy(record)

@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.console import Console
+from holdfast.data import RaggedImages
 from holdfast.data.augment import Augment, Draws
 from holdfast.processes import Processes, joined
 from holdfast.training.context import TrainingContext
@@ -94,10 +95,10 @@ class Precise(Augment):
 
     of: Augment
 
-    def draw(self, count: int, side: int, generator: Generator) -> Draws:
-        return self.of.draw(count, side, generator)
+    def draw(self, count: int, generator: Generator) -> Draws:
+        return self.of.draw(count, generator)
 
-    def view(self, images: Tensor, draws: Draws) -> Tensor:
+    def view(self, images: RaggedImages, draws: Draws) -> Tensor:
         return self.of.view(images, draws).double()
 
 

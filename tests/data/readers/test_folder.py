@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from pictures import Paint
 
 from holdfast.data import ImageTable, build, from_folder
@@ -68,7 +69,7 @@ def test_a_zip_file_equals_its_folder(paint: Paint, tmp_path: Path) -> None:
     folder, archive = from_folder(tmp_path / "set"), from_folder(tmp_path / "set.zip")
     assert archive.class_names == folder.class_names
     assert (archive.splits == folder.splits).all()
-    assert (archive.read(range(4), 24) == folder.read(range(4), 24)).all()
+    assert torch.equal(archive.read(range(4), View(24)).pixels, folder.read(range(4), View(24)).pixels)
 
 
 def test_mistakes(paint: Paint, tmp_path: Path) -> None:
