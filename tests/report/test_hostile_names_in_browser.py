@@ -163,7 +163,9 @@ def poisoned_texts(whole: dict[str, Any], word: Iterator[str]) -> dict[str, Any]
 
 
 def test_the_leaderboard(tmp_path: Path, open_page: Callable, render: Render) -> None:
-    scores = dict.fromkeys(("CA+", "CA-", "QA+", "QA-", "TMA", "ES:D", "ES:R", "LTM", "GTM", "GTT", "ERS"), 0.5)
+    scores = dict.fromkeys(("CA+", "CA-", "QA+", "QA-", "TMA", "ES:D", "ES:R", "LTM", "GTM", "GTT"), 0.5) | {
+        "ERS": 32.8
+    }
     record: dict[str, Any] = {
         "schema": 1,
         "dim": 512,
