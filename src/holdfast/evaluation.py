@@ -83,7 +83,7 @@ def embed(
     """
     console = console or Console(quiet=True)
     device = model.mean.device
-    mine = processes.share(len(store.table))
+    mine = processes.shard(len(store.table))
     total = mine.stop - mine.start
     vectors = torch.empty(total, model.dim)
     was_training = model.training

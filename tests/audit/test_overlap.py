@@ -98,7 +98,7 @@ def test_both_radii_start_within_the_same_distance(
         for kind in ("stax", "mtax"):
             budget = budgets[kind + name]
             assert (budget.eps, budget.step_size, budget.steps) == pytest.approx((radius / 2, radius / 40, 20))
-            assert budget.radius == pytest.approx(min(0.0005, radius) / 2)
+            assert budget.start_eps == pytest.approx(min(0.0005, radius) / 2)
 
 
 def test_only_some_kinds_of_input_where_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:

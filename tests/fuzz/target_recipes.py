@@ -18,10 +18,10 @@ from holdfast.losses import Loss
 from holdfast.mining import Miner
 from holdfast.regimes import Regime
 from holdfast.registry import Registry
+from holdfast.training.lr_schedules import Schedule
 from holdfast.training.optimizers import Optimizer
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.recipe_files import read_plain, shipped
-from holdfast.training.schedules import Schedule
 from holdfast.yaml_files import NotYaml, read_yaml
 
 FAMILIES = (Loss, Miner, Regime, Augment, Optimizer, Schedule, Reader)

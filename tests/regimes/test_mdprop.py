@@ -358,7 +358,7 @@ def test_two_extra_sets_by_default(made: Any) -> None:
     stax, mtax = made().distributions
     assert (stax.name, mtax.name, mtax.goal.targets) == ("stax", "mtax", 5)
     assert stax.budget == mtax.budget == Distribution(name="x", goal=stax.goal).budget
-    assert (stax.budget.eps, stax.budget.steps, stax.budget.radius, stax.budget.units) == (
+    assert (stax.budget.eps, stax.budget.steps, stax.budget.start_eps, stax.budget.units) == (
         0.01,
         1,
         0.0005,

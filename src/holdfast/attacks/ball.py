@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from holdfast.attacks import random
 from holdfast.attacks.budget import Norm
-from holdfast.attacks.share import Share
+from holdfast.attacks.shard import Shard
 from holdfast.errors import DataError
 
 
@@ -22,7 +22,7 @@ class Ball:
 
     Args:
         images: the centres, in [0, 1].
-        eps: radius in pixel units.
+        eps: ε in pixel units.
         norm: `linf` or `l2` over all pixels of an image.
     """
 
@@ -41,24 +41,24 @@ class Ball:
             part.low, part.high = self.low[rows], self.high[rows]
         return part
 
-    def start(self, radius: float, generator: Generator | None, share: Share | None = None) -> Tensor:
-        """A point drawn uniformly within a radius of each image; the image itself for radius 0.
+    def start(self, eps: float, generator: Generator | None, shard: Shard | None = None) -> Tensor:
+        """A point drawn uniformly within some ε of each image; the image itself for 0.
 
         Args:
-            radius: in pixel units.
+            eps: in pixel units.
             generator: source of every draw.
-            share: which images of an attack these are; what is drawn does not depend on who has the others.
+            shard: which images of an attack these are; what is drawn does not depend on who has the others.
         """
-        if radius == 0:
+        if eps == 0:
             return self.images.clone()
-        share = share or Share(slice(None), len(self.images))
-        shape = (share.total, *self.images.shape[1:])
+        shard = shard or Shard(slice(None), len(self.images))
+        shape = (shard.total, *self.images.shape[1:])
         if self.norm == "linf":
-            noise = (2 * random.uniform(shape, self.images.device, generator)[share.rows] - 1) * radius
+            noise = (2 * random.uniform(shape, self.images.device, generator)[shard.rows] - 1) * eps
         else:
-            noise = along(random.normal(shape, self.images.device, generator), "l2")[share.rows]
-            drawn = random.uniform((share.total,), noise.device, generator) ** (1 / math.prod(shape[1:]))
-            noise = noise * _per_image(drawn[share.rows] * radius, noise)
+            noise = along(random.normal(shape, self.images.device, generator), "l2")[shard.rows]
+            drawn = random.uniform((shard.total,), noise.device, generator) ** (1 / math.prod(shape[1:]))
+            noise = noise * _per_image(drawn[shard.rows] * eps, noise)
         return self.project(self.images + noise)
 
     def project(self, points: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Ball:
             factor = torch.where(over, self.eps / lengths.clamp_min(1e-300) * (1 - 1e-6), 1.0)
             scaled = self.images + (points - self.images) * _per_image(factor, points).to(points.dtype)
             points = torch.where(_per_image(over, points), scaled.clamp(0, 1), points)
-        # A radius below the resolution of the pixels leaves no room for any change.
+        # An ε below the resolution of the pixels leaves no room for any change.
         over = _lengths(points.double() - self.images.double()) > self.eps
         return torch.where(_per_image(over, points), self.images, points)
 

@@ -26,7 +26,7 @@ class Budget:
     image, PGD at a random point; `fgsm`, `bim` and `pgd` build those.
 
     Args:
-        eps: radius ε of the ball.
+        eps: ε, the largest perturbation.
         step: length of a step; when left out, ε for a single step, 2.5 ε / steps but at most ε for several, and 2 ε
             for `apgd`, which halves its own.
         steps: gradient steps; each costs one pass forward and back.
@@ -56,7 +56,7 @@ class Budget:
         if self.steps < 1:
             raise RecipeError(f"budget.steps must be 1 or more, got {self.steps}")
         if self.start_radius is not None and self.start != "uniform":
-            raise RecipeError("budget.start_radius needs start: uniform; an attack that starts at zero has no radius")
+            raise RecipeError("budget.start_radius needs start: uniform; an attack that starts at zero draws nothing")
         if self.start_radius is not None and self.start_radius > self.eps:
             raise RecipeError(f"budget.start_radius ({self.start_radius}) must not exceed eps ({self.eps})")
 
@@ -85,7 +85,7 @@ class Budget:
         return self.eps if self.steps == 1 else min(self.eps, 2.5 * self.eps / self.steps)
 
     @property
-    def radius(self) -> float:
+    def start_eps(self) -> float:
         """How far around the image the attack starts."""
         if self.start == "zero":
             return 0.0
@@ -94,8 +94,8 @@ class Budget:
     def scaled(self, factor: float) -> Budget:
         """The same attack with every length multiplied."""
         step = None if self.step is None else self.step * factor
-        radius = None if self.start_radius is None else self.start_radius * factor
-        return dataclasses.replace(self, eps=self.eps * factor, step=step, start_radius=radius)
+        start = None if self.start_radius is None else self.start_radius * factor
+        return dataclasses.replace(self, eps=self.eps * factor, step=step, start_radius=start)
 
     def with_eps(self, eps: float) -> Budget:
         """The same attack at another ε; given step and start radius keep their proportion to it."""

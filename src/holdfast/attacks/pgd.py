@@ -11,12 +11,12 @@ from torch import Generator, Tensor, nn
 from holdfast.attacks.ball import Ball, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
+from holdfast.attacks.forward import Forward, Precision, chunks, group_size, judge
 from holdfast.attacks.frozen import Statistics, frozen
-from holdfast.attacks.movers import MOVERS
-from holdfast.attacks.passes import Passes, Precision, chunks, group_size, judge
 from holdfast.attacks.progress import Lagged
 from holdfast.attacks.result import Attacked, Crafted, worst
-from holdfast.attacks.share import Share
+from holdfast.attacks.shard import Shard
+from holdfast.attacks.steppers import STEPPERS
 from holdfast.errors import ModelError, RecipeError
 from holdfast.processes import ALONE, Processes
 
@@ -48,7 +48,7 @@ def craft(
     normalize: bool = True,
     checked: bool = True,
     run: Callable[[Tensor], Tensor] | None = None,
-    share: Share | None = None,
+    shard: Shard | None = None,
 ) -> Crafted:
     """Perturb images towards a goal, in `budget.steps` passes forward and back and not one more (`apgd`: one forward).
 
@@ -69,12 +69,12 @@ def craft(
         checked: look whether images are in [0, 1], gradients finite and the result inside its ball. Training, whose
             images are and whose loss is watched, leaves it out: every look makes a GPU wait.
         run: another way to call the same module, such as its compiled form, for the passes that craft.
-        share: which images of an attack these are, where several processes have their part of it; `share_out` says.
+        shard: which images of an attack these are, where several processes have their part of it; `shard_goal` says.
     """
     images = pixels(images) if checked else images.detach()
-    passes = Passes(module, normalize, precision, run)
+    forward = Forward(module, normalize, precision, run)
     with frozen(module, statistics):
-        return _craft(passes, images, bound_goal, budget, generator, chunk, checked, share)
+        return _craft(forward, images, bound_goal, budget, generator, chunk, checked, shard)
 
 
 def pgd(
@@ -96,8 +96,8 @@ def pgd(
     """
     images = pixels(images)
     with frozen(module, statistics):
-        crafted = _craft(Passes(module, normalize, precision, run), images, bound_goal, budget, generator, chunk)
-        vectors, loss, measures = judge(Passes(module, normalize), crafted.images, bound_goal, chunk)
+        crafted = _craft(Forward(module, normalize, precision, run), images, bound_goal, budget, generator, chunk)
+        vectors, loss, measures = judge(Forward(module, normalize), crafted.images, bound_goal, chunk)
     return Attacked(crafted.images, vectors, loss, measures, crafted.previous)
 
 
@@ -131,22 +131,22 @@ def require_pixels(budget: Budget) -> None:
 
 
 def _craft(
-    passes: Passes,
+    forward: Forward,
     images: Tensor,
     goal: BoundGoal,
     budget: Budget,
     generator: Generator | None,
     chunk: int | None,
     checked: bool = True,
-    share: Share | None = None,
+    shard: Shard | None = None,
 ) -> Crafted:
     require_pixels(budget)
     ball = Ball(images, budget.eps, budget.norm)
-    start = ball.start(budget.radius, generator, share)
-    processes = share.processes if share else ALONE
+    start = ball.start(budget.start_eps, generator, shard)
+    processes = shard.processes if shard else ALONE
     made, previous, slopes, passed = [], [], [], 0
     for rows, part in chunks(images, goal, chunk):
-        x, loss, slope, taken = _descend(passes, ball.part(rows), start[rows], part, budget, checked, processes)
+        x, loss, slope, taken = _descend(forward, ball.part(rows), start[rows], part, budget, checked, processes)
         made.append(x)
         previous.append(loss)
         slopes.append(slope)
@@ -160,24 +160,24 @@ def _craft(
 
 
 def _descend(
-    passes: Passes, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget, checked: bool, processes: Processes
+    forward: Forward, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget, checked: bool, processes: Processes
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Follow the gradient of one chunk; processes that share an attack stop together.
 
     Returns images, the loss one update before, the sum of all gradients if they are checked, and how many passes it
     took.
     """
-    mover = MOVERS[budget.method](ball, budget, group_size(x, goal))
+    stepper = STEPPERS[budget.method](ball, budget, group_size(x, goal))
     bounded = goal.floor > -torch.inf
     slope = x.new_zeros(())
     done = Lagged()
     for step in range(budget.steps):
-        loss, gradient = passes.gradient(x, goal, first=step == 0)
+        loss, gradient = forward.gradient(x, goal, first=step == 0)
         if checked:
             slope = slope + gradient.sum() + loss.sum()
         if bounded and done.ask(processes.all_of((loss <= goal.floor).all())):
             break
-        moved = mover.move(x, gradient, loss)
-        # A group at its floor has nothing to gain: it must not drift on what its mover remembers.
-        x = torch.where(mover.images(loss > goal.floor), moved, x) if bounded else moved
-    return mover.choose(x, lambda points: passes.loss(points, goal)), loss, slope, step + 1
+        moved = stepper.step(x, gradient, loss)
+        # A group at its floor has nothing to gain: it must not drift on what its stepper remembers.
+        x = torch.where(stepper.images(loss > goal.floor), moved, x) if bounded else moved
+    return stepper.choose(x, lambda points: forward.loss(points, goal)), loss, slope, step + 1

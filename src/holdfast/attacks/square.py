@@ -12,8 +12,8 @@ from holdfast.attacks import random
 from holdfast.attacks.ball import Ball, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
+from holdfast.attacks.forward import Forward, chunks, group_size, judge
 from holdfast.attacks.frozen import frozen
-from holdfast.attacks.passes import Passes, chunks, group_size, judge
 from holdfast.attacks.pgd import require_pixels
 from holdfast.attacks.progress import Lagged
 from holdfast.attacks.result import Attacked
@@ -62,11 +62,11 @@ def square(
         raise RecipeError("the square attack needs images of shape (B, C, H, W) and 1 or more queries")
     ball = Ball(images, budget.eps, "linf")
     size = group_size(images, bound_goal)
-    passes = Passes(module, normalize)
+    forward = Forward(module, normalize)
     bounded = bound_goal.floor > -math.inf
 
     def losses(points: Tensor) -> Tensor:
-        return torch.cat([passes.loss(points[rows], part) for rows, part in chunks(points, bound_goal, chunk)])
+        return torch.cat([forward.loss(points[rows], part) for rows, part in chunks(points, bound_goal, chunk)])
 
     done = Lagged()
     with frozen(module):
@@ -82,7 +82,7 @@ def square(
             best = torch.where(better.repeat_interleave(size).view(-1, 1, 1, 1), tried, best)
             previous, best_loss = best_loss, torch.where(better, loss, best_loss)
         best = ball.finish(best)
-        vectors, loss, measures = judge(passes, best, bound_goal, chunk)
+        vectors, loss, measures = judge(forward, best, bound_goal, chunk)
     return Attacked(best, vectors, loss, measures, previous)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from holdfast import seeds
 from holdfast.attacks import Budget, References
-from holdfast.attacks.passes import Precision
+from holdfast.attacks.forward import Precision
 from holdfast.audit import flags as checks
 from holdfast.audit.flags import Flag
 from holdfast.audit.sampling import balanced_rows, few_classes

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from holdfast import seeds
 from holdfast.attacks import Attacked, BoundGoal, Budget, References, pgd, square
-from holdfast.attacks.passes import Precision
+from holdfast.attacks.forward import Precision
 from holdfast.data import ImageStore
 from holdfast.metrics import EmbeddedSet
 from holdfast.models import Embedder

@@ -2,6 +2,6 @@
 
 from holdfast.processes.group import ALONE, Processes
 from holdfast.processes.joining import joined, starts_first
-from holdfast.processes.shares import Blocks
+from holdfast.processes.sharding import Blocks
 
 __all__ = ["ALONE", "Blocks", "Processes", "joined", "starts_first"]

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from holdfast.errors import HoldfastError, TrainingError
-from holdfast.processes.shares import Blocks, block_order, share, sizes
+from holdfast.processes.sharding import Blocks, block_order, shard, sizes
 
 T = TypeVar("T")
 
@@ -55,9 +55,9 @@ class Processes:
         """Whether there are others."""
         return self.world > 1
 
-    def share(self, count: int, group: int = 1) -> slice:
+    def shard(self, count: int, group: int = 1) -> slice:
         """Which of `count` rows are this process's; consecutive groups of rows are not cut."""
-        return share(count, group, self.rank, self.world)
+        return shard(count, group, self.rank, self.world)
 
     def gather(self, mine: Tensor, blocks: Blocks) -> Tensor:
         """The rows of all processes, block by block, in the order of the ranks.

@@ -13,7 +13,7 @@ from holdfast.mining.base import Miner
 from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
 from holdfast.regimes.budgets import EIGHT_STEPS
 from holdfast.regimes.checks import require_triplets
-from holdfast.regimes.slots import cost, laid_out, mine, regrouped, slots
+from holdfast.regimes.triplet_layout import flat_blocks, flat_rows, flat_triplets, loss_on_triplets, mine_triplets
 from holdfast.sphere import distance
 
 
@@ -61,21 +61,21 @@ class AntiCollapseTriplets(Regime):
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, move positives onto negatives, learn."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
-        triplets = mine(self.source, clean, ctx.generator("source"))
+        triplets = mine_triplets(self.source, clean, ctx.generator("source"))
         anchor, positive, negative = triplets
         pairs = torch.stack((positive, negative), 1).flatten()
         goal = Collapse().bind(References(clean.z, clean.labels, normalize=False), pairs)
         moved = ctx.attack(batch.pick(ctx.mine(pairs, 2)), goal, self.budget, statistics=self.statistics)
         images = torch.stack((batch.pick(ctx.mine(anchor)), moved[0::2], moved[1::2]), 1).flatten(0, 1)
-        rows = slots(triplets)
-        encoded = ctx.encode(images, batch.labels[rows], blocks=laid_out(triplets), numbers=batch.numbers_of(rows))
-        found = regrouped(len(anchor), anchor.device)
+        rows = flat_rows(triplets)
+        encoded = ctx.encode(images, batch.labels[rows], blocks=flat_blocks(triplets), numbers=batch.numbers_of(rows))
+        found = flat_triplets(len(anchor), anchor.device)
         with torch.no_grad():
             logs = {
                 "distance_clean": distance(clean.z[positive], clean.z[negative]).mean(),
                 "distance_adversarial": distance(encoded.z[found.positive], encoded.z[found.negative]).mean(),
             }
-        return StepResult(loss=cost(ctx, encoded, found), encoded=encoded, logs=logs)
+        return StepResult(loss=loss_on_triplets(ctx, encoded, found), encoded=encoded, logs=logs)
 
     def caption(self, line: Mapping[str, float]) -> str:
         """How near positives came to negatives."""

@@ -57,7 +57,7 @@ class Batch:
         return [self._part(rows, processes) for rows in everyone.chunk(count)] if count > 1 else [self]
 
     def _part(self, rows: Tensor, processes: Processes) -> Batch:
-        mine = rows[processes.share(len(rows))]
+        mine = rows[processes.shard(len(rows))]
         numbers = self.numbers_of(rows)
         return Batch(self.pick(mine), self.labels[rows], lambda positions: self.pick(rows[positions]), numbers)
 

@@ -13,9 +13,9 @@ from holdfast.errors import RecipeError, TrainingError
 from holdfast.mining.base import Miner
 from holdfast.regimes.base import Batch, StepContext, StepResult, register
 from holdfast.regimes.checks import require_not_negative
-from holdfast.regimes.destinations import Destination
+from holdfast.regimes.hardness_schedules import Destination
 from holdfast.regimes.manipulation import Manipulation, Task
-from holdfast.regimes.slots import cost, hardness, laid_out, regrouped
+from holdfast.regimes.triplet_layout import flat_blocks, flat_triplets, hardness, loss_on_triplets
 
 WHISPER = 1e-3
 """Weight of the mean hardness in the loss."""
@@ -92,13 +92,13 @@ class FreeHardnessManipulation(Manipulation):
         task, images = self._begin(ctx, batch) if ctx.replay == 0 else self._move(ctx, batch)
         images = images.requires_grad_()
         rows = task.rows
-        blocks, numbers = laid_out(task.triplets), batch.numbers_of(rows)
+        blocks, numbers = flat_blocks(task.triplets), batch.numbers_of(rows)
         encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=numbers)
-        triplets = regrouped(len(task.source), rows.device)
+        triplets = flat_triplets(len(task.source), rows.device)
         reached = hardness(encoded.z, triplets)
         # A triplet within the margin has no gradient, so nothing would say which way is harder. A whisper of its
         # hardness does, and teaches what the triplet loss teaches.
-        loss = cost(ctx, encoded, triplets) + WHISPER * reached.mean()
+        loss = loss_on_triplets(ctx, encoded, triplets) + WHISPER * reached.mean()
         adversarial = reached.detach()
         if ctx.replay == self.replays - 1:
             self.remember(ctx, adversarial)

@@ -16,9 +16,9 @@ from holdfast.models.bank import CLEAN, SetStart
 from holdfast.regimes.base import Batch, StepContext, StepResult, register
 from holdfast.regimes.budgets import EIGHT_STEPS
 from holdfast.regimes.checks import require_not_negative
-from holdfast.regimes.destinations import Destination
+from holdfast.regimes.hardness_schedules import Destination
 from holdfast.regimes.manipulation import Manipulation
-from holdfast.regimes.slots import cost, hardness, laid_out, regrouped, slots
+from holdfast.regimes.triplet_layout import flat_blocks, flat_rows, flat_triplets, hardness, loss_on_triplets
 from holdfast.sphere import pairwise_distance
 
 MOVED = "hm"
@@ -103,10 +103,10 @@ class HardnessManipulation(Manipulation):
         place = MOVED if self.separate else CLEAN
         images = ctx.attack(batch.pick(ctx.mine(rows, 3)), goal, self.budget, place, self.statistics)
         moved, clean = self._encoded(ctx, batch, images, task.triplets)
-        triplets = regrouped(len(task.source), rows.device)
+        triplets = flat_triplets(len(task.source), rows.device)
         adversarial = hardness(moved.z.detach(), triplets)
         self.remember(ctx, adversarial)
-        terms = {"triplet": cost(ctx, moved, triplets)}
+        terms = {"triplet": loss_on_triplets(ctx, moved, triplets)}
         if self.separate:
             terms["clean"] = ctx.criterion(clean, stage="loss-clean")
         if self.ics:
@@ -120,7 +120,7 @@ class HardnessManipulation(Manipulation):
 
     def _encoded(self, ctx: StepContext, batch: Batch, images: Tensor, triplets: Triplets) -> tuple[Encoded, Encoded]:
         """Moved images, and the clean batch as far as it is learnt from."""
-        rows, blocks = slots(triplets), laid_out(triplets)
+        rows, blocks = flat_rows(triplets), flat_blocks(triplets)
         if self.separate:
             moved = ctx.encode(images, batch.labels[rows], MOVED, blocks, batch.numbers_of(rows))
             return moved, ctx.encode(batch.images, batch.labels, numbers=batch.numbers)

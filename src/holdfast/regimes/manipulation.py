@@ -13,8 +13,8 @@ from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Triplets
 from holdfast.regimes.base import Batch, Regime, StepContext
 from holdfast.regimes.checks import require_positive, require_triplets
-from holdfast.regimes.destinations import Destination, Mined, as_destination
-from holdfast.regimes.slots import hardness, mine, slots
+from holdfast.regimes.hardness_schedules import Destination, Mined, as_destination
+from holdfast.regimes.triplet_layout import flat_rows, hardness, mine_triplets
 
 
 class Task(NamedTuple):
@@ -35,7 +35,7 @@ class Task(NamedTuple):
     @property
     def rows(self) -> Tensor:
         """Rows of the batch, slot by slot."""
-        return slots(self.triplets)
+        return flat_rows(self.triplets)
 
     @property
     def limit(self) -> Tensor:
@@ -94,7 +94,7 @@ class Manipulation(Regime):
     def prepare(self, ctx: StepContext, batch: Batch) -> Task:
         """Look at the clean batch, mine it, and give each triplet its destination."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
-        triplets = mine(self.source, clean, ctx.generator("source"))
+        triplets = mine_triplets(self.source, clean, ctx.generator("source"))
         mined = Mined(clean, triplets, hardness(clean.z, triplets), self.source, ctx.group)
         wanted = self.destination(mined, ctx.generator("destination"), self.u, self.margin)
         return Task(clean.z, triplets, mined.hardness, wanted)

@@ -7,7 +7,7 @@ from holdfast.attacks.frozen import Statistics
 from holdfast.mining.base import Miner
 from holdfast.regimes.base import register
 from holdfast.regimes.budgets import EIGHT_STEPS
-from holdfast.regimes.destinations import HARDEST
+from holdfast.regimes.hardness_schedules import HARDEST
 from holdfast.regimes.hm import HardnessManipulation
 
 

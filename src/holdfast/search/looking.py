@@ -48,7 +48,7 @@ class Looks:
 def print_images(store: ImageStore, batch: int, processes: Processes = ALONE) -> Prints:
     """A digest of each image of a store, whose images are shared out if there are other processes."""
     found = []
-    mine = processes.share(len(store))
+    mine = processes.shard(len(store))
     for start in range(mine.start, mine.stop, batch):
         images = store.get(torch.arange(start, min(start + batch, mine.stop))).arrays()
         found += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
@@ -80,7 +80,7 @@ def look(
         processes: who else looks at a share; all of them get everything.
     """
     parts = [torch.empty(0, model.dim + 2 * moved)]
-    mine = rows[processes.share(len(rows))]
+    mine = rows[processes.shard(len(rows))]
     with (console or Console(quiet=True)).bar(len(mine), unit="image", what="embedding") as bar:
         for start in range(0, len(mine), batch):
             images = store.inputs(torch.from_numpy(mine[start : start + batch]))

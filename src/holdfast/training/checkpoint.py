@@ -80,7 +80,7 @@ def load_checkpoint(folder: Path, say: Callable[[str], None] = lambda text: None
     return None
 
 
-def share_checkpoint(processes: Processes, read: Callable[[], Checkpoint | None]) -> Checkpoint | None:
+def broadcast_checkpoint(processes: Processes, read: Callable[[], Checkpoint | None]) -> Checkpoint | None:
     """What the main process finds, for all: only its disk need hold the run."""
     if not processes.several:
         return read()

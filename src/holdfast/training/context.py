@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from holdfast import seeds
 from holdfast.attacks import BoundGoal, Budget, craft
 from holdfast.attacks.frozen import Statistics, frozen
-from holdfast.attacks.share import share_out
+from holdfast.attacks.shard import shard_goal
 from holdfast.losses.criterion import Criterion, Encoded
 from holdfast.mining.tuples import Tuples
 from holdfast.models import Embedder
@@ -71,7 +71,7 @@ class TrainingContext:
 
     def mine(self, rows: Tensor, group: int = 1) -> Tensor:
         """This process's share of some rows."""
-        return rows[self._processes.share(len(rows), group)]
+        return rows[self._processes.shard(len(rows), group)]
 
     def encode(
         self,
@@ -120,7 +120,7 @@ class TrainingContext:
         stage: str = "start",
     ) -> Tensor:
         """Images moved towards a goal, in the recipe's precision and in `budget.steps` passes at most."""
-        goal, share = share_out(bound_goal, len(images), self._processes)
+        goal, shard = shard_goal(bound_goal, len(images), self._processes)
         with self._batchnorm():
             crafted = craft(
                 Through(self._model, distribution),
@@ -133,7 +133,7 @@ class TrainingContext:
                 normalize=self._model.normalize,
                 checked=False,
                 run=partial(self._run, distribution=distribution),
-                share=share,
+                shard=shard,
             )
         self.passes += crafted.passes
         return crafted.images

@@ -22,7 +22,7 @@ from holdfast.models.compiled import worth_compiling
 from holdfast.processes import joined
 from holdfast.regimes import StepResult
 from holdfast.run_files import ON_TEST
-from holdfast.training.checkpoint import load_checkpoint, save_checkpoint, share_checkpoint
+from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.collapse import Collapsed, LastGood
 from holdfast.training.context import TrainingContext
 from holdfast.training.finishing import finish
@@ -125,7 +125,7 @@ class Loop:
 
     def learn(self) -> None:
         """Train until the last epoch is done."""
-        found = share_checkpoint(self.processes, lambda: load_checkpoint(self.run.checkpoints, self.console.say))
+        found = broadcast_checkpoint(self.processes, lambda: load_checkpoint(self.run.checkpoints, self.console.say))
         if found:
             try:
                 self.session.restore(found)

@@ -20,9 +20,9 @@ from holdfast.models import ModelConfig
 from holdfast.models.backbones import is_user_code
 from holdfast.models.compiled import Compile
 from holdfast.regimes import Regime
+from holdfast.training.lr_schedules import Schedule
 from holdfast.training.optimizers import Optimizer
 from holdfast.training.recipe_files import read_plain
-from holdfast.training.schedules import Schedule
 from holdfast.yaml_files import NotYaml, read_yaml
 
 CODE_FILE = re.compile(r"\.py:")

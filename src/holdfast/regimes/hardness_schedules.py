@@ -15,7 +15,7 @@ from holdfast.losses.criterion import Encoded
 from holdfast.mining.base import Miner
 from holdfast.mining.tuples import Triplets
 from holdfast.regimes.checks import require_not_negative, require_triplets
-from holdfast.regimes.slots import hardness, mine
+from holdfast.regimes.triplet_layout import hardness, mine_triplets
 from holdfast.registry import Registry
 
 FIRST_LOSS = 2.0
@@ -70,7 +70,7 @@ class Destination(ABC):
             raise ValueError(f"{type(self).__name__} keeps no state, but the checkpoint holds {sorted(state)}")
 
 
-registry: Registry[Destination] = Registry("destination", Destination, "holdfast.regimes.destinations")
+registry: Registry[Destination] = Registry("destination", Destination, "holdfast.regimes.hardness_schedules")
 register = registry.register
 build, names = builder(registry), registry.names
 
@@ -114,7 +114,7 @@ class OfMiner(Destination):
         if self.miner == mined.source:
             return mined.hardness
         z = mined.encoded.z
-        found = mine(self.miner, mined.encoded, generator)
+        found = mine_triplets(self.miner, mined.encoded, generator)
         by_anchor = mined.hardness.new_full((len(z),), -torch.inf)
         by_anchor = by_anchor.scatter_reduce(0, found.anchor, hardness(z, found), "amax")
         wanted = by_anchor[mined.triplets.anchor]
@@ -131,7 +131,7 @@ class Gradual(Destination):
     def __init__(self) -> None:
         self._losses = {0: torch.tensor(FIRST_LOSS, dtype=torch.float64)}
 
-    def share(self, u: float, mined: Mined) -> Tensor:
+    def normalized_loss(self, u: float, mined: Mined) -> Tensor:
         """`l̄ = min(u, l) / u`: one while the model struggles, zero when it has nothing to learn."""
         loss = self._losses.get(mined.group)
         if loss is None:
@@ -159,7 +159,7 @@ class _Power(Gradual):
 
     def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
         """Between -γ and 0, the semi-hard band."""
-        return (-margin * self.share(u, mined).pow(self.power)).expand_as(mined.hardness)
+        return (-margin * self.normalized_loss(u, mined).pow(self.power)).expand_as(mined.hardness)
 
 
 @register("lga")
@@ -223,7 +223,7 @@ class GradualBoost(Gradual):
 
     def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
         """The other destination, lifted."""
-        return self.of(mined, generator, u, margin) + self.xi * (1 - self.share(u, mined))
+        return self.of(mined, generator, u, margin) + self.xi * (1 - self.normalized_loss(u, mined))
 
 
 def as_destination(given: Destination | Miner | float, key: str = "regime.destination") -> Destination:

@@ -1,4 +1,4 @@
-"""How a batch is shared out: consecutive, as equal as can be, and never through the middle of a group."""
+"""How a batch is sharded over processes: consecutive, as equal as can be, never through the middle of a group."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 Blocks: TypeAlias = tuple[tuple[int, int], ...]
 """What a pass consists of: (images, images per group) of each block; triplets and then single images are
-`((3 * t, 3), (n, 1))`. Each process holds its share of the first block, then of the second, and so on."""
+`((3 * t, 3), (n, 1))`. Each process holds its shard of the first block, then of the second, and so on."""
 
 
-def share(count: int, group: int, rank: int, world: int) -> slice:
+def shard(count: int, group: int, rank: int, world: int) -> slice:
     """The rows that a process has of `count`, whose groups of consecutive rows stay together."""
     groups = count // group
     return slice(groups * rank // world * group, groups * (rank + 1) // world * group)
@@ -22,13 +22,13 @@ def share(count: int, group: int, rank: int, world: int) -> slice:
 def sizes(blocks: Blocks, world: int) -> list[int]:
     """How many rows each process has of all blocks together."""
     return [
-        sum((part := share(count, group, rank, world)).stop - part.start for count, group in blocks)
+        sum((part := shard(count, group, rank, world)).stop - part.start for count, group in blocks)
         for rank in range(world)
     ]
 
 
 def block_order(blocks: Blocks, world: int) -> Tensor | None:
-    """Where each row of the blocks is once the shares of all processes lie behind one another; None if it is there."""
+    """Where each row of the blocks is once the shards of all processes lie behind one another; None if it is there."""
     if len(blocks) == 1:
         return None
     places: list[list[Tensor]] = [[] for _ in blocks]
@@ -37,7 +37,7 @@ def block_order(blocks: Blocks, world: int) -> Tensor | None:
         starts.append(starts[-1] + size)
     for rank, (start, _) in enumerate(pairwise(starts)):
         for found, (count, group) in zip(places, blocks, strict=True):
-            part = share(count, group, rank, world)
+            part = shard(count, group, rank, world)
             found.append(torch.arange(start, start + part.stop - part.start))
             start += part.stop - part.start
     return torch.cat([place for found in places for place in found])

@@ -1,4 +1,4 @@
-"""An attack whose images are shared out among several processes."""
+"""An attack whose images are sharded over several processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.processes import ALONE, Processes
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
+class Shard:
     """Which images of an attack a process has.
 
     Args:
@@ -25,20 +25,20 @@ class Share:
     processes: Processes = ALONE
 
 
-class Joint(BoundGoal):
+class GatheredGoal(BoundGoal):
     """A goal over the whole batch as one group, whose embeddings are with several processes.
 
     Each computes the loss of all embeddings and takes the gradient of its own.
 
     Args:
         goal: over the whole batch.
-        share: of this process.
+        shard: of this process.
     """
 
     group = None
 
-    def __init__(self, goal: BoundGoal, share: Share) -> None:
-        self._goal, self._share = goal, share
+    def __init__(self, goal: BoundGoal, shard: Shard) -> None:
+        self._goal, self._shard = goal, shard
         self.floor, self.stationary = goal.floor, goal.stationary
 
     def loss(self, z: Tensor) -> Tensor:
@@ -50,18 +50,18 @@ class Joint(BoundGoal):
         return self._goal.measure(self._everyone(z))
 
     def _everyone(self, z: Tensor) -> Tensor:
-        return self._share.processes.gather(z, ((self._share.total, 1),))
+        return self._shard.processes.gather(z, ((self._shard.total, 1),))
 
 
-def share_out(goal: BoundGoal, count: int, processes: Processes) -> tuple[BoundGoal, Share | None]:
+def shard_goal(goal: BoundGoal, count: int, processes: Processes) -> tuple[BoundGoal, Shard | None]:
     """This process's part of a goal, for the `count` images that it has; the goal itself if it is alone."""
     if not processes.several:
         return goal, None
     bound = goal.images()
     total = processes.total(count) if bound is None else bound
     if goal.group is None:
-        share = Share(processes.share(total), total, processes)
-        return Joint(goal, share), share
-    share = Share(processes.share(total, goal.group), total, processes)
-    groups = slice(share.rows.start // goal.group, share.rows.stop // goal.group)
-    return goal.take(groups), share
+        shard = Shard(processes.shard(total), total, processes)
+        return GatheredGoal(goal, shard), shard
+    shard = Shard(processes.shard(total, goal.group), total, processes)
+    groups = slice(shard.rows.start // goal.group, shard.rows.stop // goal.group)
+    return goal.take(groups), shard

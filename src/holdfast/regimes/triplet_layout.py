@@ -14,7 +14,7 @@ from holdfast.regimes.base import StepContext
 from holdfast.sphere import pairwise_distance
 
 
-def mine(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
+def mine_triplets(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
     """The triplets that a miner finds in a batch."""
     found = miner(encoded.z, encoded.labels, generator, encoded.numbers)
     if not isinstance(found, Triplets):
@@ -24,18 +24,18 @@ def mine(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
     return found
 
 
-def slots(triplets: Triplets) -> Tensor:
+def flat_rows(triplets: Triplets) -> Tensor:
     """Row numbers of all slots, triplet by triplet: anchor, positive, negative, anchor, ..."""
     return torch.stack(triplets, 1).flatten()
 
 
-def laid_out(triplets: Triplets) -> Blocks:
+def flat_blocks(triplets: Triplets) -> Blocks:
     """What a pass over all slots consists of: triplets that stay together."""
     return ((3 * len(triplets.anchor), 3),)
 
 
-def regrouped(count: int, device: torch.device) -> Triplets:
-    """The same triplets as rows of what `slots` laid out."""
+def flat_triplets(count: int, device: torch.device) -> Triplets:
+    """The same triplets as rows of what `flat_rows` laid out."""
     first = torch.arange(count, device=device) * 3
     return Triplets(first, first + 1, first + 2)
 
@@ -46,6 +46,6 @@ def hardness(z: Tensor, triplets: Triplets) -> Tensor:
     return pairwise_distance(anchor, z[triplets.positive]) - pairwise_distance(anchor, z[triplets.negative])
 
 
-def cost(ctx: StepContext, encoded: Encoded, triplets: Triplets) -> Tensor:
+def loss_on_triplets(ctx: StepContext, encoded: Encoded, triplets: Triplets) -> Tensor:
     """The recipe's loss on exactly these triplets; a loss that does not learn from triplets takes the labels."""
     return ctx.criterion(encoded, triplets if ctx.on_triplets else None)

@@ -3,17 +3,17 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.processes.shares import block_order, share, sizes
+from holdfast.processes.sharding import block_order, shard, sizes
 
 blocks_of_groups = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), min_size=1, max_size=3)
 
 
 @given(groups=st.integers(0, 40), group=st.integers(1, 3), world=st.integers(1, 9))
-def test_shares_are_whole_groups_in_order_and_as_equal_as_can_be(groups: int, group: int, world: int) -> None:
+def test_sharding_are_whole_groups_in_order_and_as_equal_as_can_be(groups: int, group: int, world: int) -> None:
     rows = list(range(groups * group))
-    shares = [rows[share(len(rows), group, rank, world)] for rank in range(world)]
-    assert [row for part in shares for row in part] == rows
-    lengths = [len(part) for part in shares]
+    shards = [rows[shard(len(rows), group, rank, world)] for rank in range(world)]
+    assert [row for part in shards for row in part] == rows
+    lengths = [len(part) for part in shards]
     assert all(length % group == 0 for length in lengths)
     assert max(lengths) - min(lengths) <= group
 
@@ -27,7 +27,7 @@ def test_blocks_come_back_in_their_order(layout: list[tuple[int, int]], world: i
         [
             entry
             for mine, (count, group) in zip(rows, blocks, strict=True)
-            for entry in mine[share(count, group, r, world)]
+            for entry in mine[shard(count, group, r, world)]
         ]
         for r in range(world)
     ]

@@ -35,7 +35,7 @@ class Schedule(ABC):
         """The factor at a share (0-1) of the training that follows the warm-up."""
 
 
-registry: Registry[Schedule] = Registry("schedule", Schedule, "holdfast.training.schedules")
+registry: Registry[Schedule] = Registry("schedule", Schedule, "holdfast.training.lr_schedules")
 register = registry.register
 
 

@@ -1,4 +1,4 @@
-"""Passes through a model that is under attack."""
+"""Forward through a model that is under attack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Passes:
+class Forward:
     """A model with the way attacks call it.
 
     Args:
@@ -88,12 +88,12 @@ def chunks(images: Tensor, goal: BoundGoal, chunk: int | None) -> Iterator[tuple
 
 @torch.no_grad()
 def judge(
-    passes: Passes, images: Tensor, goal: BoundGoal, chunk: int | None
+    forward: Forward, images: Tensor, goal: BoundGoal, chunk: int | None
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Embeddings, loss and measures of finished images."""
     vectors, losses, measures = [], [], []
     for rows, part in chunks(images, goal, chunk):
-        z = passes.embed(images[rows])
+        z = forward.embed(images[rows])
         vectors.append(z)
         losses.append(part.loss(z))
         measures.append(part.measure(z))

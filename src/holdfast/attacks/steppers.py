@@ -1,6 +1,6 @@
 """How an iterate moves: plain steps, momentum, or steps that adapt themselves.
 
-A mover sees the loss and gradient at the current images and returns the next ones. All state is per group.
+A stepper sees the loss and gradient at the current images and returns the next ones. All state is per group.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Plain:
 
     def __init__(self, ball: Ball, budget: Budget, group: int) -> None:
         self.ball = ball
-        self.step = budget.step_size
+        self.length = budget.step_size
         self.group = group
 
-    def move(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
+    def step(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
         """The next images."""
-        return self.ball.project(torch.sub(x, along(gradient, self.ball.norm), alpha=self.step))
+        return self.ball.project(torch.sub(x, along(gradient, self.ball.norm), alpha=self.length))
 
     def choose(self, x: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
         """What the attack returns, given its last iterate and a way to cost it."""
@@ -43,11 +43,11 @@ class Momentum(Plain):
         super().__init__(ball, budget, group)
         self.direction = torch.zeros_like(ball.images)
 
-    def move(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
+    def step(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
         """The next images."""
         size = gradient.flatten(1).abs().mean(1).clamp_min(1e-30).view(-1, *[1] * (gradient.ndim - 1))
         self.direction = self.direction + gradient / size
-        return super().move(x, self.direction, loss)
+        return super().step(x, self.direction, loss)
 
 
 class Apgd(Plain):
@@ -67,7 +67,7 @@ class Apgd(Plain):
         self.iterate = 0
         self.before = ball.images
 
-    def move(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
+    def step(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
         """The next images."""
         if self.iterate == 0:
             self._begin(x, gradient, loss)
@@ -89,7 +89,7 @@ class Apgd(Plain):
         return torch.where(self.images(loss(x) < self.best_loss), x, self.best)
 
     def _begin(self, x: Tensor, gradient: Tensor, loss: Tensor) -> None:
-        self.steps = torch.full_like(loss, self.step)
+        self.steps = torch.full_like(loss, self.length)
         self.best, self.best_gradient, self.best_loss = x, gradient, loss
         self.last_loss = loss
         self.fell = torch.zeros_like(loss)
@@ -118,4 +118,4 @@ class Apgd(Plain):
         return torch.where(chosen, self.best, x), torch.where(chosen, self.best_gradient, gradient)
 
 
-MOVERS: dict[str, type[Plain]] = {"pgd": Plain, "momentum": Momentum, "apgd": Apgd}
+STEPPERS: dict[str, type[Plain]] = {"pgd": Plain, "momentum": Momentum, "apgd": Apgd}

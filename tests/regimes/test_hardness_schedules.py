@@ -13,7 +13,7 @@ from holdfast import mining
 from holdfast.losses.criterion import Encoded
 from holdfast.mining.tuples import Triplets
 from holdfast.regimes import destinations
-from holdfast.regimes.destinations import Constant, Destination, Mined, OfMiner, as_destination
+from holdfast.regimes.hardness_schedules import Constant, Destination, Mined, OfMiner, as_destination
 
 positive = st.floats(0.01, 3)
 losses = st.floats(0, 3)
