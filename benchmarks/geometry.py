@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from holdfast import losses
 from holdfast.data import RaggedImages
-from holdfast.data.augment.random_resized_crop import RandomResizedCrop
+from holdfast.data.augment import RandomResizedCrop
 from holdfast.models import Embedder
 from holdfast.models.compiled import CompiledPasses
 

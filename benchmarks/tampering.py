@@ -28,8 +28,8 @@ from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable, load
 from holdfast.data.sources import ArraySource
 from holdfast.search import Detector, Index, make_index, statistics
-from holdfast.search.looking import changed_copies, look, model_facts, print_images
-from holdfast.search.tampering import SIGNS
+from holdfast.search.embedding import changed_copies, embed_images, fingerprint_images, model_facts
+from holdfast.search.querying import SIGNS
 from holdfast.view import View
 
 GOALS = ("es", "qa+", "misrank")
@@ -82,24 +82,24 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             model, load(arguments.data), "test", arguments.queries, 0, 256, False, Console(quiet=True)
         )
         store, rows = subject.store, subject.rows.numpy()
-        prints = print_images(store, 256)
+        fingerprints = fingerprint_images(store, 256)
         vectors = subject.references.vectors.numpy()
         facts = model_facts(model, "")
-        index: Index = make_index(vectors, store.table.ids, [""] * len(vectors), prints, facts)
+        index: Index = make_index(vectors, store.table.ids, [""] * len(vectors), fingerprints, facts)
         others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(len(vectors)), rows))
         calibrating, asked = others[: arguments.calibrate], others[arguments.calibrate :]
-        clean = statistics(index, look(model, store, calibrating, moved=True), prints[calibrating])
+        clean = statistics(index, embed_images(model, store, calibrating, perturbed=True), fingerprints[calibrating])
         labels = store.table.labels
-        nearest = index.search(vectors[asked], 1, without=prints[asked]).rows[:, 0]
+        nearest = index.search(vectors[asked], 1, without=fingerprints[asked]).rows[:, 0]
         right = {CLEAN: 100 * float((labels[nearest] == labels[asked]).mean())}
-        values = {CLEAN: statistics(index, look(model, store, asked, moved=True), prints[asked])}
+        values = {CLEAN: statistics(index, embed_images(model, store, asked, perturbed=True), fingerprints[asked])}
         knowing = dataclasses.replace(subject, model=Averaged(model))
         for attacker, suffix in ((subject, ""), (knowing, " knowing")):
             for goal in GOALS:
                 queries = as_store(attacked(attacker, goal, arguments.eps / 255))
-                looks = look(model, queries, np.arange(len(rows)), moved=True)
-                values[goal + suffix] = statistics(index, looks, prints[rows])
-                nearest = index.search(looks.vectors, 1, without=prints[rows]).rows[:, 0]
+                embedded = embed_images(model, queries, np.arange(len(rows)), perturbed=True)
+                values[goal + suffix] = statistics(index, embedded, fingerprints[rows])
+                nearest = index.search(embedded.vectors, 1, without=fingerprints[rows]).rows[:, 0]
                 right[goal + suffix] = 100 * float((labels[nearest] == labels[rows]).mean())
     found = []
     for rate in arguments.false_alarms:

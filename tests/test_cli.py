@@ -146,17 +146,17 @@ def test_check_finds_the_broken_picture(photos: Path, capsys: pytest.CaptureFixt
     assert "class-1/2.png" in capsys.readouterr().out
 
 
-def test_check_says_what_was_passed_over(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_what_was_skipped(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("class-0/IMG_1.HEIC", "class-0/IMG_2.heic", "notes.txt", ".DS_Store", "class-1/Thumbs.db"):
         (photos / name).write_bytes(b"x")
     Image.new("RGB", (32, 32)).save(photos / "loose.png")
     assert run("check", "--data", f"folder:{photos}") == 0
     out = capsys.readouterr().out
-    assert "3 files are passed over: no image by extension (.heic 2, .txt 1: class-0/IMG_1.HEIC, class-0/IMG_2." in out
-    assert "1 image is passed over: in no class folder or list (loose.png)" in out
-    assert "2 hidden or system files are passed over (.DS_Store, class-1/Thumbs.db)" in out
+    assert "3 files are skipped: no image by extension (.heic 2, .txt 1: class-0/IMG_1.HEIC, class-0/IMG_2." in out
+    assert "1 image is skipped: in no class folder or list (loose.png)" in out
+    assert "2 hidden or system files are skipped (.DS_Store, class-1/Thumbs.db)" in out
     assert run("check", "--data", f"folder:{photos}", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["passed_over"] == {"no_images": 3, "unplaced": 1, "hidden": 2}
+    assert json.loads(capsys.readouterr().out)["skipped_files"] == {"no_images": 3, "unplaced": 1, "hidden": 2}
 
 
 def test_check_lists_missing_files_among_the_problems(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

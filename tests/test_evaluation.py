@@ -39,17 +39,17 @@ def test_skip_bad_of_a_data_block_also_skips_unreadable_images(photos: Path) -> 
     assert result.images == 59
 
 
-def test_files_passed_over_are_told_once_and_only_where_data_is_read(
+def test_skipped_files_are_told_once_and_only_where_data_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a/1.png", "b/1.png"):
         (tmp_path / name).parent.mkdir()
         Image.new("RGB", (8, 8)).save(tmp_path / name)
-    assert read_table(f"folder:{tmp_path}", False, Console())[0].passed_over.counts()["no_images"] == 0
+    assert read_table(f"folder:{tmp_path}", False, Console())[0].skipped_files.counts()["no_images"] == 0
     assert capsys.readouterr().err == ""
     (tmp_path / "a" / "2.heic").write_bytes(b"x")
     table, _ = read_table(f"folder:{tmp_path}", False, Console())
-    assert capsys.readouterr().err == "passed over: 1 file is no image by extension (.heic 1: a/2.heic)\n"
+    assert capsys.readouterr().err == "skipped: 1 file is no image by extension (.heic 1: a/2.heic)\n"
     read_table(table, False, Console())
     read_table(f"folder:{tmp_path}", False)
     assert capsys.readouterr().err == ""

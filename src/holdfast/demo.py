@@ -94,7 +94,7 @@ def demo(out: Path, console: Console, settings: Sequence[str] = (), limit: int =
         shown[name] = _show(run, limit, console)
     note = (
         f"Made by holdfast demo: {run.recipe.model.backbone}, a small net; {run.recipe.epochs} epochs each, after "
-        f"{start.recipe.epochs} of plain training that all share; the same loss and seed; {limit} attacked pictures "
+        f"{start.recipe.epochs} of plain training that all share; the same loss and seed; {limit} attacked images "
         "per model. Enough to see the difference, and no benchmark."
     )
     page = compare([model.run for model in shown.values()], out / "report.html", note=note)
@@ -109,7 +109,7 @@ def _show(run: Run, limit: int, console: Console) -> Shown:
             str(run.folder), run.recipe.data.plain, limit=limit, seed=run.recipe.seed, out=run.folder, console=console
         ).document
     if not exhibits.is_current(run.folder):
-        console.say("collecting pictures for its page")
+        console.say("collecting images for its page")
         exhibits.collect(run.folder, limit=limit, console=console)
     low, high = found["intervals"]["ERS"]
     return Shown(

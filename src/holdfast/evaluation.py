@@ -145,8 +145,8 @@ def read_table(
     block = parse(data)
     skip_bad = skip_bad or block.get("skip_bad") is True
     table = load({**block, "skip_bad": True} if skip_bad else block)
-    if console is not None and table.passed_over:
-        console.say(f"passed over: {table.passed_over}")
+    if console is not None and table.skipped_files:
+        console.say(f"skipped: {table.skipped_files}")
     return table, skip_bad
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.data import Augment, RaggedImages, augment, centre_crop
-from holdfast.data.augment.random_resized_crop import RandomResizedCrop, by_products, one_by_one
+from holdfast.data.augment import RandomResizedCrop, by_products, one_by_one
 from holdfast.errors import DataError, RecipeError
 from holdfast.view import View
 

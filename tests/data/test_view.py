@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from holdfast.data import ImageStore, ImageTable, RaggedImages, centre_crop
-from holdfast.data.augment.random_resized_crop import RandomResizedCrop
+from holdfast.data.augment import RandomResizedCrop
 from holdfast.data.decode import resized
 from holdfast.data.sources import FileSource
 from holdfast.models import Embedder

@@ -101,8 +101,8 @@ def _listed(draw: random.Random, folder: Path) -> None:
     if len(table) != len(expected) or not all(ending):
         raise Wrong(f"{len(expected)} listed, {len(table)} in the table, or others: {expected} {table.ids}")
     unlisted = len({p for p in files if p.endswith((".jpg", ".JPG")) and (root / p).is_file()}) - len(set(expected))
-    if len(table.passed_over.unplaced) < unlisted:
-        raise Wrong(f"{unlisted} images are not listed; {table.passed_over}")
+    if len(table.skipped_files.unplaced) < unlisted:
+        raise Wrong(f"{unlisted} images are not listed; {table.skipped_files}")
 
 
 def _hurt(content: bytes, draw: random.Random) -> bytes:
@@ -223,8 +223,8 @@ def _omniglot(draw: random.Random, folder: Path) -> None:
         _replace(root, draw.choice(there), draw)
         there = []
     table = load(f"omniglot:{folder if packed and list(folder.glob('*.zip')) else root}", validation=0)
-    if there and sorted((*table.ids, *table.passed_over.unplaced)) != there:
-        raise Wrong(f"{there} are {table.ids} and {table.passed_over.unplaced}")
+    if there and sorted((*table.ids, *table.skipped_files.unplaced)) != there:
+        raise Wrong(f"{there} are {table.ids} and {table.skipped_files.unplaced}")
     _look(table, root)
 
 

@@ -91,11 +91,11 @@ def _files(folder: Path, ancestors: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _check(root: Path, draw: random.Random, files: int | None) -> None:
-    """Read it labelled and not; rows and files passed over must add up, and every row is an image or says why not."""
+    """Read it labelled and not; rows and files skipped must add up, and every row is an image or says why not."""
     for name in ("folder", "images"):
         reader: Reader = instantiate(Reader, {"name": name, "root": str(root), "validation": 0})
         table = reader.table()
-        others = table.passed_over
+        others = table.skipped_files
         if files is not None and len(table) + len(others.no_images) + len(others.unplaced) != files:
             raise Wrong(f"{files} files; {name} reads {len(table)} and passes over {others}")
         for row in draw.sample(range(len(table)), min(4, len(table))):

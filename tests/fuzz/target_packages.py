@@ -78,11 +78,11 @@ def _model(draw: random.Random, folder: Path) -> None:
 def _index(kind: str) -> Files:
     draw = np.random.default_rng(0)
     vectors = draw.standard_normal((24, 4)).astype(np.float32)
-    prints = draw.integers(0, 256, (24, 16), dtype=np.uint8)
+    fingerprints = draw.integers(0, 256, (24, 16), dtype=np.uint8)
     facts = ModelFacts("nobody", "", View(32), vectors[:1])
     names = [f"v{i}" for i in range(24)]
     with tempfile.TemporaryDirectory() as folder:
-        write_index(Path(folder), make_index(vectors, names, ["x"] * 24, prints, facts, kind))
+        write_index(Path(folder), make_index(vectors, names, ["x"] * 24, fingerprints, facts, kind))
         return _read(Path(folder))
 
 

@@ -111,7 +111,7 @@ def test_two_processes_index_as_one(place: Path, by_one: Path, by_two: list[dict
     two, one = (read_index(folder, read_manifest(folder)) for folder in (place / "two" / "index", by_one / "index"))
     assert list(two.ids) == list(one.ids)
     assert len(two) == 118
-    assert (two.prints == one.prints).all()
+    assert (two.fingerprints == one.fingerprints).all()
     np.testing.assert_allclose(two.vectors, one.vectors, atol=1e-5)
     np.testing.assert_allclose(two.clean, one.clean, atol=1e-4)
     assert not list((place / "two").glob(".*")), "no lock is left"

@@ -20,8 +20,7 @@ from holdfast.data.sources import ArraySource
 from holdfast.models.run_card import write_card
 from holdfast.report import compare, write
 from holdfast.search.page import strip_page
-from holdfast.search.querying import Answer, Match
-from holdfast.search.tampering import Verdict
+from holdfast.search.querying import Answer, Hit, TamperVerdict
 from holdfast.studies import leaderboard
 from holdfast.studies.page import write_page
 
@@ -110,8 +109,8 @@ def test_a_comparison_of_runs_by_these_names(tmp_path: Path, open_page: Callable
 def test_the_answers_of_a_search(tmp_path: Path, open_page: Callable) -> None:
     pictures = ArraySource(np.zeros((len(HOSTILE), 8, 8, 3), np.uint8))
     table = ImageTable.of(pictures, classes=HOSTILE, splits=["gallery"] * len(HOSTILE), ids=HOSTILE, name="images")
-    matches = tuple(Match(id=name, label=name, distance=0.5) for name in HOSTILE)
-    answers = [Answer(name, matches, Verdict(True, (name,))) for name in HOSTILE]
+    matches = tuple(Hit(id=name, label=name, distance=0.5) for name in HOSTILE)
+    answers = [Answer(name, matches, TamperVerdict(True, (name,))) for name in HOSTILE]
     file = tmp_path / "strip.html"
     file.write_text(strip_page(answers, table, table, HOSTILE[0]), "utf-8")
     assert_harmless(open_page(file), HOSTILE)

@@ -57,6 +57,6 @@ def unit_vectors(count: int, dim: int, seed: int = 0, clusters: int = 0) -> NDAr
 def index_of(vectors: NDArray[np.float32], kind: str | None = None) -> Index:
     """An index of vectors that no model made."""
     count = len(vectors)
-    prints = np.random.default_rng(9).integers(0, 256, (count, 16), dtype=np.uint8)
+    fingerprints = np.random.default_rng(9).integers(0, 256, (count, 16), dtype=np.uint8)
     facts = ModelFacts("nobody", "", View(32), vectors[:1])
-    return make_index(vectors, [f"v{i}" for i in range(count)], [""] * count, prints, facts, kind)
+    return make_index(vectors, [f"v{i}" for i in range(count)], [""] * count, fingerprints, facts, kind)

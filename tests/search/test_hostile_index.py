@@ -111,7 +111,7 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "no vectors": with_arrays(lambda a: a.pop("vectors") is None),
     "no graph": with_arrays(lambda a: a.pop("structure.links") is None),
     "link into nowhere": with_arrays(lambda a: a["structure.links"].__setitem__(0, 2**31 - 1)),
-    "prints of other width": with_arrays(lambda a: a.update(prints=a["prints"][:, :3].copy())),
+    "fingerprints of other width": with_arrays(lambda a: a.update(prints=a["prints"][:, :3].copy())),
     "pickle for arrays": lambda folder: rewrite(folder, "arrays", pickle.dumps(Bomb())),
     "pickle for names": lambda folder: rewrite(folder, "names", pickle.dumps(Bomb())),
     "huge header": huge_header,

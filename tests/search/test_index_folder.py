@@ -23,7 +23,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def by_id(index: Index) -> dict[str, tuple[bytes, str, bytes]]:
     return {
-        name: (index.vectors[row].tobytes(), index.labels[row], index.prints[row].tobytes())
+        name: (index.vectors[row].tobytes(), index.labels[row], index.fingerprints[row].tobytes())
         for row, name in enumerate(index.ids)
     }
 
@@ -59,12 +59,12 @@ def test_adding_gives_what_building_from_all_gives(tmp_path: Path) -> None:
     assert list(grown.ids) == list(whole.ids)
     np.testing.assert_allclose(grown.vectors, whole.vectors, atol=1e-6)
     np.testing.assert_array_equal(grown.search(whole.vectors, 6).rows, whole.search(whole.vectors, 6).rows)
-    np.testing.assert_array_equal(grown.prints, whole.prints)
+    np.testing.assert_array_equal(grown.fingerprints, whole.fingerprints)
     assert by_id(read_index(tmp_path / "grown")) == by_id(grown)
     assert len(grown.clean) == 40
 
 
-def test_what_is_there_is_passed_over_unless_it_changed(tmp_path: Path) -> None:
+def test_what_is_there_is_skipped_unless_it_changed(tmp_path: Path) -> None:
     pixels = pictures(20)
     folder = tmp_path / "index"
     first = made(folder, 20)
@@ -128,7 +128,7 @@ def test_of_two_who_add_at_once_the_second_is_told(tmp_path: Path) -> None:
 
 
 def _one_more(index: Index) -> tuple[Any, list[str], list[str], Any]:
-    return -index.vectors[:1], ["another"], [""], 255 - index.prints[:1]
+    return -index.vectors[:1], ["another"], [""], 255 - index.fingerprints[:1]
 
 
 def test_the_model_comes_along_and_another_is_refused(tmp_path: Path) -> None:

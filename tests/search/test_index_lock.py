@@ -12,23 +12,23 @@ from holdfast.cli import main
 from holdfast.errors import SearchError
 from holdfast.locks import InUse, locked
 from holdfast.search import add_images, building, create_index, read_index, read_manifest
-from holdfast.search.looking import Looks
+from holdfast.search.embedding import EmbeddedImages
 
 ANOTHER = picture_table(pictures(8, seed=1), first=100)
 
 
-def while_looking(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[BaseException]:
-    """What a second process ends with that starts when the first one looks at its images."""
-    real, ended = building.look, []
+def while_embedding(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[BaseException]:
+    """What a second process ends with that starts while the first one embeds its images."""
+    real, ended = building.embed_images, []
 
-    def look(*arguments: Any, **options: Any) -> Looks:
-        monkeypatch.setattr(building, "look", real)
+    def embed_images(*arguments: Any, **options: Any) -> EmbeddedImages:
+        monkeypatch.setattr(building, "embed_images", real)
         with pytest.raises(InUse) as refused:
             work()
         ended.append(refused.value)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(building, "look", look)
+    monkeypatch.setattr(building, "embed_images", embed_images)
     return ended
 
 
@@ -37,7 +37,7 @@ def test_adding_to_an_index_that_another_process_adds_to_is_refused(
 ) -> None:
     folder = tmp_path / "index"
     made(folder, 12, calibrate=0)
-    ended = while_looking(monkeypatch, lambda: add_images(folder, ANOTHER))
+    ended = while_embedding(monkeypatch, lambda: add_images(folder, ANOTHER))
     _, added = add_images(folder, picture_table(pictures(6, seed=2), first=50))
     assert added.added == 6
     assert "the index" in str(ended[0])
@@ -51,7 +51,7 @@ def test_making_an_index_where_another_process_makes_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "index"
-    ended = while_looking(monkeypatch, lambda: create_index(folder, small_model(), ANOTHER))
+    ended = while_embedding(monkeypatch, lambda: create_index(folder, small_model(), ANOTHER))
     index, _ = create_index(folder, small_model(), picture_table(pictures(12)), calibrate=0)
     assert len(ended) == 1
     assert len(read_index(folder, read_manifest(folder))) == len(index) == 12

@@ -92,9 +92,9 @@ def test_a_query_of_other_dims_is_refused() -> None:
         index_of(unit_vectors(5, DIM)).search(unit_vectors(1, DIM), 0)
 
 
-def test_copies_of_a_query_are_passed_over() -> None:
+def test_copies_of_a_query_are_skipped() -> None:
     index = index_of(unit_vectors(50, DIM))
-    plain, others = (index.search(index.vectors, 3, without=w).rows for w in (None, index.prints))
+    plain, others = (index.search(index.vectors, 3, without=w).rows for w in (None, index.fingerprints))
     np.testing.assert_array_equal(plain[:, 0], np.arange(50))
     np.testing.assert_array_equal(plain[:, 1:], others[:, :2])
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from holdfast import seeds
 from holdfast.data import ImageStore
 from holdfast.search import Detector, ask, detector_of, statistics
-from holdfast.search.looking import NOISE, NOISY_COPIES, Looks, look, print_images
-from holdfast.search.tampering import SIGNS
+from holdfast.search.embedding import NOISE, NOISY_COPIES, EmbeddedImages, embed_images, fingerprint_images
+from holdfast.search.querying import SIGNS
 from holdfast.view import View
 
 
@@ -57,9 +57,9 @@ def test_statistics_are_those_of_a_loop() -> None:
     index = index_of(unit_vectors(40, 6))
     queries, moves = unit_vectors(7, 6, 1), clean(7, 2)
     queries[0] = index.vectors[5]  # the very image of the index
-    prints = np.zeros((7, 16), np.uint8)
-    prints[0] = index.prints[5]
-    found = statistics(index, Looks(queries, moves[:, 0], moves[:, 1]), prints)
+    fingerprints = np.zeros((7, 16), np.uint8)
+    fingerprints[0] = index.fingerprints[5]
+    found = statistics(index, EmbeddedImages(queries, moves[:, 0], moves[:, 1]), fingerprints)
     for row, query in enumerate(queries.astype(np.float64)):
         apart = sorted(
             float(np.linalg.norm(vector - query))
@@ -72,7 +72,7 @@ def test_statistics_are_those_of_a_loop() -> None:
 def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
     model, pixels = small_model(), pictures(5)
     store = ImageStore(picture_table(pixels), View(32), "cpu")
-    together = look(model, store, np.arange(5), batch=3, seed=4, moved=True)
+    together = embed_images(model, store, np.arange(5), batch=3, seed=4, perturbed=True)
     assert together.noise is not None
     assert together.shift is not None
     noise = NOISE * torch.randn(NOISY_COPIES, 3, 32, 32, generator=seeds.generator(4, "tampering"))
@@ -89,7 +89,7 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
             ]
         np.testing.assert_allclose(together.noise[row], np.mean(noisy), rtol=1e-3)
         np.testing.assert_allclose(together.shift[row], np.mean(moved), rtol=1e-3)
-        alone = look(model, store, np.array([row]), seed=4, moved=True)
+        alone = embed_images(model, store, np.array([row]), seed=4, perturbed=True)
         np.testing.assert_allclose(alone.vectors[0], together.vectors[row], atol=1e-6)
 
 
@@ -97,12 +97,12 @@ def test_an_index_that_cannot_tell_says_why(tmp_path_factory: pytest.TempPathFac
     few = made(tmp_path_factory.mktemp("a") / "index", 30)
     queries = ImageStore(picture_table(pictures(2, seed=8)), View(32), "cpu")
     answers = ask(few, small_model(), queries)
-    assert "30 clean images cannot tell a false alarm rate of 0.01" in answers.unchecked
+    assert "30 clean images are too few for a false alarm rate of 0.01" in answers.unchecked
     assert [answer.verdict for answer in answers.answers] == [None, None]
     assert ask(few, small_model(), queries, false_alarms=0.1).unchecked == ""
     none = dataclasses.replace(few, clean=few.clean[:0])
     assert "not calibrated" in detector_of(none)[1]
-    assert "cannot tell" in detector_of(few, 0.0)[1]
+    assert "too few" in detector_of(few, 0.0)[1]
 
 
 def test_a_picture_unlike_all_others_is_marked_and_those_indexed_are_not(
@@ -122,4 +122,4 @@ def test_a_picture_unlike_all_others_is_marked_and_those_indexed_are_not(
     assert verdicts[0] is not None
     assert SIGNS[0] in verdicts[0].why
     assert sum(verdict is not None and verdict.tampered for verdict in verdicts[1:]) <= 2
-    assert print_images(store, 7).shape == (21, 16)
+    assert fingerprint_images(store, 7).shape == (21, 16)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.search import calibrate
-from holdfast.search.verification import LEAST_ACCEPTED, Pairs, pair_up, roc, thresholds
+from holdfast.search.verification import LEAST_ACCEPTED, VerificationPairs, pair_up, roc, thresholds
 
 
 def labelled(count: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -61,12 +61,12 @@ def test_ties_never_break_the_promise() -> None:
     assert found.accepted == 0
 
 
-def test_a_rate_the_pairs_cannot_tell_is_refused_with_the_smallest_they_can() -> None:
+def test_a_rate_of_too_few_pairs_is_refused_with_the_smallest_there_is() -> None:
     pairs = pair_up(*labelled(40, 8))
     smallest = LEAST_ACCEPTED / len(pairs.negative)
     assert pairs.smallest_far == smallest
     thresholds(pairs, [smallest])
-    with pytest.raises(DataError, match=f"smallest they can is {smallest:.1e}"):
+    with pytest.raises(DataError, match=f"{smallest:.1e}"):
         thresholds(pairs, [smallest * 0.99])
     for wrong in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(DataError, match="between 0 and 1"):
@@ -129,4 +129,4 @@ def test_a_document_without_rates_asked_takes_those_the_pairs_can_tell() -> None
     found = calibrate(small_model(), picture_table(pictures(40)))
     assert [t["far"] for t in found["thresholds"]] == [found["smallest_far"]]
     assert found["pairs"] == {"positive": 5 * 28, "negative": 40 * 39 // 2 - 5 * 28}
-    assert isinstance(pair_up(*labelled(12, 3)), Pairs)
+    assert isinstance(pair_up(*labelled(12, 3)), VerificationPairs)

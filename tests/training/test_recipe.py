@@ -100,7 +100,7 @@ def test_unreadable_recipes(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(RecipeError, match=message):
             read_plain(file)
-    with pytest.raises(RecipeError, match="which images"):
+    with pytest.raises(RecipeError, match="--data"):
         load_recipe({"loss": "triplet"})
     with pytest.raises(RecipeError, match=r"key\.path=value"):
         load_recipe("pocket", settings=["epochs"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import main
-from holdfast.cli.figures import metrics_table
+from holdfast.cli.metrics_table import metrics_table
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.training.folder import RunFolder
 from holdfast.training.recipe import load_recipe

@@ -11,7 +11,7 @@ from holdfast.console import Console
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "audit",
@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
-    sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked pictures")
+    sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked images")
     common(sub, "folder for audit.json and what belongs to it (default: the run, or audits/MODEL-DATA)")
 
 

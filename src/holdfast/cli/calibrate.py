@@ -11,7 +11,7 @@ from holdfast.console import Console, table
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "calibrate",
@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
     )
     model_and_data(sub)
     sub.add_argument(
-        "--far", type=rate, nargs="+", metavar="RATE", help="false acceptance (1e-3 1e-4, where the pairs can tell)"
+        "--far", type=rate, nargs="+", metavar="RATE", help="false acceptance (1e-3 1e-4, where there are enough pairs)"
     )
     common(sub, "JSON file (default: artifacts/verification.json of a run)")
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     pairs = found["pairs"]
     print(
         f"{pairs['positive']:,} positive and {pairs['negative']:,} negative pairs of {found['images']:,} images "
-        f"({found['split']}); the smallest FAR they can tell is {found['smallest_far']:.1e}"
+        f"({found['split']}); the smallest FAR they can estimate is {found['smallest_far']:.1e}"
     )
     if out:
         print(f"written to {out}")

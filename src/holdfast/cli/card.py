@@ -9,7 +9,7 @@ from holdfast.cli.parsing import Commands, command
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "card",

@@ -9,7 +9,7 @@ from holdfast.cli.parsing import DATA_HELP, Commands, command
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands, "check", run, "look for what is wrong with a dataset", "holdfast check --data folder:photos"
     )
@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print what is wrong."""
     from holdfast.data import check, load
-    from holdfast.data.passed_over import counted, few
+    from holdfast.data.skipped import counted, few
 
     images = load(options.data, skip_bad=True)  # what is missing is told among the other problems
     problems = check(images)
@@ -30,16 +30,16 @@ def run(options: argparse.Namespace) -> None:
                 {
                     "data": options.data,
                     "images": len(images),
-                    "passed_over": images.passed_over.counts(),
+                    "skipped_files": images.skipped_files.counts(),
                     "problems": rows,
                 }
             )
         )
         return
     print(images)
-    if images.passed_over.hidden:
-        hidden = images.passed_over.hidden
-        print(f"{counted(hidden, 'hidden or system file')} passed over ({few(hidden)})")
+    if images.skipped_files.hidden:
+        hidden = images.skipped_files.hidden
+        print(f"{counted(hidden, 'hidden or system file')} skipped ({few(hidden)})")
     for problem in problems:
         print(f"- {problem.kind}: {problem.what}\n  {problem.how_to_mend}")
     print(f"{len(problems)} kinds of problem" if problems else "nothing wrong")

@@ -10,7 +10,7 @@ from holdfast.errors import harmless
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "compare",
@@ -23,7 +23,7 @@ def add(commands: Commands) -> None:
     sub.add_argument("--csv", metavar="FILE", help="also write the table as CSV")
     sub.add_argument("--markdown", metavar="FILE", help="also write the table as Markdown")
     sub.add_argument("--latex", metavar="FILE", help="also write the table as LaTeX")
-    sub.add_argument("--no-images", action="store_true", help="leave every picture out")
+    sub.add_argument("--no-images", action="store_true", help="leave every image out")
 
 
 def run(options: argparse.Namespace) -> None:

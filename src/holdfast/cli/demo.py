@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 EXPLANATION = """\
-R@1: in how many of 100 searches the nearest picture is the same character.
+R@1: in how many of 100 searches the nearest image is the same character.
 ERS: how little ten attacks achieve that change no pixel by more than 8/255; 100 is nothing at all.
-All three have the same start, loss and epochs. A small net, a short training and 200 attacked pictures of each are
+All three have the same start, loss and epochs. A small net, a short training and 200 attacked images of each are
 enough to see the difference; they are no benchmark."""
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(commands, "demo", run, "train three ways on embedded data, attack, and compare", "holdfast demo")
     sub.add_argument("--out", default="runs/demo", help="folder of the runs and report.html (default: runs/demo)")
     sub.add_argument("--open", action="store_true", help="open the page in the browser at the end")

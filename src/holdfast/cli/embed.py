@@ -11,7 +11,7 @@ from holdfast.console import Console
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "embed",

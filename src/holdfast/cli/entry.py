@@ -3,56 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.cli import (
-    audit,
-    calibrate,
-    card,
-    check,
-    compare,
-    demo,
-    embed,
-    evaluate,
-    explain,
-    export,
-    families,
-    index,
-    report,
-    search,
-    study,
-    train,
-)
 from holdfast.cli.memory import memory_line
 from holdfast.cli.parsing import Parser
 from holdfast.errors import HoldfastError, reason
 from holdfast.version import __version__
 
 COMMANDS = (
-    train,
-    evaluate,
-    embed,
-    index,
-    search,
-    calibrate,
-    audit,
-    report,
-    compare,
-    export,
-    card,
-    check,
-    explain,
-    families,
-    demo,
-    study,
+    *("train", "evaluate", "embed", "index", "search", "calibrate", "audit", "report", "compare", "export", "card"),
+    *("check", "explain", "list", "demo", "study"),
 )
-"""In the order of `holdfast --help`; each module has `add(commands)`."""
+"""Modules beside this one, in the order of `holdfast --help`; each has `add(commands)` and `run(options)`."""
 
-TOGETHER = (train, evaluate, embed, index, audit)
+TOGETHER = ("train", "evaluate", "embed", "index", "audit")
 """Commands that several processes do together; of any other, each would do and write all of it."""
 
 WRITTEN = ("out", "onnx", "html")
@@ -93,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse_several(options: argparse.Namespace) -> None:
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and options.run not in [command.run for command in TOGETHER]:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and options.command not in TOGETHER:
         raise HoldfastError("this command is for one process; start it without torchrun or accelerate launch")
 
 
@@ -101,9 +70,11 @@ def parser() -> Parser:
     """The whole command line."""
     top = Parser(prog="holdfast", description="Train, attack and audit image embeddings.")
     top.add_argument("--version", action="version", version=f"holdfast {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    for command in COMMANDS:
-        command.add(commands)
+    commands = top.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True, parser_class=Parser
+    )
+    for name in COMMANDS:
+        importlib.import_module(f"holdfast.cli.{name}").add(commands)
     return top
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 
-from holdfast.cli.figures import metrics_table
+from holdfast.cli.metrics_table import metrics_table
 from holdfast.cli.parsing import Commands, command, common, model_and_data, positive, writable
 from holdfast.console import Console
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "evaluate",

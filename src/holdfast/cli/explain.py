@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "explain",

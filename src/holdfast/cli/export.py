@@ -23,7 +23,7 @@ SHOWN = 256
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "export",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "index",
@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
     sub.add_argument("model", metavar="MODEL", help=f"{MODEL_HELP}; with --add, the index")
     images = sub.add_mutually_exclusive_group(required=True)
     images.add_argument("--data", metavar="DATA", help=DATA_HELP)
-    images.add_argument("--add", metavar="DATA", help="images to add; those that have not changed are passed over")
+    images.add_argument("--add", metavar="DATA", help="images to add; those that have not changed are skipped")
     sub.add_argument("--split", help="train, val, test, query, gallery or all (default)")
     sub.add_argument("--prefix", default="", help="written before the images' names, to keep two folders apart")
     sub.add_argument("--kind", choices=("flat", "ivf", "hnsw"), metavar="KIND", help="flat (exact), ivf or hnsw")

@@ -12,12 +12,12 @@ from holdfast.errors import HoldfastError, harmless
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(commands, "report", run, "show a run or an audit as one HTML page", "holdfast report runs/demo/hm")
     sub.add_argument("run_folder", metavar="RUN", help="a folder that `holdfast train` or `holdfast audit` wrote")
     sub.add_argument("--data", metavar="DATA", help=f"other images than the run's own: {DATA_HELP}")
     sub.add_argument("--out", help="the page (default: RUN/report.html)")
-    sub.add_argument("--no-images", action="store_true", help="leave every picture out, for private data")
+    sub.add_argument("--no-images", action="store_true", help="leave every image out, for private data")
     sub.add_argument("--refresh", action="store_true", help="look at the model again even if nothing has changed")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack at most N queries for the page (default 200)")
     sub.add_argument("--seed", type=int, help="of everything random (default: the run's)")

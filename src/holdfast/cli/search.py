@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands,
         "search",
@@ -31,9 +31,9 @@ def add(commands: Commands) -> None:
     sub.add_argument(
         "--false-alarms", type=rate, default=0.01, metavar="RATE", help="clean queries marked as tampered with (0.01)"
     )
-    sub.add_argument("--html", metavar="FILE", help="also write a page with pictures")
-    sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's pictures are")
-    sub.add_argument("--no-images", action="store_true", help="with --html: no pictures at all")
+    sub.add_argument("--html", metavar="FILE", help="also write a page with images")
+    sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's images are")
+    sub.add_argument("--no-images", action="store_true", help="with --html: no images at all")
     sub.add_argument("--batch", type=positive, default=256, help="images per pass")
     sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
     sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> None:
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
     if options.html:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None
-        pictured = None if options.no_images else store.table
+        queries = None if options.no_images else store.table
         about = f"{len(index):,} images searched with {printable(index.model.reference)}. {note}"
-        write_atomic(writable(options.html, "--html"), strip_page(found.answers, pictured, gallery, about))
+        write_atomic(writable(options.html, "--html"), strip_page(found.answers, queries, gallery, about))
     if options.json:
         answers = [answer.document() for answer in found.answers]
         skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]

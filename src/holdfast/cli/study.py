@@ -24,7 +24,7 @@ FINISHED = ("done", "stopped early")
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(
         commands, "study", run, "re-run a paper's claim and judge it by the numbers", "holdfast study A6 --scale pocket"
     )

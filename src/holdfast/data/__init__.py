@@ -6,8 +6,7 @@ from holdfast.data.batches import SAMPLERS, Batches, ClassBatches, PairBatches, 
 from holdfast.data.check import Problem, check
 from holdfast.data.decode import BadImage
 from holdfast.data.ragged import RaggedImages
-from holdfast.data.reader import Reader, register, registry
-from holdfast.data.specs import from_csv, from_folder, load, parse
+from holdfast.data.readers.base import Reader, from_csv, from_folder, load, parse, register, registry
 from holdfast.data.store import ImageStore
 from holdfast.data.table import ImageTable
 

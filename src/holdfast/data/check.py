@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.duplicates import THUMBNAIL, near_duplicates, to_grey
-from holdfast.data.loading import WORKERS, chunks
-from holdfast.data.passed_over import counted, extensions, few
-from holdfast.data.reader import Reader
+from holdfast.data.readers.base import Reader
+from holdfast.data.skipped import counted, extensions, few
+from holdfast.data.store import WORKERS, chunks
 from holdfast.data.table import SPLITS, ImageTable, Integers
 from holdfast.errors import one_line
 from holdfast.view import View
@@ -60,18 +60,18 @@ def check(data: ImageTable | Reader) -> list[Problem]:
 
 
 def _files(table: ImageTable) -> Iterator[Problem]:
-    others, unplaced = table.passed_over.no_images, table.passed_over.unplaced
+    others, unplaced = table.skipped_files.no_images, table.skipped_files.unplaced
     if others:
         yield Problem(
             "ignored-file",
-            f"{counted(others, 'file')} passed over: no image by extension ({extensions(others)})",
-            "save pictures in another format (jpg, png, webp, bmp, gif, tif); let the rest be",
+            f"{counted(others, 'file')} skipped: no image by extension ({extensions(others)})",
+            "save images in another format (jpg, png, webp, bmp, gif, tif); let the rest be",
             [],
         )
     if unplaced:
         yield Problem(
             "ignored-file",
-            f"{counted(unplaced, 'image')} passed over: in no class folder or list ({few(unplaced)})",
+            f"{counted(unplaced, 'image')} skipped: in no class folder or list ({few(unplaced)})",
             "move them into a folder named after their class, add them to the list, or let them be",
             [],
         )
@@ -176,7 +176,7 @@ def _duplicates(table: ImageTable, rows: Integers, thumbnails: NDArray[np.uint8]
                 "near-duplicate",
                 f"{len(np.unique(b)):,} images of '{other}' look the same as one of '{one}' "
                 f"({one_line(table.ids[a[0]])} and {one_line(table.ids[b[0]])})",
-                "keep all copies of a picture in one split",
+                "keep all copies of an image in one split",
                 np.unique(np.concatenate((a, b))).tolist(),
             )
 

@@ -66,7 +66,7 @@ def decode(opener: Callable[[], BinaryIO], where: str, view: View | None = None)
     ) as error:  # Pillow's plugins fail in many ways: OSError, SyntaxError, ValueError, struct.error, ...
         raise BadImage(where, reason(error)) from error
     if view is not None and max(view.resized(rgb.height, rgb.width)) > LONGEST:
-        raise BadImage(where, f"at {rgb.width} × {rgb.height} it is a line rather than a picture")
+        raise BadImage(where, f"at {rgb.width} × {rgb.height} it is a line rather than an image")
     return resized(rgb, view)
 
 

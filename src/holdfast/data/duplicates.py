@@ -1,4 +1,4 @@
-"""Pictures that are the same to the eye, found by perceptual hash."""
+"""Images that are the same to the eye, found by perceptual hash."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 THUMBNAIL = 32
-"""Side of the pictures that candidates are compared at."""
+"""Side of the images that candidates are compared at."""
 DISTANCE = 2
 """Bits of the 64 in which the hashes of two candidates may differ."""
 CORRELATION = 0.985
-"""Candidates whose thumbnails correlate less are different pictures with the same coarse outline."""
+"""Candidates whose thumbnails correlate less are different images with the same coarse outline."""
 CONTRAST = 2.0
 """Grey levels by which a cell must be brighter than its neighbour: flat areas must not hash their noise."""
 CHUNK, VERIFIED_AT_ONCE = 1024, 16384
@@ -53,7 +53,7 @@ def near_duplicates(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDAr
 
 
 def standardised(thumbnails: Tensor) -> Tensor:
-    """Each picture without its mean and contrast, as a unit vector; a blank one equals every other blank one."""
+    """Each image without its mean and contrast, as a unit vector; a blank one equals every other blank one."""
     flat = thumbnails.flatten(1)
     flat = flat - flat.mean(1, keepdim=True)
     blank = flat.norm(dim=1, keepdim=True) < 1

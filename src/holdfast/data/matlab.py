@@ -33,7 +33,7 @@ def read_matlab(content: bytes, wanted: Collection[str]) -> dict[str, Any]:
 
     Args:
         content: of the file.
-        wanted: fields of structures to read; others are passed over.
+        wanted: fields of structures to read; others are skipped.
     """
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:

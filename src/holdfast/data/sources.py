@@ -26,7 +26,7 @@ LARGEST_MEMBER = 2**28
 """Bytes of a file in an archive, unpacked; a small archive can hold gigabytes of nothing."""
 
 
-class Source(ABC):
+class ImageSource(ABC):
     """A sequence of images that are decoded when asked for; safe to use from several threads."""
 
     @abstractmethod
@@ -45,7 +45,7 @@ class Source(ABC):
         return [self.image(int(i), view) for i in indices]
 
 
-class ArraySource(Source):
+class ArraySource(ImageSource):
     """Images held in one array.
 
     Args:
@@ -79,7 +79,7 @@ class ArraySource(Source):
         return np.repeat(array[..., None], 3, axis=-1) if self._grey else array
 
 
-class FileSource(Source):
+class FileSource(ImageSource):
     """Image files on disk."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -97,7 +97,7 @@ class FileSource(Source):
         return decode(lambda: _open_plain(self.paths[index]), self.where(index), view)
 
 
-class ZipSource(Source):
+class ZipSource(ImageSource):
     """Members of one or several zip archives.
 
     Handles are opened when first needed, one per thread and process, so that threads never share a file position and
@@ -147,7 +147,7 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
     """Content of a member; one that would fill the memory is not unpacked. `KeyError` where there is none."""
     info = archive.getinfo(member)
     if info.file_size > LARGEST_MEMBER:
-        raise DataError(f"it would unpack to {info.file_size / 1e6:,.0f} MB, more than any picture takes")
+        raise DataError(f"it would unpack to {info.file_size / 1e6:,.0f} MB, more than any image takes")
     return archive.read(info)
 
 

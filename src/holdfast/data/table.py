@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from holdfast.data.decode import BadImage
-from holdfast.data.passed_over import NOTHING, PassedOver
 from holdfast.data.ragged import RaggedImages
-from holdfast.data.sources import Source
+from holdfast.data.skipped import NOTHING, SkippedFiles
+from holdfast.data.sources import ImageSource
 from holdfast.errors import DataError, unknown
 from holdfast.view import View
 
@@ -38,10 +38,10 @@ class ImageTable:
         coarse: coarse label of each row, an index into `coarse_names`.
         coarse_names: name of each coarse class.
         groups: such as the camera of each row: in re-identification an image is no match for a query of its own group.
-        passed_over: files where the whole dataset lies that are no part of it.
+        skipped_files: files where the whole dataset lies that are no part of it.
     """
 
-    source: Source
+    source: ImageSource
     positions: Integers
     labels: Integers
     class_names: list[str]
@@ -51,7 +51,7 @@ class ImageTable:
     coarse: Integers | None = None
     coarse_names: list[str] | None = None
     groups: Integers | None = None
-    passed_over: PassedOver = NOTHING
+    skipped_files: SkippedFiles = NOTHING
 
     def __post_init__(self) -> None:
         for field in ("positions", "labels", "splits", "coarse", "groups"):
@@ -69,7 +69,7 @@ class ImageTable:
     @classmethod
     def of(
         cls,
-        source: Source,
+        source: ImageSource,
         *,
         classes: Sequence[str],
         splits: ArrayLike,
@@ -77,7 +77,7 @@ class ImageTable:
         name: str,
         coarse: Sequence[str] | None = None,
         groups: Sequence[str] | None = None,
-        passed_over: PassedOver = NOTHING,
+        skipped_files: SkippedFiles = NOTHING,
     ) -> ImageTable:
         """A table of a whole source from names; labels count the names in order of first appearance."""
         labels, class_names = _numbered(classes)
@@ -93,7 +93,7 @@ class ImageTable:
             coarse=coarse_labels,
             coarse_names=coarse_names,
             groups=_numbered(groups)[0] if groups is not None else None,
-            passed_over=passed_over,
+            skipped_files=skipped_files,
         )
 
     def __len__(self) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from holdfast.data.decode import EXTENSIONS
-from holdfast.data.passed_over import PassedOver
-from holdfast.data.sources import FileSource, Source, ZipSource, read_member, read_plain
+from holdfast.data.skipped import SkippedFiles
+from holdfast.data.sources import FileSource, ImageSource, ZipSource, read_member, read_plain
 from holdfast.errors import DataError
 
 MOST_VISITS = 20
@@ -19,7 +19,7 @@ MOST_VISITS = 20
 
 
 SYSTEM_FILES = frozenset({"__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
-"""What systems leave behind in folders of pictures, in small letters."""
+"""What systems leave behind in folders of images, in small letters."""
 
 
 class Tree(ABC):
@@ -40,14 +40,14 @@ class Tree(ABC):
         return self.content(name).decode("utf-8-sig", errors="replace")
 
     @abstractmethod
-    def source(self, names: Sequence[str]) -> Source:
+    def source(self, names: Sequence[str]) -> ImageSource:
         """These files as images; a name that is not there is found missing when it is read."""
 
     def images(self) -> list[str]:
         """Names of image files, by extension, in order."""
         return [name for name in self.names if is_image(name)]
 
-    def passed_over(self, used: Collection[str], within: str | None = None) -> PassedOver:
+    def skipped_files(self, used: Collection[str], within: str | None = None) -> SkippedFiles:
         """Files that are no part of a dataset.
 
         Args:
@@ -56,7 +56,7 @@ class Tree(ABC):
         """
         used = frozenset(used)
         unused = [name for name in self.names if name not in used and name.startswith(within or "")]
-        return PassedOver(
+        return SkippedFiles(
             no_images=tuple(name for name in unused if not is_image(name)) if within is None else (),
             unplaced=tuple(name for name in unused if is_image(name)),
             hidden=tuple(self.hidden),
@@ -89,13 +89,13 @@ class Folder(Tree):
         except (OSError, ValueError) as error:
             raise DataError(f"cannot read '{self.root / name}': {error}; look at the file") from error
 
-    def source(self, names: Sequence[str]) -> Source:
+    def source(self, names: Sequence[str]) -> ImageSource:
         """Files as images."""
         return FileSource([self.root / name for name in names])
 
 
 def _walk(root: Path, hidden: list[str]) -> Iterator[str]:
-    """Names of files; those that are passed over are added to `hidden`."""
+    """Names of files; those that are skipped are added to `hidden`."""
     waiting: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(root, "", (_identity(root),))]
     visits: Counter[tuple[int, int]] = Counter()
     while waiting:
@@ -158,7 +158,7 @@ class Archives(Tree):
         except Exception as error:  # damaged, encrypted, or packed in a way that Python does not know
             raise DataError(f"cannot read '{name}' in the archive '{file}': {error}; fetch it again") from error
 
-    def source(self, names: Sequence[str]) -> Source:
+    def source(self, names: Sequence[str]) -> ImageSource:
         """Members as images."""
         return ZipSource(self.archives, [(self._archive_of.get(name, 0), name) for name in names])
 
@@ -180,7 +180,7 @@ def _members(path: Path) -> list[str]:
 
 
 def _hidden(name: str) -> bool:
-    """Whether a file or folder of this name is never a person's own picture."""
+    """Whether a file or folder of this name is never a person's own image."""
     return name.startswith(".") or name.lower() in SYSTEM_FILES
 
 

@@ -25,8 +25,8 @@ TORCHVISION = "torchvision:"
 USUAL_SIZE = 224
 LEAST = {"mean": 0.0, "std": 1e-3}
 """Of a channel of pixels in [0, 1]; a deviation of nothing would divide by it."""
-SMALL_PICTURES = 96
-"""Pictures below this size are used whole, without a border to crop."""
+SMALL_IMAGES = 96
+"""Images below this size are used whole, without a border to crop."""
 
 _FITS: dict[str, Fit] = {"center": "crop", "squash": "squash", "border": "pad"}
 """timm's words, of which any other means the first; its bars have the mean's colour, ours are black."""
@@ -84,7 +84,7 @@ def preprocessing_of(backbone: str, size: int | None = None) -> Preprocessing:
     Args:
         backbone: its name, as `build_backbone` takes it.
         size: of the images that it is to take; its own when left out. The share of the image that is cropped stays
-            the published one, except that small pictures are used whole.
+            the published one, except that small images are used whole.
     """
     if backbone in SMALL:
         size = size or SMALL[backbone]
@@ -113,8 +113,8 @@ def settings_of_before(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def default_canvas(size: int) -> int:
-    """256 for 224, the same for small pictures: small ones are used whole."""
-    return size if size < SMALL_PICTURES else round(size * 256 / 224)
+    """256 for 224, the same for small images: small ones are used whole."""
+    return size if size < SMALL_IMAGES else round(size * 256 / 224)
 
 
 def timm_settings(name: str) -> Any:
@@ -177,6 +177,6 @@ def _view(own: int, share: float | Fraction, size: int | None, fit: Fit, interpo
     if interpolation not in get_args(Interpolation):
         raise ModelError(f"images of this model are resized by '{interpolation}', which holdfast does not know")
     side = size or own
-    whole = side != own and side < SMALL_PICTURES
+    whole = side != own and side < SMALL_IMAGES
     canvas = side if whole else max(side, math.floor(side / share))  # as timm's transforms count it
     return View(side, canvas, fit, interpolation)  # type: ignore[arg-type]  # checked above

@@ -1,4 +1,4 @@
-"""Small networks for small pictures."""
+"""Small networks for small images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 class SmallConvNet(nn.Sequential):
     """Strided convolutions for 28-64 px, fast on a CPU.
 
-    Each stage halves the picture with a 3×3 convolution of stride 2, BatchNorm and ReLU; the last map is flattened
+    Each stage halves the image with a 3×3 convolution of stride 2, BatchNorm and ReLU; the last map is flattened
     after average pooling to 2×2, which keeps a little of where things are (glyphs differ by layout).
 
     Args:

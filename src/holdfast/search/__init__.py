@@ -1,24 +1,23 @@
 """Indexes of vectors: build, add to, search, calibrate."""
 
 from holdfast.search.building import Added, add_images, create_index, model_of
-from holdfast.search.calibrating import calibrate
-from holdfast.search.index import Index, ModelFacts, Neighbours, make_index
+from holdfast.search.index import Index, ModelFacts, SearchResult, make_index
 from holdfast.search.page import printable, strip_page
-from holdfast.search.querying import Answer, Answers, Match, ask
+from holdfast.search.querying import Answer, Answers, Detector, Hit, TamperVerdict, ask, detector_of, statistics
 from holdfast.search.store import read_index, read_manifest, write_index
-from holdfast.search.tampering import Detector, Verdict, detector_of, statistics
 from holdfast.search.vectors import save_vectors
+from holdfast.search.verification import calibrate
 
 __all__ = [
     "Added",
     "Answer",
     "Answers",
     "Detector",
+    "Hit",
     "Index",
-    "Match",
     "ModelFacts",
-    "Neighbours",
-    "Verdict",
+    "SearchResult",
+    "TamperVerdict",
     "add_images",
     "ask",
     "calibrate",

@@ -21,10 +21,10 @@ from holdfast.files import new_folder
 from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import ALONE, Processes
+from holdfast.search.embedding import embed_images, fingerprint_images, model_facts, refuse_other_model
 from holdfast.search.index import Index, make_index
-from holdfast.search.looking import look, model_facts, print_images, refuse_other_model
+from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
-from holdfast.search.tampering import statistics
 
 LOCK = ".lock"
 CALIBRATED_ON = 1000
@@ -68,7 +68,7 @@ def create_index(
         seed: of everything random.
         skip_bad: leave unreadable images out.
         console: shows progress if given.
-        processes: who else looks at a share of the images; the main one alone writes.
+        processes: who else embeds a shard of the images; the main one alone writes.
     """
     with ExitStack() as stack:
 
@@ -83,10 +83,10 @@ def create_index(
         store = ImageStore(table, model.view, model.mean.device, used_once(processes), skip_bad)
         _refuse_twins(store.table)
         everything = np.arange(len(store))
-        vectors = look(model, store, everything, batch, console=console, processes=processes).vectors
-        prints = print_images(store, batch, processes)
+        vectors = embed_images(model, store, everything, batch, console=console, processes=processes).vectors
+        fingerprints = fingerprint_images(store, batch, processes)
         facts = model_facts(model, reference)
-        index = make_index(vectors, store.table.ids, _labels(store.table), prints, facts, kind, seed)
+        index = make_index(vectors, store.table.ids, _labels(store.table), fingerprints, facts, kind, seed)
         index = _calibrated(index, model, store, everything, calibrate, batch, console, processes)
         if processes.main:
             _write_new(folder, model, index)
@@ -115,7 +115,7 @@ def add_images(
     console: Console | None = None,
     processes: Processes = ALONE,
 ) -> tuple[Index, Added]:
-    """Add images to the index of a folder; those that are in it already, and have not changed, are passed over.
+    """Add images to the index of a folder; those that are in it already, and have not changed, are skipped.
 
     Args:
         folder: of the index. Until the very end it stays as it is.
@@ -126,7 +126,7 @@ def add_images(
         skip_bad: leave unreadable images out.
         trust_code: let the model inside import its own module.
         console: shows progress if given.
-        processes: who else looks at a share of the images; the main one alone writes.
+        processes: who else embeds a shard of the images; the main one alone writes.
     """
     with ExitStack() as stack:
 
@@ -155,21 +155,21 @@ def _add(
     model = model_of(folder, index, model, device, trust_code)
     store = ImageStore(table, model.view, model.mean.device, used_once(processes), skip_bad)
     _refuse_twins(store.table)
-    prints = print_images(store, batch, processes)
+    fingerprints = fingerprint_images(store, batch, processes)
     row_of = {name: row for row, name in enumerate(index.ids)}
     old = [row_of.get(name) for name in store.table.ids]
     labels = _labels(store.table)
     same = [
-        row is not None and bool((index.prints[row] == own).all()) and index.labels[row] == label
-        for row, own, label in zip(old, prints, labels, strict=True)
+        row is not None and bool((index.fingerprints[row] == own).all()) and index.labels[row] == label
+        for row, own, label in zip(old, fingerprints, labels, strict=True)
     ]
     new = np.flatnonzero(~np.array(same, bool))
     replaced = sum(old[row] is not None for row in new)
     done = Added(len(new) - replaced, replaced, len(store) - len(new), len(store.skipped))
     if not len(new):
         return index, done
-    vectors = look(model, store, new, batch, console=console, processes=processes).vectors
-    index = index.extended(vectors, [store.table.ids[i] for i in new], [labels[i] for i in new], prints[new])
+    vectors = embed_images(model, store, new, batch, console=console, processes=processes).vectors
+    index = index.extended(vectors, [store.table.ids[i] for i in new], [labels[i] for i in new], fingerprints[new])
     calibrate = max(len(index.clean), CALIBRATED_ON if len(index.clean) else 0)
     index = _calibrated(index, model, store, new, calibrate, batch, console, processes)
     if processes.main:
@@ -208,10 +208,12 @@ def _calibrated(
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
     share = count if not len(old) else max(1, round(count * len(rows) / len(index)))
     chosen = np.sort(draw.permutation(rows)[:share])
-    looks = look(model, store, chosen, batch, index.seed, moved=True, console=console, processes=processes)
+    embedded = embed_images(
+        model, store, chosen, batch, index.seed, perturbed=True, console=console, processes=processes
+    )
     row_of = {name: row for row, name in enumerate(index.ids)}
-    prints = index.prints[[row_of[store.table.ids[row]] for row in chosen]]
-    found = statistics(index, looks, prints)
+    fingerprints = index.fingerprints[[row_of[store.table.ids[row]] for row in chosen]]
+    found = statistics(index, embedded, fingerprints)
     kept = draw.permutation(old)[: count - len(found)]
     return dataclasses.replace(index, clean=np.concatenate([kept, found]))
 

@@ -13,7 +13,7 @@ from holdfast.errors import SearchError
 from holdfast.search.kinds import Rows, Structure, Vectors, kind_for, usable
 from holdfast.view import View
 
-Prints = NDArray[np.uint8]
+Fingerprints = NDArray[np.uint8]
 """A digest of each image as the model sees it, shape (n, 16)."""
 
 
@@ -29,7 +29,7 @@ class ModelFacts:
         reference: what the person called it; shown, never opened.
         weights: digest of its weights, empty for a graph that shows none.
         view: how it saw the images.
-        probe: its vectors of a few fixed pictures, by which another model is found out.
+        probe: its vectors of a few fixed images, by which another model is found out.
     """
 
     reference: str
@@ -39,7 +39,7 @@ class ModelFacts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Neighbours:
+class SearchResult:
     """What a search found, nearest first.
 
     Args:
@@ -59,7 +59,7 @@ class Index:
         vectors: of shape (n, dim).
         ids: a name of each image.
         labels: the class of each, empty where unknown.
-        prints: digest of each image.
+        fingerprints: digest of each image.
         structure: over the vectors.
         model: which made them.
         clean: statistics of clean queries that tampered ones are compared with, one row each; none if not calibrated.
@@ -69,7 +69,7 @@ class Index:
     vectors: Vectors
     ids: Sequence[str]
     labels: Sequence[str]
-    prints: Prints
+    fingerprints: Fingerprints
     structure: Structure
     model: ModelFacts
     clean: NDArray[np.float32]
@@ -83,13 +83,13 @@ class Index:
         """Length of a vector."""
         return int(self.vectors.shape[1])
 
-    def search(self, queries: NDArray[Any], k: int = 10, without: Prints | None = None) -> Neighbours:
+    def search(self, queries: NDArray[Any], k: int = 10, without: Fingerprints | None = None) -> SearchResult:
         """The k nearest of each query.
 
         Args:
             queries: vectors of shape (n, dim).
             k: how many, nearest first.
-            without: a digest for each query; items that are the very same image are passed over.
+            without: a digest for each query; items that are the very same image are skipped.
         """
         asked = np.ascontiguousarray(queries, np.float32)
         if asked.ndim != 2 or asked.shape[1] != self.dim:
@@ -97,19 +97,21 @@ class Index:
         _refuse_unusable(asked, "a query")
         if k < 1:
             raise SearchError(f"cannot return {k} neighbours; ask for 1 or more")
-        # A few more, so that passing over copies of the query leaves k.
+        # A few more, so that k are left when copies of the query are skipped.
         wanted = min(len(self), k if without is None else k + COPIES)
         rows = self.structure.search(asked, wanted)
         # Distances from the difference, so that small ones keep their digits.
         distances = np.linalg.norm(self.vectors[rows] - asked[:, None], axis=2)
         gone = rows < 0
         if without is not None:
-            gone |= (self.prints[rows] == without[:, None]).all(2)
+            gone |= (self.fingerprints[rows] == without[:, None]).all(2)
         distances[gone], rows = np.inf, np.where(gone, -1, rows)
         order = np.lexsort((rows, distances))[:, :k]
-        return Neighbours(np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1))
+        return SearchResult(np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1))
 
-    def extended(self, vectors: Vectors, ids: Sequence[str], labels: Sequence[str], prints: Prints) -> Index:
+    def extended(
+        self, vectors: Vectors, ids: Sequence[str], labels: Sequence[str], fingerprints: Fingerprints
+    ) -> Index:
         """The index with more images; one whose id is there already takes the old one's place."""
         coming = set(ids)
         kept = np.array([row for row, name in enumerate(self.ids) if name not in coming], np.int64)
@@ -119,13 +121,13 @@ class Index:
             vectors=together,
             ids=[*(self.ids[row] for row in kept), *ids],
             labels=[*(self.labels[row] for row in kept), *labels],
-            prints=np.concatenate([self.prints[kept], prints]),
+            fingerprints=np.concatenate([self.fingerprints[kept], fingerprints]),
             structure=self.structure.grown(together, kept, self.seed),
         )
 
 
 COPIES = 4
-"""Copies of a query in the index that a search can pass over."""
+"""Copies of a query in the index that a search can skip."""
 
 
 def _refuse_unusable(vectors: Vectors, what: str) -> None:
@@ -137,7 +139,7 @@ def make_index(
     vectors: Vectors,
     ids: Sequence[str],
     labels: Sequence[str],
-    prints: Prints,
+    fingerprints: Fingerprints,
     model: ModelFacts,
     kind: str | None = None,
     seed: int = 0,
@@ -146,4 +148,4 @@ def make_index(
     _refuse_unusable(vectors, "a vector")
     structure = kind_for(len(vectors), kind).build(vectors, seed)
     clean = np.empty((0, STATISTICS), np.float32)
-    return Index(vectors, list(ids), list(labels), prints, structure, model, clean, seed)
+    return Index(vectors, list(ids), list(labels), fingerprints, structure, model, clean, seed)

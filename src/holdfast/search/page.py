@@ -22,8 +22,8 @@ def strip_page(answers: Sequence[Answer], queries: ImageTable | None, gallery: I
 
     Args:
         answers: what to show.
-        queries: the pictures asked about; None leaves them out.
-        gallery: pictures of the index by id, as the reader of the page's maker found them; an id is only ever looked
+        queries: the images asked about; None leaves them out.
+        gallery: images of the index by id, as the reader of the page's maker found them; an id is only ever looked
             up in this table, never opened as a path. None leaves them out.
         note: a line above the answers.
     """
@@ -35,14 +35,14 @@ def strip_page(answers: Sequence[Answer], queries: ImageTable | None, gallery: I
     rows: list[dict[str, Any]] = [
         {
             "name": printable(answer.query),
-            "picture": asked.of(answer.query),
+            "image": asked.of(answer.query),
             "mark": str(answer.verdict or ""),
             "matches": [
                 {
                     "name": printable(match.id),
                     "label": printable(match.label),
                     "distance": f"{match.distance:.3f}",
-                    "picture": found.of(match.id),
+                    "image": found.of(match.id),
                 }
                 for match in answer.matches
             ],
@@ -53,14 +53,14 @@ def strip_page(answers: Sequence[Answer], queries: ImageTable | None, gallery: I
 
 
 class Thumbnails:
-    """Small pictures of a table by id, as data addresses; None for what it does not hold or cannot read."""
+    """Thumbnails of a table by id, as data addresses; None for what it does not hold or cannot read."""
 
     def __init__(self, table: ImageTable | None) -> None:
         self._table = table
         self._row_of = {} if table is None else {name: row for row, name in enumerate(table.ids)}
 
     def of(self, name: str) -> str | None:
-        """The picture of an id."""
+        """The thumbnail of an id."""
         row = self._row_of.get(name)
         if row is None or self._table is None:
             return None
@@ -68,11 +68,11 @@ class Thumbnails:
             pixels = self._table.source.image(int(self._table.positions[row]))
         except BadImage:
             return None
-        picture = Image.fromarray(pixels)
-        picture.thumbnail((SIDE, SIDE))
+        thumbnail = Image.fromarray(pixels)
+        thumbnail.thumbnail((SIDE, SIDE))
         out = io.BytesIO()
-        picture.save(out, "PNG" if max(picture.size) <= 48 else "JPEG")
-        kind = "png" if max(picture.size) <= 48 else "jpeg"
+        thumbnail.save(out, "PNG" if max(thumbnail.size) <= 48 else "JPEG")
+        kind = "png" if max(thumbnail.size) <= 48 else "jpeg"
         return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
 
 

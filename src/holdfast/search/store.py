@@ -48,7 +48,7 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
 
     arrays: Arrays = {
         "vectors": index.vectors,
-        "prints": index.prints,
+        "prints": index.fingerprints,
         "probe": index.model.probe,
         "clean": index.clean,
     }
@@ -105,12 +105,12 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
     manifest = manifest or read_manifest(folder)
     arrays = _arrays(folder / manifest["arrays"])
     names = _parsed(_read(folder / manifest["names"]), manifest["names"])
-    vectors, prints, probe, clean = (
+    vectors, fingerprints, probe, clean = (
         _array(arrays, name, dtype)
         for name, dtype in (("vectors", np.float32), ("prints", np.uint8), ("probe", np.float32), ("clean", np.float32))
     )
     count, dim = manifest["images"], manifest["dim"]
-    shapes = (vectors.shape, prints.shape, probe.shape[1:], clean.shape[1:])
+    shapes = (vectors.shape, fingerprints.shape, probe.shape[1:], clean.shape[1:])
     if count < 1 or dim < 1 or shapes != ((count, dim), (count, 16), (dim,), (STATISTICS,)):
         raise damaged("its arrays have other shapes than its manifest says")
     if not all(usable(array).all() for array in (vectors, probe, clean)):
@@ -122,7 +122,7 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
     structure = KINDS[manifest["kind"]].restore(vectors, own)
     told = manifest["model"]
     facts = ModelFacts(told["reference"], told["weights"], _view(told), probe)
-    return Index(vectors, ids, labels, prints, structure, facts, clean, manifest["seed"])
+    return Index(vectors, ids, labels, fingerprints, structure, facts, clean, manifest["seed"])
 
 
 def _view(told: dict[str, Any]) -> View:

@@ -1,4 +1,4 @@
-"""Is it the same? Thresholds on the distance of two images, for a chosen rate of false acceptance."""
+"""Is it the same? Thresholds on the distance of two images, for a chosen false acceptance rate."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast import seeds
+from holdfast.console import Console
+from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import DataError
+from holdfast.evaluation import choose_split, embed, read_table
 from holdfast.metrics.base import blocks
+from holdfast.models import Embedder
 from holdfast.sphere import distances
+from holdfast.versions import versions
 
 LEAST_ACCEPTED = 10
 """False acceptances that a rate must rest on; with fewer, chance alone moves the threshold by more than a third."""
@@ -29,7 +34,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True)
-class Pairs:
+class VerificationPairs:
     """Distances of pairs of images, nearest first, and the classes they are of.
 
     Args:
@@ -48,7 +53,7 @@ class Pairs:
 
     @property
     def smallest_far(self) -> float:
-        """The smallest rate of false acceptance that so many negative pairs can tell."""
+        """The smallest rate of false acceptance that so many negative pairs can estimate."""
         return LEAST_ACCEPTED / max(len(self.negative), 1)
 
 
@@ -71,7 +76,7 @@ class Threshold:
     accepted: int
 
 
-def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> Pairs:
+def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> VerificationPairs:
     """Every pair of some vectors.
 
     Args:
@@ -99,7 +104,9 @@ def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> Pa
             f"there are {len(positive[0])} and {len(negative[0])}: add images"
         )
     near, far = positive[0].argsort(kind="stable"), negative[0].argsort(kind="stable")
-    return Pairs(positive[0][near], positive[1][near], negative[0][far], np.stack(negative[1:], 1)[far], sizes.numpy())
+    return VerificationPairs(
+        positive[0][near], positive[1][near], negative[0][far], np.stack(negative[1:], 1)[far], sizes.numpy()
+    )
 
 
 def choose_rows(count: int, seed: int) -> Tensor:
@@ -109,20 +116,20 @@ def choose_rows(count: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=seeds.generator(seed, "pairs"))[:MOST_IMAGES].sort().values
 
 
-def thresholds(pairs: Pairs, fars: Sequence[float], seed: int = 0) -> list[Threshold]:
-    """A threshold for each rate of false acceptance; a rate that the pairs cannot tell is refused."""
+def thresholds(pairs: VerificationPairs, fars: Sequence[float], seed: int = 0) -> list[Threshold]:
+    """A threshold for each rate of false acceptance; a rate that too few pairs would estimate is refused."""
     for far in fars:
         if not 0 < far < 1:
             raise DataError(f"a rate of false acceptance lies between 0 and 1, got {far:g}")
         if far < pairs.smallest_far:
             raise DataError(
-                f"{len(pairs.negative):,} negative pairs cannot tell a rate of {far:g}; "
-                f"the smallest they can is {pairs.smallest_far:.1e}: ask for that, or add images"
+                f"{len(pairs.negative):,} negative pairs are too few to estimate a FAR of {far:g}; "
+                f"the smallest they allow is {pairs.smallest_far:.1e}: ask for that, or add images"
             )
     return [_threshold(pairs, far, seed) for far in fars]
 
 
-def _threshold(pairs: Pairs, far: float, seed: int) -> Threshold:
+def _threshold(pairs: VerificationPairs, far: float, seed: int) -> Threshold:
     at = _limit(pairs.negative, far)
     accepted = int(np.searchsorted(pairs.negative, at))
     tar = 100 * np.searchsorted(pairs.positive, at) / len(pairs.positive)
@@ -134,7 +141,7 @@ def _limit(negative: Numbers, far: float) -> float:
     return float(negative[min(math.floor(far * len(negative) + 1e-9), len(negative) - 1)])
 
 
-def _interval(pairs: Pairs, far: float, seed: int) -> tuple[float, float]:
+def _interval(pairs: VerificationPairs, far: float, seed: int) -> tuple[float, float]:
     """Bootstrap over classes: pairs that share a class are not independent, classes are.
 
     A resample draws as many classes as there are, with repeats; a pair counts as often as its classes were drawn.
@@ -158,7 +165,7 @@ def _interval(pairs: Pairs, far: float, seed: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def roc(pairs: Pairs) -> dict[str, list[float]]:
+def roc(pairs: VerificationPairs) -> dict[str, list[float]]:
     """Rates of false and of true acceptance in percent, with their thresholds, from the smallest rate to all."""
     rates = np.geomspace(min(pairs.smallest_far, 1.0), 1.0, ROC_POINTS)
     at = np.array([_limit(pairs.negative, rate) for rate in rates])
@@ -170,11 +177,61 @@ def roc(pairs: Pairs) -> dict[str, list[float]]:
     }
 
 
-def document(pairs: Pairs, found: Sequence[Threshold]) -> dict[str, Any]:
+def document(pairs: VerificationPairs, found: Sequence[Threshold]) -> dict[str, Any]:
     """What a file of thresholds holds, beside what it is about."""
     return {
         "pairs": {"positive": len(pairs.positive), "negative": len(pairs.negative)},
         "smallest_far": pairs.smallest_far,
         "thresholds": [dataclasses.asdict(one) for one in found],
         "roc": roc(pairs),
+    }
+
+
+SCHEMA = 1
+USUAL_RATES = (1e-3, 1e-4)
+
+
+def calibrate(
+    model: Embedder,
+    data: str | dict[str, Any] | ImageTable,
+    fars: Sequence[float] | None = None,
+    *,
+    split: str | None = None,
+    batch: int = 256,
+    seed: int = 0,
+    skip_bad: bool = False,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Thresholds for rates of false acceptance, with the curve they lie on, as plain data.
+
+    Args:
+        model: in eval mode, on its device.
+        data: labelled images.
+        fars: the rates; when left out, one in a thousand and in ten thousand, where there are enough pairs.
+        split: which images; by default those a paper would report on.
+        batch: images per pass.
+        seed: of the choice of images, where there are too many to pair, and of the bootstrap.
+        skip_bad: leave unreadable images out.
+        console: shows progress if given.
+    """
+    table, skip_bad = read_table(data, skip_bad, console)
+    if not table.labelled:
+        raise DataError(f"the images of '{table.name}' have no labels to pair by; give folder:DIR or csv:FILE")
+    chosen = choose_split(table, split)
+    table = table if chosen == "all" else table.split(chosen)
+    store = ImageStore(table.subset(choose_rows(len(table), seed)), model.view, model.mean.device, skip_bad=skip_bad)
+    vectors = embed(model, store, batch, console)
+    groups = store.table.groups
+    pairs = pair_up(vectors, torch.tensor(store.table.labels), None if groups is None else torch.tensor(groups))
+    if fars is None:
+        fars = [far for far in USUAL_RATES if far >= pairs.smallest_far] or [pairs.smallest_far]
+    return {
+        "schema": SCHEMA,
+        "split": chosen,
+        "images": len(vectors),
+        "classes": len(pairs.sizes),
+        **document(pairs, thresholds(pairs, fars, seed)),
+        "skipped": [{"image": image, "reason": reason} for image, reason in store.skipped],
+        "seed": seed,
+        "versions": versions(),
     }

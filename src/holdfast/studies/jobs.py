@@ -9,7 +9,7 @@ import json
 from typing import Any, Literal, TypeAlias
 
 from holdfast.data import parse
-from holdfast.data.reader import registry as readers
+from holdfast.data.readers.base import registry as readers
 from holdfast.training.recipe import Recipe, load_recipe
 
 Scale: TypeAlias = Literal["pocket", "paper"]

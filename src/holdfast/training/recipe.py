@@ -202,7 +202,7 @@ def load_recipe(
     elif isinstance(plain.get("data"), str):
         plain["data"] = parse(plain["data"])
     if "data" not in plain:
-        raise RecipeError("which images? give --data (glyphs, digits, folder:DIR, csv:FILE, cub:DIR, ...)")
+        raise RecipeError("no dataset; pass --data (glyphs, digits, folder:DIR, csv:FILE, cub:DIR, ...)")
     if seed is not None:
         plain["seed"] = seed
     for setting in settings:

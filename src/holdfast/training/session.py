@@ -127,8 +127,8 @@ def build_session(
     add_sets(model, regime, recipe)
     store = ImageStore(table.split("train"), model.view, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
-    if table.passed_over:
-        console.say(f"passed over: {table.passed_over}")
+    if table.skipped_files:
+        console.say(f"skipped: {table.skipped_files}")
     if store.skipped:
         console.say("skipped: " + ", ".join(image for image, _ in store.skipped[:5]))
     labels = torch.tensor(store.table.compacted(reader.labels), device=accelerator.device)

@@ -69,7 +69,7 @@ def test_rows_do_not_get_lost_quietly(root: Path, files: dict[str, str], name: s
 
 def test_images_that_a_cut_list_does_not_name_are_told(root: Path) -> None:
     (root / "images.txt").write_text("1 001.A/1.jpg\n")
-    assert load(f"cub:{root}").passed_over.unplaced == ("images/101.B/1.jpg",)
+    assert load(f"cub:{root}").skipped_files.unplaced == ("images/101.B/1.jpg",)
 
 
 def test_a_list_that_is_a_pipe_is_not_waited_for(root: Path) -> None:

@@ -43,7 +43,7 @@ def test_split_folders(paint: Paint, tmp_path: Path) -> None:
     wanted = dict(zip(names, ["train", "train", "val", "test", "query", "gallery"], strict=True))
     assert splits_of(table) == wanted
     assert table.class_names[table.labels[table.ids.index("query/e/1.gif")]] == "e"
-    assert table.passed_over.unplaced == ("extras/x/1.png", "test/loose.png")
+    assert table.skipped_files.unplaced == ("extras/x/1.png", "test/loose.png")
     assert len(table.read(range(len(table)), View(8))) == 6
 
 

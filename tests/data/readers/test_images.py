@@ -28,8 +28,8 @@ def test_every_image_is_found_without_a_label(loose: Path) -> None:
     assert not table.labelled
     assert set(table.splits.tolist()) == {"gallery"}
     assert len(table.read([0, 1], View(16))) == 2
-    assert table.passed_over.no_images == ("notes.txt",)
-    assert table.passed_over.hidden == (".hidden.png",)
+    assert table.skipped_files.no_images == ("notes.txt",)
+    assert table.skipped_files.hidden == (".hidden.png",)
 
 
 def test_a_zip_file_will_do(loose: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.data.matlab import read_matlab
-from holdfast.data.reader import Reader, register
+from holdfast.data.readers.base import Reader, register
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, open_tree, require
 from holdfast.errors import DataError, described
@@ -47,7 +47,7 @@ class Cars(Reader):
             splits=["train" if number <= TRAINING_CLASSES else "test" for number in numbers],
             ids=names,
             name="cars",
-            passed_over=tree.passed_over(names, within=""),
+            skipped_files=tree.skipped_files(names, within=""),
         )
 
     def _annotated(self, tree: Tree, annotations: str) -> tuple[list[str], list[int], list[str]]:

@@ -7,7 +7,7 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.data.reader import Reader, register, share
+from holdfast.data.readers.base import Reader, check_fraction, register
 from holdfast.data.sources import FileSource
 from holdfast.data.splits import zero_shot
 from holdfast.data.table import SPLITS, ImageTable
@@ -26,11 +26,11 @@ class CsvFile(Reader):
 
     Paths are relative to the CSV file. `split` is train, val, test, query or gallery; without that column whole
     classes are held out for testing. `group` is what makes two images too easy a match, such as their camera: in
-    re-identification, images with the label and the group of the query do not count. Other columns are passed over.
+    re-identification, images with the label and the group of the query do not count. Other columns are skipped.
 
     Args:
         file: the CSV file, in UTF-8, with a header line.
-        test: share of the classes to hold out for testing where there is no `split` column; 1 tests on everything.
+        test: fraction of the classes to hold out for testing where there is no `split` column; 1 tests on everything.
         test_seed: of that choice.
 
     Requirements: two or more labels; no empty cell in these columns.
@@ -43,7 +43,7 @@ class CsvFile(Reader):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        share("test", self.test)
+        check_fraction("test", self.test)
 
     def read(self) -> ImageTable:
         """The listed images."""
@@ -97,7 +97,7 @@ def _columns(path: Path) -> dict[str, list[str]]:
 
 
 def _known(header: list[str], path: Path) -> list[str]:
-    """The columns to read; a misspelt one is refused rather than passed over."""
+    """The columns to read; a misspelt one is refused rather than ignored."""
     others = [name for name in header if name not in REQUIRED + OPTIONAL]
     for name in others:
         wanted = [w for w in REQUIRED + OPTIONAL if w not in header]

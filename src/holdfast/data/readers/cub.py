@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from holdfast.data.reader import Reader, register
+from holdfast.data.readers.base import Reader, register
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, open_tree, require
 from holdfast.errors import DataError
@@ -44,7 +44,7 @@ class Cub(Reader):
             splits=["train" if number is not None and number <= 100 else "test" for number in species],
             ids=[name.split("images/")[-1] for name in names],
             name="cub",
-            passed_over=tree.passed_over(names, within),
+            skipped_files=tree.skipped_files(names, within),
         )
 
     def _names(self, tree: Tree) -> tuple[list[str], str]:

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from holdfast.data.decode import resized
-from holdfast.data.reader import Reader, register
+from holdfast.data.readers.base import Reader, register
 from holdfast.data.sources import ArraySource
 from holdfast.data.table import ImageTable
 from holdfast.errors import DataError, RecipeError

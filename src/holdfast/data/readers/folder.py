@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.data.reader import Reader, register, share
+from holdfast.data.readers.base import Reader, check_fraction, register
 from holdfast.data.splits import zero_shot
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, open_tree
@@ -29,11 +29,11 @@ class ImageFolder(Reader):
 
     The second layout may also have `val`, `query` and `gallery`. In the first, whole classes are held out for testing,
     so that retrieval is measured on classes never trained on. Class folders may be nested: the class is the path
-    `a/b`. Images are found by extension (jpg, jpeg, png, webp, bmp, gif, tif, tiff); hidden files are passed over.
+    `a/b`. Images are found by extension (jpg, jpeg, png, webp, bmp, gif, tif, tiff); hidden files are skipped.
 
     Args:
         root: the folder or zip file.
-        test: share of the classes to hold out for testing where the folders name no splits; 1 tests on everything.
+        test: fraction of the classes to hold out for testing where the folders name no splits; 1 tests on everything.
         test_seed: of that choice.
 
     Requirements: two or more classes.
@@ -46,7 +46,7 @@ class ImageFolder(Reader):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        share("test", self.test)
+        check_fraction("test", self.test)
 
     def read(self) -> ImageTable:
         """The labelled images, split by folder or by class."""
@@ -63,7 +63,7 @@ class ImageFolder(Reader):
             splits=[s or "train" for s in splits],
             ids=names,
             name="folder",
-            passed_over=tree.passed_over(names),
+            skipped_files=tree.skipped_files(names),
         )
         if any(splits):
             return table

@@ -1,4 +1,4 @@
-"""Pictures without labels."""
+"""Images without labels."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.data.passed_over import NOTHING, PassedOver
-from holdfast.data.reader import Reader, register
-from holdfast.data.sources import FileSource, Source
+from holdfast.data.readers.base import Reader, register
+from holdfast.data.skipped import NOTHING, SkippedFiles
+from holdfast.data.sources import FileSource, ImageSource
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import open_tree, user_path
 from holdfast.errors import DataError
@@ -36,10 +36,10 @@ class Images(Reader):
         names = tree.images()
         if not names:
             raise DataError(f"no images under '{self.root}'; expected {LAYOUT}")
-        return unlabelled(tree.source(names), names, tree.passed_over(names))
+        return unlabelled(tree.source(names), names, tree.skipped_files(names))
 
 
-def unlabelled(source: Source, ids: Sequence[str], passed_over: PassedOver = NOTHING) -> ImageTable:
+def unlabelled(source: ImageSource, ids: Sequence[str], skipped_files: SkippedFiles = NOTHING) -> ImageTable:
     """Images of no known class."""
     return ImageTable.of(
         source,
@@ -47,7 +47,7 @@ def unlabelled(source: Source, ids: Sequence[str], passed_over: PassedOver = NOT
         splits=["gallery"] * len(ids),
         ids=ids,
         name="images",
-        passed_over=passed_over,
+        skipped_files=skipped_files,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.data.reader import Reader, register
+from holdfast.data.readers.base import Reader, register
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, open_tree, require
 from holdfast.errors import DataError, one_line
@@ -54,7 +54,7 @@ class InShop(Reader):
             ids=[row[0] for row in rows],
             name="inshop",
             coarse=["/".join(row[0].split("/")[1:3]) for row in rows],
-            passed_over=tree.passed_over(names, within=f"{folder}img/"),
+            skipped_files=tree.skipped_files(names, within=f"{folder}img/"),
         )
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.data.reader import Reader, register
+from holdfast.data.readers.base import Reader, register
 from holdfast.data.readers.digits import digit_table
 from holdfast.data.sources import ArraySource
 from holdfast.data.table import ImageTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.data.reader import Reader, register
+from holdfast.data.readers.base import Reader, register
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import open_tree
 from holdfast.errors import DataError
@@ -45,7 +45,7 @@ class Omniglot(Reader):
             ids=names,
             name="omniglot",
             coarse=[alphabet for _, (_, alphabet, _) in drawings],
-            passed_over=tree.passed_over(names, within=""),
+            skipped_files=tree.skipped_files(names, within=""),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.data.reader import Reader, register
+from holdfast.data.readers.base import Reader, register
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import open_tree, require
 from holdfast.errors import DataError
@@ -63,5 +63,5 @@ class OnlineProducts(Reader):
             ids=names,
             name="sop",
             coarse=categories,
-            passed_over=tree.passed_over(names, within=folder),
+            skipped_files=tree.skipped_files(names, within=folder),
         )

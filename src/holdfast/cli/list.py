@@ -12,7 +12,7 @@ from holdfast.console import listing
 
 
 def add(commands: Commands) -> None:
-    """Offer the command."""
+    """Register the subcommand."""
     sub = command(commands, "list", run, "list what recipes can name", "holdfast list losses")
     sub.add_argument("what", choices=sorted(families()), metavar="FAMILY", help=", ".join(sorted(families())))
 

@@ -17,27 +17,27 @@ from holdfast.data import ImageStore
 from holdfast.errors import ModelError
 from holdfast.models import Embedder
 from holdfast.processes import ALONE, Processes
-from holdfast.search.index import ModelFacts, Prints
+from holdfast.search.index import Fingerprints, ModelFacts
 from holdfast.search.kinds import usable
 
 NOISE = 4 / 255
 """Deviation of the noise: under what a person sees, half of the usual attack's reach."""
 NOISY_COPIES = 2
 PROBES = 4
-"""Pictures by which models are told apart."""
+"""Images by which models are told apart."""
 SAME = 1e-2
 """Distance up to which two vectors of a probe are one model's: above what other hardware, half precision or another
 runtime changes, far below what other weights do."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Looks:
+class EmbeddedImages:
     """What a model makes of images.
 
     Args:
         vectors: one per image.
         noise: how far a little noise moves each, on average; None where not asked for.
-        shift: how far a small shift of the picture does.
+        shift: how far a small shift of the image does.
     """
 
     vectors: NDArray[np.float32]
@@ -45,7 +45,7 @@ class Looks:
     shift: NDArray[np.float32] | None = None
 
 
-def print_images(store: ImageStore, batch: int, processes: Processes = ALONE) -> Prints:
+def fingerprint_images(store: ImageStore, batch: int, processes: Processes = ALONE) -> Fingerprints:
     """A digest of each image of a store, whose images are shared out if there are other processes."""
     found = []
     mine = processes.shard(len(store))
@@ -57,16 +57,16 @@ def print_images(store: ImageStore, batch: int, processes: Processes = ALONE) ->
 
 
 @torch.no_grad()
-def look(
+def embed_images(
     model: Embedder,
     store: ImageStore,
     rows: NDArray[np.int64],
     batch: int = 256,
     seed: int = 0,
-    moved: bool = False,
+    perturbed: bool = False,
     console: Console | None = None,
     processes: Processes = ALONE,
-) -> Looks:
+) -> EmbeddedImages:
     """Vectors of some images and, if asked, how far small changes move them.
 
     Args:
@@ -74,18 +74,18 @@ def look(
         store: images at the model's view.
         rows: which of them.
         batch: images per pass.
-        seed: of the noise, which is the same for all images, so that a verdict does not depend on the company.
-        moved: also look at changed copies, which costs six more passes.
+        seed: of the noise, the same for all images, so that no verdict depends on the rest of the batch.
+        perturbed: also look at changed copies, which costs six more passes.
         console: shows a bar if given.
-        processes: who else looks at a share; all of them get everything.
+        processes: who else embeds a shard; all of them get everything.
     """
-    parts = [torch.empty(0, model.dim + 2 * moved)]
+    parts = [torch.empty(0, model.dim + 2 * perturbed)]
     mine = rows[processes.shard(len(rows))]
     with (console or Console(quiet=True)).bar(len(mine), unit="image", what="embedding") as bar:
         for start in range(0, len(mine), batch):
             images = store.inputs(torch.from_numpy(mine[start : start + batch]))
             vectors = model(images).float()
-            moves = [_mean_move(model, vectors, copies) for copies in changed_copies(images, seed)] if moved else []
+            moves = [_mean_move(model, vectors, copies) for copies in changed_copies(images, seed)] if perturbed else []
             parts.append(torch.stack([*moves, *vectors.unbind(1)], 1).cpu())
             bar.update(len(images))
     table = processes.gather(torch.cat(parts), ((len(rows), 1),)).numpy()
@@ -93,9 +93,9 @@ def look(
     if len(bad):
         name = store.table.ids[rows[bad[0]]]
         raise ModelError(f"the model gives '{name}' a vector that is not finite or far too long; check its weights")
-    if not moved:
-        return Looks(np.ascontiguousarray(table))
-    return Looks(np.ascontiguousarray(table[:, 2:]), table[:, 0], table[:, 1])
+    if not perturbed:
+        return EmbeddedImages(np.ascontiguousarray(table))
+    return EmbeddedImages(np.ascontiguousarray(table[:, 2:]), table[:, 0], table[:, 1])
 
 
 def _mean_move(model: Embedder, vectors: Tensor, copies: list[Tensor]) -> Tensor:
@@ -103,7 +103,7 @@ def _mean_move(model: Embedder, vectors: Tensor, copies: list[Tensor]) -> Tensor
 
 
 def changed_copies(images: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Noisy copies of images, and copies shifted by one pixel (on larger pictures two or three) to each side."""
+    """Noisy copies of images, and copies shifted by one pixel (on larger images two or three) to each side."""
     noise = torch.randn(NOISY_COPIES, *images.shape[1:], generator=seeds.generator(seed, "tampering")) * NOISE
     noisy = [(images + one).clamp(0, 1) for one in noise.to(images.device)]
     step, height, width = max(1, round(images.shape[-1] / 112)), *images.shape[-2:]
@@ -121,8 +121,8 @@ def model_facts(model: Embedder, reference: str) -> ModelFacts:
         digest.update(name.encode())
         digest.update(state[name].cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     probe = torch.rand(PROBES, 3, 8, 8, generator=seeds.generator(0, "probe")).to(model.mean.device)
-    pictures = F.interpolate(probe, size=(model.size, model.size), mode="bilinear")
-    vectors = model(pictures).float().cpu().numpy()
+    shown = F.interpolate(probe, size=(model.size, model.size), mode="bilinear")
+    vectors = model(shown).float().cpu().numpy()
     return ModelFacts(reference, digest.hexdigest() if state else "", model.view, vectors)
 
 

@@ -17,7 +17,7 @@ KINDS_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class PassedOver:
+class SkippedFiles:
     """What a reader left out of its table, by the reason.
 
     Args:
@@ -50,7 +50,7 @@ class PassedOver:
         return {name: len(names) for name, names in vars(self).items()}
 
 
-NOTHING = PassedOver()
+NOTHING = SkippedFiles()
 
 
 def counted(names: Sequence[str], noun: str) -> str:

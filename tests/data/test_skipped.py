@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.data.passed_over import NOTHING, PassedOver, extensions, few
+from holdfast.data.skipped import NOTHING, SkippedFiles, extensions, few
 
 
 def test_nothing_is_nothing() -> None:
@@ -10,13 +10,13 @@ def test_nothing_is_nothing() -> None:
 
 
 def test_hidden_files_alone_are_no_reason_to_speak() -> None:
-    passed = PassedOver(hidden=(".DS_Store",))
+    passed = SkippedFiles(hidden=(".DS_Store",))
     assert not passed
     assert str(passed) == "1 hidden or of the system (.DS_Store)"
 
 
 def test_one_line_with_numbers_reasons_and_examples() -> None:
-    passed = PassedOver(no_images=("a.heic", "b.HEIC", "c.txt"), unplaced=("x.jpg",), hidden=(".a", ".b", ".c"))
+    passed = SkippedFiles(no_images=("a.heic", "b.HEIC", "c.txt"), unplaced=("x.jpg",), hidden=(".a", ".b", ".c"))
     assert passed
     assert str(passed) == (
         "3 files are no image by extension (.heic 2, .txt 1: a.heic, b.HEIC, ...); "

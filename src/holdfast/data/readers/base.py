@@ -1,0 +1,117 @@
+"""The contract of a dataset reader, the registry of the family, and datasets by name: `glyphs`, `folder:DIR`."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from holdfast.config import instantiate
+from holdfast.data.splits import thinned, with_validation
+from holdfast.data.table import ImageTable
+from holdfast.errors import DataError, RecipeError
+from holdfast.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader(ABC):
+    """Turns a dataset as it lies on disk into an `ImageTable`.
+
+    A reader's fields are the keys of a recipe's `data` block; the first one of its own, if it is text, is what
+    `name:PATH` fills in.
+
+    Args:
+        validation: fraction of the training classes to hold out for choosing a model; at least two classes, none when
+            fewer than four would be left or the dataset brings its own `val` images.
+        validation_seed: of that choice.
+        train_fraction: fraction of the images of each training class to learn from, two at least; all other splits stay
+            whole. A smaller fraction is part of a larger one.
+        fraction_seed: of that choice.
+        labels: which labels training learns from; with "coarse" the splits are still by fine class.
+        skip_bad: leave out images that are missing or unreadable instead of stopping.
+    """
+
+    validation: float = 0.1
+    validation_seed: int = 0
+    train_fraction: float = 1.0
+    fraction_seed: int = 0
+    labels: Literal["fine", "coarse"] = "fine"
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        check_fraction("validation", self.validation, below=1.0)
+        if not 0 < self.train_fraction <= 1:
+            raise RecipeError(
+                f"data.train_fraction is a fraction of each class's images, above 0 and at most 1; got "
+                f"{self.train_fraction:g}"
+            )
+
+    @abstractmethod
+    def read(self) -> ImageTable:
+        """The dataset with its own splits."""
+
+    def table(self) -> ImageTable:
+        """The dataset with its validation split, and as much of its training images as is asked for."""
+        table = self.read()
+        table.labels_for(self.labels)  # refuses coarse labels where there are none
+        table = with_validation(table, self.validation, self.validation_seed)
+        return thinned(table, self.train_fraction, self.fraction_seed)
+
+
+def check_fraction(field: str, value: float, below: float | None = None) -> None:
+    """Refuse a fraction of the classes outside [0, 1], or not under `below`."""
+    if not 0 <= value <= 1 or (below is not None and value >= below):
+        limit = "0 to 1" if below is None else f"0 to under {below:g}"
+        raise RecipeError(f"data.{field} is a fraction of the classes, {limit}; got {value:g}")
+
+
+registry: Registry[Reader] = Registry("dataset", Reader, "holdfast.data.readers")
+register = registry.register
+
+
+def parse(spec: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The plain block of a dataset: `"cub:DIR"` becomes `{"name": "cub", "root": "DIR"}`."""
+    if not isinstance(spec, str):
+        return dict(spec)
+    name, colon, path = spec.partition(":")
+    field = _path_field(typing.cast(type[Reader], registry.get(name)))
+    if field is None:
+        if colon:
+            raise DataError(f"dataset '{name}' takes no path; write just '{name}'")
+        return {"name": name}
+    if not path:
+        raise DataError(f"dataset '{name}' needs a path; write '{name}:PATH'")
+    return {"name": name, field: path}
+
+
+def load(spec: str | Mapping[str, Any], **overrides: Any) -> ImageTable:
+    """The table of a dataset.
+
+    Args:
+        spec: a name (`"glyphs"`), a name and a path (`"folder:DIR"`) or a block (`{"name": "cub", "root": DIR}`).
+        overrides: further fields of the reader, such as `validation=0`.
+    """
+    block = {**parse(spec), **overrides}
+    reader: Reader = instantiate(Reader, block, where="dataset")
+    return reader.table()
+
+
+def from_folder(root: str | Path, **fields: Any) -> ImageTable:
+    """The table of a folder or zip file with one sub-folder per class; `fields` as in the reader `folder`."""
+    return load({"name": "folder", "root": str(root)}, **fields)
+
+
+def from_csv(file: str | Path, **fields: Any) -> ImageTable:
+    """The table that a CSV file lists; `fields` as in the reader `csv`."""
+    return load({"name": "csv", "file": str(file)}, **fields)
+
+
+def _path_field(reader: type[Reader]) -> str | None:
+    """The reader's first field of its own, if it is text."""
+    common = {field.name for field in dataclasses.fields(Reader)}
+    own = next((field.name for field in dataclasses.fields(reader) if field.name not in common), None)
+    return own if own is not None and typing.get_type_hints(reader)[own] is str else None
