@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from holdfast.gradients.figures import BLUE, DASHED, GREY, ORANGE, STYLE
+from holdfast.gradients.drawing import BLUE, DASHED, GREY, ORANGE, STYLE
 
 GREEN, PALE, INK, RULE = "#009E73", "#C9CED3", "#333333", "#E9E9E9"
 PANELS = (("queries",), ("gallery", "qa"), ("batch",), ("eta",), ("sets",))

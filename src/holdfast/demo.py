@@ -12,9 +12,8 @@ from typing import Any
 from holdfast import audit, exhibits
 from holdfast.console import Console
 from holdfast.report import compare, write
-from holdfast.report.costs import training_seconds
-from holdfast.report.found import find
 from holdfast.run_files import parse_json
+from holdfast.run_folder import read_run_folder
 from holdfast.training import Run, train
 
 START = "demo-start"
@@ -118,7 +117,7 @@ def _show(run: Run, limit: int, console: Console) -> Shown:
         recall=run.evaluation["metrics"]["R@1"],
         ers=found["metrics"]["ERS"],
         ers_interval=(low, high),
-        seconds=training_seconds(find(run.folder)) or 0.0,
+        seconds=read_run_folder(run.folder).training_seconds or 0.0,
     )
 
 

@@ -209,15 +209,15 @@ def test_both_units_are_printed(run: Path, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_compared_audits_have_one_make_up(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
-    from holdfast.report.contestants import read_contestants
     from holdfast.report.fairness import unfair
+    from holdfast.report.runs import read_runs
 
     folders = []
     for batches in ("6x4", "3x8"):
         folders.append(tmp_path / batches)
         settings = {"batches": batches}
         audit.run(model, table, protocol="adml", mode="replaced", settings=settings, limit=48, out=folders[-1])
-    assert [entry.line for entry in unfair(read_contestants(folders))] == ["ADML: batches 6x4 (6x4) and 3x8 (3x8)"]
+    assert [entry.line for entry in unfair(read_runs(folders))] == ["ADML: batches 6x4 (6x4) and 3x8 (3x8)"]
 
 
 def test_queries_are_refused(model: Embedder, table: ImageTable) -> None:

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from holdfast import metrics
 from holdfast.cli import main
 from holdfast.metrics import EmbeddedSet, base, matches
-from holdfast.metrics.matches import match_ranks
+from holdfast.metrics.ranks import match_ranks
 from holdfast.processes import Processes, joined
 from meeting import meet
 

@@ -11,13 +11,13 @@ import pytest
 from compared_runs import add_exhibits, ers_audit, make_run
 
 from holdfast.audit import ers_score
-from holdfast.contributions import CONTRIBUTIONS
+from holdfast.audit.ers import TERMS
 from holdfast.errors import HoldfastError
 from holdfast.report.charts.tradeoff import LARGEST, SMALLEST, Disc, diameters, unbeaten
 from holdfast.report.compare_charts import cell, radius_curves
 from holdfast.report.comparison import Comparison, read_comparison
-from holdfast.report.contestants import short_names
 from holdfast.report.recipe_differences import recipe_differences
+from holdfast.report.runs import short_names
 from holdfast.report.shared_queries import shared_queries
 from holdfast.report.withstood import withstood
 
@@ -194,7 +194,7 @@ def test_other_audits_have_their_headlines(tmp_path: Path) -> None:
 
 
 def test_shares_average_to_the_score() -> None:
-    scores = {key: 3.0 + place for place, key in enumerate(CONTRIBUTIONS)}
+    scores = {key: 3.0 + place for place, key in enumerate(TERMS)}
     shares = [withstood(key, value) or 0.0 for key, value in scores.items()]
     assert sum(shares) / 10 == pytest.approx(ers_score(scores))
     assert withstood("CA+", 60.0) == 120.0

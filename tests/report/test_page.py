@@ -212,7 +212,7 @@ def test_only_pictures_inside_the_folder_are_read(run: Path, file: object) -> No
 
 
 def test_a_page_stays_small_and_says_what_it_left_out(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.report.pictures.BUDGET", 10_000)
+    monkeypatch.setattr("holdfast.report.images.BUDGET", 10_000)
     html = make(run).html
     assert re.search(r"\d+ pictures: they would make this file too large", words(html))
     assert len(html) < 200_000

@@ -20,11 +20,11 @@ from holdfast.audit.ers import Ers
 from holdfast.audit.ers import usual_eps as ers_eps
 from holdfast.audit.stax import Stax
 from holdfast.audit.thorough import Thorough
-from holdfast.report.found import find
 from holdfast.report.page import make
+from holdfast.report.sections.eps_curve import curve
 from holdfast.report.sections.protocols import SMALL_EPS, SMALL_PICTURES, USUAL_EPS, USUAL_STEPS
 from holdfast.report.sections.provenance import audit_again
-from holdfast.report.sections.radius import curve
+from holdfast.run_folder import read_run_folder
 
 EXHIBITS = Path("artifacts") / "exhibits.json"
 OTHER = {"data": {"name": "omniglot", "root": "/home/alice/private/omni"}, "split": "test"}
@@ -185,7 +185,7 @@ def test_a_command_holds_every_setting(run: Path) -> None:
         "skipped": [{"image": "a", "reason": "b"}], "data": {"name": "folder", "root": "my photos; rm x"},
         "budget": {"eps_pixel": 4 / 255, "steps": 7},
     }  # fmt: skip
-    assert shlex.split(audit_again(find(run), "audit-adml-replaced.json", document)) == [
+    assert shlex.split(audit_again(read_run_folder(run), "audit-adml-replaced.json", document)) == [
         "holdfast", "audit", "runs/full", "--data", "folder:my photos; rm x", "--protocol", "adml",
         "--mode", "replaced", "--eps", "4/255", "--split", "val", "--skip-bad", "--seed", "7",
     ]  # fmt: skip
@@ -197,9 +197,9 @@ def test_a_command_holds_every_setting(run: Path) -> None:
 def test_the_usual_radius_is_left_out(run: Path, protocol: str, key: str) -> None:
     usual = {"adml": 0.0314, "stax": 0.01, "thorough": 16 / 255}[protocol]
     document = {**audit(), "protocol": protocol, "budget": {key: usual}}
-    assert "--eps" not in audit_again(find(run), "audit.json", document)
+    assert "--eps" not in audit_again(read_run_folder(run), "audit.json", document)
     document["budget"] = {key: 2 * usual}
-    assert "--eps" in audit_again(find(run), "audit.json", document)
+    assert "--eps" in audit_again(read_run_folder(run), "audit.json", document)
 
 
 @pytest.mark.parametrize("protocol", [Ers, Adml, Stax, Thorough])

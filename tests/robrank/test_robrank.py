@@ -21,8 +21,7 @@ from torch import Generator, Tensor
 
 from holdfast import attacks, regimes
 from holdfast.attacks import Attacked, Budget, References
-from holdfast.audit.ers import SCORES
-from holdfast.audit.score import ers_score
+from holdfast.audit.ers import SCORES, ers_score
 from holdfast.losses import build as build_loss
 from holdfast.losses.criterion import Criterion
 from holdfast.mining.base import Miner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from holdfast.contributions import CONTRIBUTIONS
+from holdfast.audit.ers import TERMS
 from holdfast.studies.base import Study
 from holdfast.studies.drawings import Bars, Curves, Drawing, Lines
 from holdfast.studies.jobs import Arm, Audit, Scale, Training
@@ -36,7 +36,7 @@ def figures_of(arm: Arm, probed: Mapping[str, Iterable[str]] | None = None) -> s
         if not isinstance(measure, Audit):
             keys = set((probed or {})[measure.function])
         elif measure.protocol == "ers":
-            keys = {"ERS", *CONTRIBUTIONS}
+            keys = {"ERS", *TERMS}
         else:
             only = (measure.settings or {}).get("only")
             keys = STAX | {f"{kind}/{key}" for kind in only or INPUTS for key in {*STAX, "success_rate"}}

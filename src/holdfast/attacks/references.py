@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from holdfast.attacks import random
 from holdfast.errors import DataError
 from holdfast.metrics.base import blocks
-from holdfast.metrics.nearest import neighbours
+from holdfast.metrics.neighbours import neighbours
 from holdfast.mining import draw
 from holdfast.sphere import Mask, precise, squared_distances
 

@@ -1,10 +1,57 @@
-"""How easily an embedding is fooled."""
+"""How easily an embedding is fooled.
 
-from holdfast.audit.base import Protocol, register, registry
-from holdfast.audit.runner import Audit, run
-from holdfast.audit.score import ers_score
+What needs torch is imported when first used: pages take the terms of ERS from here without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from holdfast.audit.base import Part, Protocol, register, registry
+from holdfast.audit.ers import Ers, ers_score
 from holdfast.config import builder
+
+if TYPE_CHECKING:
+    from holdfast.audit.adml import Adml
+    from holdfast.audit.figures import Figures
+    from holdfast.audit.runner import Audit, run
+    from holdfast.audit.stax import Stax
+    from holdfast.audit.subject import Subject
+    from holdfast.audit.thorough import Thorough
 
 build, names = builder(registry), registry.names
 
-__all__ = ["Audit", "Protocol", "build", "ers_score", "names", "register", "registry", "run"]
+_NAMES = {
+    "Adml": "adml",
+    "Audit": "runner",
+    "Figures": "figures",
+    "Stax": "stax",
+    "Subject": "subject",
+    "Thorough": "thorough",
+    "run": "runner",
+}
+
+__all__ = [
+    "Adml",
+    "Audit",
+    "Ers",
+    "Figures",
+    "Part",
+    "Protocol",
+    "Stax",
+    "Subject",
+    "Thorough",
+    "build",
+    "ers_score",
+    "names",
+    "register",
+    "registry",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"holdfast.audit.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'holdfast.audit' has no attribute '{name}'")

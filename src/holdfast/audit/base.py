@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import Tensor
-
-from holdfast.attacks import Budget
-from holdfast.audit.batches import Cut
-from holdfast.audit.figures import Figures
-from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError, unknown
 from holdfast.registry import Registry
+
+if TYPE_CHECKING:  # pages read the terms of ERS without torch
+    from torch import Tensor
+
+    from holdfast.attacks import Budget
+    from holdfast.audit.batches import Cut
+    from holdfast.audit.figures import Figures
+    from holdfast.audit.subject import Subject
 
 
 @dataclasses.dataclass(frozen=True)

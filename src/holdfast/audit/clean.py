@@ -8,7 +8,7 @@ from torch import Tensor
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
 from holdfast.metrics import EmbeddedSet
-from holdfast.metrics.ranked import Retrieval
+from holdfast.metrics.retrieval import Retrieval
 
 
 def retrieval_figures(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.audit.sampling import mean_interval, median_interval, statistic_interval
 from holdfast.metrics import kmeans, nmi
-from holdfast.metrics.geometric import class_spread
+from holdfast.metrics.geometry import class_spread
 
 NOTHING_TO_FIND = "no attacked image has another of its class to find"
 

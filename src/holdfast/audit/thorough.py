@@ -14,7 +14,7 @@ from holdfast.audit.base import Part, Protocol, register
 from holdfast.audit.clean import clean_figures
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
-from holdfast.metrics.ranked import Retrieval
+from holdfast.metrics.retrieval import Retrieval
 
 EPS = (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255)
 GOALS = ("misrank", "alignment", "es")

@@ -28,11 +28,11 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> None:
     """Collect what the page shows if that is not there yet, then write the page."""
     from holdfast.files import write_atomic
-    from holdfast.report.found import find
     from holdfast.report.page import make
+    from holdfast.run_folder import read_run_folder
 
     folder, images = Path(options.run_folder), not options.no_images
-    find(folder)  # whether it is a run at all, before any work
+    read_run_folder(folder)  # whether it is a run at all, before any work
     reason = _collect(folder, images, options)
     page = make(folder, images)
     out = writable(options.out or str(folder / "report.html"))

@@ -78,13 +78,13 @@ class Explanation:
 
     def figure(self) -> Figure:
         """The panels (a) to (c), and (d) where there are diagrams."""
-        from holdfast.gradients.figures import draw
+        from holdfast.gradients.drawing import draw
 
         return draw(self)
 
     def save(self, file: str | Path) -> None:
         """Write the figure; the ending of the name says how (png, svg, pdf)."""
-        from holdfast.gradients.figures import write
+        from holdfast.gradients.drawing import write
 
         write(self.figure(), Path(file))
 

@@ -2,13 +2,13 @@
 
 from holdfast.config import builder
 from holdfast.metrics.base import EmbeddedSet, Metric, Value, Values, register, registry
-from holdfast.metrics.clustered import clustering, nmi
+from holdfast.metrics.clustering import clustering, nmi
 from holdfast.metrics.evaluation import Evaluation, evaluate
-from holdfast.metrics.geometric import geometry
-from holdfast.metrics.lloyd import kmeans
-from holdfast.metrics.mined import hardness
-from holdfast.metrics.nearest import neighbours
-from holdfast.metrics.ranked import retrieval
+from holdfast.metrics.geometry import geometry
+from holdfast.metrics.hardness import hardness
+from holdfast.metrics.kmeans import kmeans
+from holdfast.metrics.neighbours import neighbours
+from holdfast.metrics.retrieval import retrieval
 
 build, names = builder(registry), registry.names
 

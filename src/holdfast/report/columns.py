@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.report import costs
-from holdfast.report.contestants import Contestant, Document
-from holdfast.report.figures import span
+from holdfast.report.formatting import span
+from holdfast.report.runs import ComparedRun, Document
 from holdfast.report.sections.recipe import block
 from holdfast.report.tables import Cell, Column, Row, Table
 from holdfast.run_files import finite
@@ -60,7 +59,7 @@ COST_COLUMNS = (
 )
 
 
-def measured(runs: Sequence[Contestant]) -> Table:
+def measured(runs: Sequence[ComparedRun]) -> Table:
     """Every figure of every run, nothing marked; columns that no run has are left out."""
     columns = (*CLEAN_COLUMNS, *ERS_COLUMNS, *OTHER_COLUMNS, *COST_COLUMNS)
     rows = [
@@ -70,17 +69,17 @@ def measured(runs: Sequence[Contestant]) -> Table:
     return Table(columns, tuple(rows)).without_empty()
 
 
-def clean_document(run: Contestant) -> Document:
+def clean_document(run: ComparedRun) -> Document:
     """Where the clean figures are: the evaluation, or for a model that was only audited, its ERS audit."""
-    return run.found.evaluation or run.audits.get("ers", {})
+    return run.files.evaluation or run.audits.get("ers", {})
 
 
-def _clean(run: Contestant) -> list[Cell]:
+def _clean(run: ComparedRun) -> list[Cell]:
     document = clean_document(run)
     return [_cell(document, column.key) for column in CLEAN_COLUMNS]
 
 
-def _attacked(run: Contestant, columns: Sequence[Column]) -> list[Cell]:
+def _attacked(run: ComparedRun, columns: Sequence[Column]) -> list[Cell]:
     cells = []
     for column in columns:
         audit = run.audits.get(column.source, {})
@@ -92,14 +91,9 @@ def _attacked(run: Contestant, columns: Sequence[Column]) -> list[Cell]:
     return cells
 
 
-def _cost(run: Contestant) -> list[Cell]:
-    found = run.found
-    values = (
-        costs.training_seconds(found),
-        costs.passes_per_step(found),
-        costs.images_seen(found),
-        costs.parameters(found.folder),
-    )
+def _cost(run: ComparedRun) -> list[Cell]:
+    files = run.files
+    values = (files.training_seconds, files.passes_per_step, files.images_seen, files.parameters)
     return [Cell(None if value is None else float(value)) for value in values]
 
 

@@ -10,9 +10,9 @@ from markupsafe import Markup
 from holdfast.report.charts.frame import Axis, round_axis
 from holdfast.report.charts.lines import Series, line_chart
 from holdfast.report.charts.tradeoff import Disc, tradeoff_chart
-from holdfast.report.contestants import Contestant
-from holdfast.report.figures import count, duration, eps, number
-from holdfast.report.sections.radius import Points, curve
+from holdfast.report.formatting import count, duration, eps, number
+from holdfast.report.runs import ComparedRun
+from holdfast.report.sections.eps_curve import Points, curve
 from holdfast.report.sections.recipe import block
 from holdfast.report.tables import Cell, Table
 from holdfast.run_files import finite
@@ -27,7 +27,7 @@ def cell(table: Table, row: int, key: str) -> Cell:
     return Cell() if index is None else table.rows[row].cells[index]
 
 
-def tradeoff(runs: Sequence[Contestant], table: Table, ranked: bool) -> Markup | None:
+def tradeoff(runs: Sequence[ComparedRun], table: Table, ranked: bool) -> Markup | None:
     """R@1 against ERS; None where no run has both, from 0 to 100 as they must be.
 
     Args:
@@ -65,7 +65,7 @@ class Curves:
     attack: str
 
 
-def radius_curves(runs: Sequence[Contestant]) -> Curves | None:
+def radius_curves(runs: Sequence[ComparedRun]) -> Curves | None:
     """The curves of all runs that looked at the same attack; None where they did not.
 
     Those of the thorough audit where two runs have it, otherwise those of the exhibits.
@@ -85,15 +85,15 @@ def radius_curves(runs: Sequence[Contestant]) -> Curves | None:
     return Curves(line_chart(series, across, upwards, title, words, height=280), title, attacks.pop())
 
 
-def _thorough(run: Contestant) -> tuple[str, Points] | None:
+def _thorough(run: ComparedRun) -> tuple[str, Points] | None:
     audit = run.audits.get("thorough", {})
     rows = [row for row in audit.get("curve") or () if isinstance(row, dict)]
     points = curve({"eps_pixel": [row.get("eps") for row in rows], "R@1": [row.get("R@1") for row in rows]})
     return (f"the worst of many attacks on {count(audit.get('images'))} images", points) if points else None
 
 
-def _exhibit(run: Contestant) -> tuple[str, Points] | None:
-    radius = block(run.found.exhibits, "radius")
+def _exhibit(run: ComparedRun) -> tuple[str, Points] | None:
+    radius = block(run.files.exhibits, "radius")
     points = curve(radius)
     what = f"the goal {radius.get('goal')}, {radius.get('steps')} steps, on {count(radius.get('images'))} images"
     return (what, points) if points else None
@@ -111,11 +111,11 @@ def _strength_title(series: Sequence[Series]) -> str:
     return f"They differ most at {eps(at)} per pixel: {first} keeps an R@1 of {number(most)}{others}"
 
 
-def learning_curves(runs: Sequence[Contestant]) -> Markup | None:
+def learning_curves(runs: Sequence[ComparedRun]) -> Markup | None:
     """R@1 on the validation classes while training; None where no run was validated twice."""
     series = []
     for run in runs:
-        points = [(line.get("epoch"), block(line, "validation").get("R@1")) for line in run.found.log]
+        points = [(line.get("epoch"), block(line, "validation").get("R@1")) for line in run.files.log]
         known = _drawable(points)
         if len(known) > 1:
             series.append(Series(run.name, known, run.kind))

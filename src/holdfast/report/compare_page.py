@@ -12,10 +12,10 @@ from urllib.parse import quote
 from holdfast.report.columns import ERS_COLUMNS
 from holdfast.report.compare_charts import cell, learning_curves, radius_curves, tradeoff
 from holdfast.report.comparison import Comparison
-from holdfast.report.contestants import Contestant, Document
-from holdfast.report.figures import number, short
+from holdfast.report.formatting import number, short
 from holdfast.report.recipe_differences import recipe_differences
 from holdfast.report.render import render
+from holdfast.report.runs import ComparedRun, Document
 from holdfast.report.sections.flags import LEVELS
 from holdfast.report.sections.recipe import block
 from holdfast.report.shared_queries import shared_queries
@@ -112,7 +112,7 @@ def column_groups(table: Table) -> list[tuple[str, int]]:
     return [(name, len(list(members))) for name, members in groupby(table.columns, key=lambda c: c.group)]
 
 
-def heat(runs: Sequence[Contestant], table: Table) -> Document | None:
+def heat(runs: Sequence[ComparedRun], table: Table) -> Document | None:
     """What each attack leaves, 0 to 100, per run; None where no run has an ERS."""
     keys = [column for column in ERS_COLUMNS if column.key != "ERS"]
     rows = []
@@ -123,7 +123,7 @@ def heat(runs: Sequence[Contestant], table: Table) -> Document | None:
     return {"columns": keys, "rows": rows} if rows else None
 
 
-def _heading(runs: Sequence[Contestant]) -> str:
+def _heading(runs: Sequence[ComparedRun]) -> str:
     names = [run.name for run in runs]
     if len(names) == 1:
         return names[0]
@@ -132,10 +132,10 @@ def _heading(runs: Sequence[Contestant]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]} compared"
 
 
-def _card(run: Contestant, row: int, table: Table, out: Path) -> dict[str, Any]:
+def _card(run: ComparedRun, row: int, table: Table, out: Path) -> dict[str, Any]:
     """A run at a glance."""
-    parts = [block(run.found.recipe, key).get("name") for key in ("regime", "loss")]
-    epochs = run.found.recipe.get("epochs")
+    parts = [block(run.files.recipe, key).get("name") for key in ("regime", "loss")]
+    epochs = run.files.recipe.get("epochs")
     words = [short(part) for part in parts if part] + ([f"{epochs} epochs"] if epochs else [])
     return {
         "run": run,
@@ -143,7 +143,7 @@ def _card(run: Contestant, row: int, table: Table, out: Path) -> dict[str, Any]:
         "accuracy": cell(table, row, "R@1"),
         "robustness": cell(table, row, "ERS"),
         "seconds": cell(table, row, "seconds").value,
-        "link": _link(run.found.folder / "report.html", out),
+        "link": _link(run.files.folder / "report.html", out),
     }
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
 from holdfast.report.columns import measured
-from holdfast.report.contestants import Contestant, read_contestants
 from holdfast.report.fairness import Unfair, seed_summary, unfair
+from holdfast.report.runs import ComparedRun, read_runs
 from holdfast.report.sections.public import audit_command, command
 from holdfast.report.tables import Table
 
@@ -46,7 +46,7 @@ class Comparison:
         missing: what runs lack, and what adds it.
     """
 
-    runs: list[Contestant]
+    runs: list[ComparedRun]
     table: Table
     seeds: Table | None
     unfair: list[Unfair]
@@ -56,7 +56,7 @@ class Comparison:
         """As `--json` prints it."""
         return {
             "schema": 1,
-            "runs": [{"name": run.name, "folder": str(run.found.folder), "flags": run.flags} for run in self.runs],
+            "runs": [{"name": run.name, "folder": str(run.files.folder), "flags": run.flags} for run in self.runs],
             "table": self.table.plain(),
             "seeds": None if self.seeds is None else self.seeds.plain(),
             "unfair": [dataclasses.asdict(entry) for entry in self.unfair],
@@ -86,7 +86,7 @@ def read_comparison(folders: Sequence[str | Path]) -> Comparison:
     """
     if not folders:
         raise HoldfastError("nothing to compare; give one or more run folders")
-    runs = read_contestants(folders)
+    runs = read_runs(folders)
     different = unfair(runs)
     refused = {entry.source for entry in different}
     table = measured(runs)
@@ -116,12 +116,12 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
     return out
 
 
-def _missing(run: Contestant) -> list[Missing]:
+def _missing(run: ComparedRun) -> list[Missing]:
     """What this run lacks, and the command that adds it."""
-    lines = [Missing(f"{run.name}: {file} is damaged and was left out") for file in run.found.damaged]
-    if not run.found.evaluation and run.found.recipe:
+    lines = [Missing(f"{run.name}: {file} is damaged and was left out") for file in run.files.damaged]
+    if not run.files.evaluation and run.files.recipe:
         lines.append(Missing(f"{run.name} is not finished; run the `holdfast train` command that started it again"))
     if "ers" not in run.audits:
-        own = command("holdfast", "audit", run.found.folder, "--data", run.found.data_spec)
-        lines.append(Missing(f"{run.name} has no ERS yet", own, audit_command(run.found)))
+        own = command("holdfast", "audit", run.files.folder, "--data", run.files.data_spec)
+        lines.append(Missing(f"{run.name} has no ERS yet", own, audit_command(run.files)))
     return lines

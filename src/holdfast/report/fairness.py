@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.report.columns import clean_document
-from holdfast.report.contestants import PROTOCOLS, Contestant, Document
-from holdfast.report.figures import eps, short
+from holdfast.report.formatting import eps, short
+from holdfast.report.runs import PROTOCOLS, ComparedRun, Document
 from holdfast.report.sections.public import public_values
 from holdfast.report.sections.recipe import block
 from holdfast.report.tables import Cell, Row, Table
@@ -50,7 +50,7 @@ class Conditions:
     complete: bool
 
 
-def unfair(runs: Sequence[Contestant]) -> list[Unfair]:
+def unfair(runs: Sequence[ComparedRun]) -> list[Unfair]:
     """Every measurement whose conditions differ between the runs that have it."""
     found = []
     for source in ("clean", *PROTOCOLS):
@@ -62,13 +62,13 @@ def unfair(runs: Sequence[Contestant]) -> list[Unfair]:
     return found
 
 
-def measured_on(run: Contestant, source: str) -> Conditions | None:
+def measured_on(run: ComparedRun, source: str) -> Conditions | None:
     """The conditions of a measurement; None where it was not made."""
     document = clean_document(run) if source == "clean" else run.audits.get(source)
     if not document:
         return None
     data = _data_block(document)
-    own = _data_block(run.found.evaluation)
+    own = _data_block(run.files.evaluation)
     of_own = bool(own) and all(own.get(key) == value for key, value in data.items())
     settings = {f"data.{k}": v for k, v in (own | data if of_own else data).items() if k not in NO_TEST_SPLIT}
     values = {"split": document.get("split"), "images": document.get("images"), **settings}
@@ -96,7 +96,7 @@ def differing(conditions: Sequence[Conditions]) -> list[str]:
     return [k for k in found if "limit" not in found or k not in ("images", "seed")]
 
 
-def seed_summary(runs: Sequence[Contestant], table: Table) -> Table | None:
+def seed_summary(runs: Sequence[ComparedRun], table: Table) -> Table | None:
     """Runs whose recipes differ only in the seed as one row each: mean and standard deviation.
 
     A figure that not all seeds have, or that was not measured alike for them, stays out. None where no recipe was run
@@ -108,12 +108,12 @@ def seed_summary(runs: Sequence[Contestant], table: Table) -> Table | None:
     """
     groups: dict[str, list[int]] = {}
     for i, run in enumerate(runs):
-        if run.found.recipe:
-            rest = {key: value for key, value in run.found.recipe.items() if key != "seed"}
+        if run.files.recipe:
+            rest = {key: value for key, value in run.files.recipe.items() if key != "seed"}
             groups.setdefault(_text("recipe", rest), []).append(i)
     rows = []
     for members in groups.values():
-        seeds = {_text("seed", runs[i].found.recipe.get("seed")) for i in members}
+        seeds = {_text("seed", runs[i].files.recipe.get("seed")) for i in members}
         if len(seeds) < 2 or len(seeds) < len(members):
             continue
         refused = {entry.source for entry in unfair([runs[i] for i in members])}

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.files import write_atomic
-from holdfast.report.found import find
-from holdfast.report.pictures import Pictures
+from holdfast.report.images import Pictures
 from holdfast.report.render import render
 from holdfast.report.sections.attacks import attacks
 from holdfast.report.sections.base import DAMAGED, Absent, Section, Source
@@ -18,16 +17,17 @@ from holdfast.report.sections.confusions import confusions
 from holdfast.report.sections.curves import curves
 from holdfast.report.sections.distances import distances
 from holdfast.report.sections.drift import drift
+from holdfast.report.sections.eps_curve import radius
 from holdfast.report.sections.flags import flags
 from holdfast.report.sections.header import header
 from holdfast.report.sections.others import others
 from holdfast.report.sections.projection import projection
 from holdfast.report.sections.provenance import provenance
 from holdfast.report.sections.public import report_command
-from holdfast.report.sections.radius import radius
 from holdfast.report.sections.recipe import trained
 from holdfast.report.sections.strips import strips
 from holdfast.report.sections.triplet import triplet
+from holdfast.run_folder import read_run_folder
 
 SECTIONS: dict[str, tuple[str, Callable[[Source], Section]]] = {
     "flags": ("Reliability", flags),
@@ -85,9 +85,9 @@ def make(folder: Path, images: bool = True) -> Page:
         folder: of a run or an audit.
         images: show pictures.
     """
-    found = find(folder)
+    files = read_run_folder(folder)
     pictures = Pictures(folder / "artifacts", images)
-    source = Source(found, pictures)
+    source = Source(files, pictures)
     sections: list[dict[str, Any]] = []
     missing: list[dict[str, str]] = []
     for key, (name, build) in SECTIONS.items():
@@ -98,12 +98,12 @@ def make(folder: Path, images: bool = True) -> Page:
             if key not in OPTIONAL:
                 missing.append({"name": name, "why": absent.why, "command": absent.command})
         except DAMAGED:
-            refresh = report_command(found, "--refresh")
+            refresh = report_command(files, "--refresh")
             missing.append({"name": name, "why": "what is stored cannot be read", "command": refresh})
     html = render(
         "report.html",
         scripts=("page.js",),
-        title=f"{found.name} · holdfast",
+        title=f"{files.name} · holdfast",
         head=header(source),
         sections=sections,
         exhibited=EXHIBITED,

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.report.contestants import Contestant, Document
-from holdfast.report.figures import NONE, setting
+from holdfast.report.formatting import NONE, setting
+from holdfast.report.runs import ComparedRun, Document
 from holdfast.report.sections.public import public_path
 from holdfast.report.sections.recipe import name_of
 
 
-def recipe_differences(runs: Sequence[Contestant]) -> list[tuple[str, list[str]]]:
+def recipe_differences(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]]]:
     """Every key whose value is not the same in all recipes, with its value in each run.
 
     A run without a recipe has a dash everywhere and makes no difference. Where lists name different methods, the
     settings of those are left out. How models saw the images comes last: a recipe may leave that to the backbone.
     """
-    recipes = [flat(run.found.recipe) for run in runs]
+    recipes = [flat(run.files.recipe) for run in runs]
     known = [recipe for recipe in recipes if recipe]
     keys = dict.fromkeys(key for recipe in known for key in recipe)
     different = [key for key in keys if len({repr(recipe.get(key, NONE)) for recipe in known}) > 1]
     told = [key for key in different if not any(key.startswith(f"{above}.") for above in different)]
     found = [(key, [_written(recipe.get(key, NONE)) for recipe in recipes]) for key in told]
-    views = [run.found.view or NONE for run in runs]
+    views = [run.files.view or NONE for run in runs]
     return found if len({*views} - {NONE}) < 2 else [*found, ("images seen as", views)]
 
 

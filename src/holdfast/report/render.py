@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 
 
 def render(template: str, scripts: tuple[str, ...] = (), **facts: Any) -> str:
@@ -43,7 +43,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for function in (figures.percent, figures.number, figures.count, figures.eps, figures.duration, figures.short):
+    for function in (fmt.percent, fmt.number, fmt.count, fmt.eps, fmt.duration, fmt.short):
         environment.filters[function.__name__] = function
     return environment
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.report.contestants import Contestant, Document
-from holdfast.report.pictures import BUDGET, Pictures
+from holdfast.report.images import BUDGET, Pictures
+from holdfast.report.runs import ComparedRun, Document
 from holdfast.report.sections.recipe import block
 
 MOST = 4
 """Queries shown; more repeat the lesson."""
 
 
-def shared_queries(runs: Sequence[Contestant]) -> list[Document]:
+def shared_queries(runs: Sequence[ComparedRun]) -> list[Document]:
     """Queries that the exhibits of two or more runs have in common, with the matches each model finds.
 
     A query is the same when its picture is, byte by byte.
     """
-    pictures = {run.number: Pictures(run.found.folder / "artifacts") for run in runs}
+    pictures = {run.number: Pictures(run.files.folder / "artifacts") for run in runs}
     asked: dict[str, dict[int, Document]] = {}
     for run in runs:
-        strips = run.found.exhibits.get("strips")
+        strips = run.files.exhibits.get("strips")
         for strip in strips if isinstance(strips, list) else ():
             source = pictures[run.number].source(block(strip, "query").get("file"))
             if source is not None:
@@ -45,7 +45,7 @@ def shared_queries(runs: Sequence[Contestant]) -> list[Document]:
     return shown
 
 
-def _answer(run: Contestant, strip: Document, pictures: Pictures) -> Document:
+def _answer(run: ComparedRun, strip: Document, pictures: Pictures) -> Document:
     attacked = block(strip, "attacked")
     return {
         "run": run,

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 
-from holdfast.report.figures import NONE
+from holdfast.report.formatting import NONE
 from holdfast.report.tables import Cell, Table, shown
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from holdfast.console import table
-from holdfast.report.figures import number, with_interval
+from holdfast.report.formatting import number, with_interval
 
 MARK = "*"
 """Follows the best value of a column where there is no bold type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.contributions import CONTRIBUTIONS
+from holdfast.audit.ers import TERMS
 
 
 def withstood(key: str, value: float | None) -> float | None:
@@ -14,4 +14,4 @@ def withstood(key: str, value: float | None) -> float | None:
         key: of the score.
         value: as the audit reports it.
     """
-    return None if value is None else float(CONTRIBUTIONS[key](value))
+    return None if value is None else float(TERMS[key](value))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.files import write_atomic
-from holdfast.gradients.figures import STYLE
+from holdfast.gradients.drawing import STYLE
 from holdfast.studies.drawings import Bars, Curves, Drawing, Lines, Scatter
 from holdfast.studies.results import Results
 from holdfast.studies.tables import spread

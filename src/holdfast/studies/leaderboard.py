@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.audit import ers_score
-from holdfast.contributions import CONTRIBUTIONS
+from holdfast.audit.ers import TERMS
 from holdfast.run_files import finite
 from holdfast.studies.base import Study
 from holdfast.studies.cost import SECONDS, device, on_one_device
@@ -115,7 +115,7 @@ def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> di
 
 
 def _scores(outcomes: Sequence[Outcome], prefix: str) -> dict[str, float] | None:
-    found = {key: _mean(outcomes, f"{prefix}/{key}") for key in (*CONTRIBUTIONS, "ERS")}
+    found = {key: _mean(outcomes, f"{prefix}/{key}") for key in (*TERMS, "ERS")}
     known = {key: value for key, value in found.items() if value is not None}
     return known if len(known) == len(found) else None
 
@@ -168,12 +168,12 @@ def _ers(value: Any) -> str | None:
 
 
 def _terms(value: Any) -> str | None:
-    if not isinstance(value, dict) or set(value) != {*CONTRIBUTIONS, "ERS"}:
-        return f"expected exactly {', '.join(CONTRIBUTIONS)} and ERS"
+    if not isinstance(value, dict) or set(value) != {*TERMS, "ERS"}:
+        return f"expected exactly {', '.join(TERMS)} and ERS"
     ranges: dict[str, tuple[float, float]] = dict.fromkeys(value, (0, 100))
     if problem := _outside({**ranges, "TMA": (-1, 1), "ES:D": (0, 2)}, value):
         return problem
-    score = ers_score({key: float(value[key]) for key in CONTRIBUTIONS})
+    score = ers_score({key: float(value[key]) for key in TERMS})
     return None if abs(score - value["ERS"]) <= ROUNDING else f"ERS is {value['ERS']}, its ten figures make {score:.2f}"
 
 

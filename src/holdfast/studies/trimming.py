@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.contributions import CONTRIBUTIONS
+from holdfast.audit.ers import TERMS
 from holdfast.run_files import finite
 from holdfast.studies.base import Study
 from holdfast.studies.drawings import Bars, Lines, Scatter
@@ -20,7 +20,7 @@ DIGITS = 6
 POINTS = 400
 """So many points of a curve are kept, evenly spread; claims that read a curve get all of it."""
 
-_TERMS = "|".join(map(re.escape, [*CONTRIBUTIONS, "ERS"]))
+_TERMS = "|".join(map(re.escape, [*TERMS, "ERS"]))
 ALWAYS = re.compile(rf"^(R@1|NMI|mAP@R|collapsed|diverged|log/.*|{BEST_ON_TEST} .*)$|/({_TERMS})$")
 """Figures that are kept whether a study shows them or not: clean retrieval, of the last epoch and of the best on test,
 cost, and all terms of ERS."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from holdfast.report.figures import with_interval
+from holdfast.report.formatting import with_interval
 
 
 def meter(value: float, interval: tuple[float, float] | None, what: str, kind: str = "meter") -> Markup:

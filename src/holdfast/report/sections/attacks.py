@@ -7,16 +7,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.contributions import CONTRIBUTIONS
-from holdfast.report import figures
+from holdfast.audit.ers import TERMS
+from holdfast.report import formatting as fmt
 from holdfast.report.charts.meter import meter
-from holdfast.report.found import Found
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.flags import flags_of
 from holdfast.report.sections.protocols import USUAL_STEPS, usual_eps
 from holdfast.report.sections.public import audit_command
 from holdfast.report.sections.recipe import block
 from holdfast.run_files import finite
+from holdfast.run_folder import RunFolder
 
 TINY = 1e-6
 
@@ -84,42 +84,42 @@ WISHES: dict[str, Wish] = {
 
 def attacks(source: Source) -> Section:
     """The chart of the ten attacks and their mean."""
-    found, audit = source.found, source.found.audit
+    files, audit = source.files, source.files.audit
     if not audit:
-        raise Absent("not audited yet", audit_command(found))
+        raise Absent("not audited yet", audit_command(files))
     metrics, intervals, budget = (block(audit, key) for key in ("metrics", "intervals", "budget"))
     rows = [_row(key, wish, metrics[key], intervals.get(key)) for key, wish in WISHES.items() if key in metrics]
     score = finite(metrics.get("ERS"))
     if not rows or score is None:
-        raise Absent("audit.json holds no score of the ten attacks", audit_command(found))
-    ends = figures.span(intervals.get("ERS"))
+        raise Absent("audit.json holds no score of the ten attacks", audit_command(files))
+    ends = fmt.span(intervals.get("ERS"))
     content: dict[str, Any] = {
         "rows": rows,
-        "score": figures.number(score),
-        "ends": f"({figures.number(ends[0])}–{figures.number(ends[1])})" if ends else "",
+        "score": fmt.number(score),
+        "ends": f"({fmt.number(ends[0])}–{fmt.number(ends[1])})" if ends else "",
         "bar": meter(score, ends, "ERS, the mean of the ten", "bar"),
         "budget": _conditions(audit, budget),
-        "recall": figures.with_interval(metrics.get("R@1"), intervals.get("R@1")),
-        "doubt": (doubt := _doubt(found)),
+        "recall": fmt.with_interval(metrics.get("R@1"), intervals.get("R@1")),
+        "doubt": (doubt := _doubt(files)),
     }
     verdict = "" if doubt else f": {_verdict(score)}"
-    return Section(f"Ten attacks leave {figures.number(score)} of 100 standing{verdict}", content)
+    return Section(f"Ten attacks leave {fmt.number(score)} of 100 standing{verdict}", content)
 
 
-def _doubt(found: Found) -> str:
+def _doubt(files: RunFolder) -> str:
     """Why the score deserves no verdict; empty where it does."""
-    metrics, budget = block(found.audit, "metrics"), block(found.audit, "budget")
+    metrics, budget = block(files.audit, "metrics"), block(files.audit, "budget")
     if metrics.get("collapsed") is True:
         return "The embedding has collapsed, so a high score means nothing here."
-    if any(flag["level"] == "error" for flag in flags_of([found.audit])):
+    if any(flag["level"] == "error" for flag in flags_of([files.audit])):
         return "The audit warns not to trust its figures (see Reliability), so this score is no verdict."
     eps, steps = finite(budget.get("eps_pixel")), finite(budget.get("steps"))
-    usual = usual_eps(found)
+    usual = usual_eps(files)
     if eps is None or steps is None:
         return "The strength of these attacks is not recorded, so this score is no verdict."
     if eps < usual * (1 - TINY) or steps < USUAL_STEPS:
         return (
-            f"These attacks are weaker than those that the score is defined with ({figures.eps(usual)} per pixel, "
+            f"These attacks are weaker than those that the score is defined with ({fmt.eps(usual)} per pixel, "
             f"{USUAL_STEPS} steps), so this score is no verdict and cannot be compared with others."
         )
     return ""
@@ -142,29 +142,29 @@ def _row(key: str, wish: Wish, value: Any, interval: Any) -> dict[str, Any]:
         return {
             "key": key,
             "wish": wish.text,
-            "score": figures.NONE,
+            "score": fmt.NONE,
             "ends": "",
             "bar": Markup(""),
             "outcome": "could not be measured",
         }
-    ends = figures.span(interval)
-    score, *scaled = [CONTRIBUTIONS[key](number) for number in (known, *(ends or ()))]
+    ends = fmt.span(interval)
+    score, *scaled = [TERMS[key](number) for number in (known, *(ends or ()))]
     span = (min(scaled), max(scaled)) if scaled else None
     return {
         "key": key,
         "wish": wish.text,
-        "score": figures.number(score),
-        "ends": f"({figures.number(span[0])}–{figures.number(span[1])})" if span else "",
+        "score": fmt.number(score),
+        "ends": f"({fmt.number(span[0])}–{fmt.number(span[1])})" if span else "",
         "bar": meter(score, span, f"{wish.text}: withstood", "bar"),
-        "outcome": wish.outcome.format(figures.number(known, wish.digits)),
+        "outcome": wish.outcome.format(fmt.number(known, wish.digits)),
     }
 
 
 def _conditions(audit: dict[str, Any], budget: dict[str, Any]) -> str:
-    images, gallery = figures.count(audit.get("images")), figures.count(audit.get("gallery"))
+    images, gallery = fmt.count(audit.get("images")), fmt.count(audit.get("gallery"))
     some = "a class-balanced sample of " if audit.get("limit") else ""
     method = " by random search" if budget.get("method") == "square" else ""
     return (
-        f"Each attack changes {some}{images} pictures by at most {figures.eps(budget.get('eps_pixel'))} per pixel in "
+        f"Each attack changes {some}{images} pictures by at most {fmt.eps(budget.get('eps_pixel'))} per pixel in "
         f"{budget.get('steps')} steps{method}; {gallery} unchanged pictures are searched."
     )

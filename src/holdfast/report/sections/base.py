@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from holdfast.report.figures import eps
-from holdfast.report.found import Found
-from holdfast.report.pictures import Pictures
+from holdfast.report.formatting import eps
+from holdfast.report.images import Pictures
 from holdfast.report.sections.public import public_text, report_command, spec
+from holdfast.run_folder import RunFolder
 
 DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError, OverflowError)
 """What a section raises on files that are not as they should be; a stranger's folder must still give a page."""
@@ -36,31 +36,31 @@ class Source:
     """Where sections look.
 
     Args:
-        found: the files of the folder.
+        files: the files of the folder.
         pictures: the pictures among them.
     """
 
-    found: Found
+    files: RunFolder
     pictures: Pictures
 
     def exhibit(self, name: str) -> Any:
         """A block of the exhibits, or why it is not there."""
-        block = self.found.exhibits.get(name)
+        block = self.files.exhibits.get(name)
         if block:
             return block
-        if not self.found.exhibits:
-            raise Absent("not collected yet", report_command(self.found))
-        missing = self.found.exhibits.get("missing")
+        if not self.files.exhibits:
+            raise Absent("not collected yet", report_command(self.files))
+        missing = self.files.exhibits.get("missing")
         why = missing.get(name) if isinstance(missing, dict) else None
         raise Absent(public_text(why or "nothing was found to show"))
 
     @property
     def other_data(self) -> tuple[str, str] | None:
         """The data of the exhibits and that of the figures, where they are not the same; else None."""
-        found, made = self.found, self.found.exhibits.get("made")
+        files, made = self.files, self.files.exhibits.get("made")
         if not isinstance(made, dict) or not made.get("data"):
             return None
-        measured = next((d for d in (found.evaluation, found.audit) if d.get("data")), {"data": found.data})
+        measured = next((d for d in (files.evaluation, files.audit) if d.get("data")), {"data": files.data})
         shown, own = (_plain(document["data"]) for document in (made, measured))
         splits = made.get("split"), measured.get("split")
         alike = all(shown[key] == own[key] for key in shown.keys() & own.keys() if key not in UNSEEN)
@@ -71,7 +71,7 @@ class Source:
     @property
     def strength(self) -> str:
         """The attack's radius in words, of the exhibits."""
-        made = self.found.exhibits.get("made")
+        made = self.files.exhibits.get("made")
         attack = made.get("attack") if isinstance(made, dict) else None
         return eps(attack.get("eps_pixel") if isinstance(attack, dict) else None)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.charts.meter import meter
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.header import clean_recall
@@ -39,18 +39,18 @@ RAW = {
 
 def clean(source: Source) -> Section:
     """The table of clean figures."""
-    value, _, document = clean_recall(source.found)
+    value, _, document = clean_recall(source.files)
     metrics = block(document, "metrics")
     if value is None and not metrics:
-        raise Absent("no figures yet", evaluate_command(source.found))
-    images, split = figures.count(document.get("images")), document.get("split")
+        raise Absent("no figures yet", evaluate_command(source.files))
+    images, split = fmt.count(document.get("images")), document.get("split")
     content: dict[str, Any] = {
         "where": f"{images} pictures of the {split} split" if split else f"{images} pictures",
         "percent": _rows(document, PERCENT, 1),
         "raw": _rows(document, RAW, 3),
         "coarse": _rows(document, {f"coarse/{key}": text for key, text in PERCENT.items()}, 1),
     }
-    return Section(f"Unchanged pictures: the nearest match is right {figures.percent(value)} of the time", content)
+    return Section(f"Unchanged pictures: the nearest match is right {fmt.percent(value)} of the time", content)
 
 
 def _rows(document: dict[str, Any], keys: dict[str, str], digits: int) -> list[dict[str, Any]]:
@@ -60,9 +60,9 @@ def _rows(document: dict[str, Any], keys: dict[str, str], digits: int) -> list[d
         if key not in metrics:
             continue
         value = metrics[key]
-        shown = ("yes" if value else "no") if isinstance(value, bool) else figures.number(value, digits)
-        if figures.span(intervals.get(key)) and not isinstance(value, bool):
-            shown = figures.with_interval(value, intervals[key], digits)
+        shown = ("yes" if value else "no") if isinstance(value, bool) else fmt.number(value, digits)
+        if fmt.span(intervals.get(key)) and not isinstance(value, bool):
+            shown = fmt.with_interval(value, intervals[key], digits)
         reason = f" – undefined here: {undefined.get(key, 'no reason given')}" if value is None else ""
         rows.append(
             {"key": key.removeprefix("coarse/"), "value": shown, "text": text + reason, "bar": _bar(key, value)}

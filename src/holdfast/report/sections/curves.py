@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.charts.frame import Axis, Label, round_axis
 from holdfast.report.charts.lines import Series, line_chart
 from holdfast.report.sections.base import Absent, Section, Source
@@ -26,7 +26,7 @@ Points = list[tuple[float, float]]
 
 def curves(source: Source) -> Section:
     """One small chart each."""
-    log = source.found.log
+    log = source.files.log
     loss = points(log, "loss")
     recall = validation(log, "R@1")
     tested = points(curve_on_test(log), "R@1")
@@ -45,17 +45,17 @@ def curves(source: Source) -> Section:
 
 def on_test(source: Source) -> dict[str, Any] | None:
     """The figure of the model that is reported, and the best epoch on the test classes, each under its name."""
-    evaluation = source.found.evaluation
-    best = block(evaluation, "best_on_test") or best_on_test(curve_on_test(source.found.log)) or {}
+    evaluation = source.files.evaluation
+    best = block(evaluation, "best_on_test") or best_on_test(curve_on_test(source.files.log)) or {}
     recall = finite(best.get("R@1"))
     if recall is None:
         return None
     reported = finite(block(evaluation, "metrics").get("R@1"))
     return {
-        "reported": None if reported is None else figures.percent(reported),
-        "which": figures.short(str(evaluation.get("reported") or "last")),
-        "best": figures.percent(recall),
-        "epoch": figures.count(best.get("epoch")),
+        "reported": None if reported is None else fmt.percent(reported),
+        "which": fmt.short(str(evaluation.get("reported") or "last")),
+        "best": fmt.percent(recall),
+        "epoch": fmt.count(best.get("epoch")),
     }
 
 
@@ -77,7 +77,7 @@ def regime_groups(log: list[dict[str, Any]]) -> dict[str, dict[str, Points]]:
         found = points(log, key)
         if found:
             stem, _, rest = str(key).replace("/", "_", 1).partition("_")
-            groups.setdefault(WORDS.get(stem, figures.short(stem)), {})[rest or stem] = found
+            groups.setdefault(WORDS.get(stem, fmt.short(stem)), {})[rest or stem] = found
     return groups
 
 
@@ -92,14 +92,14 @@ def _chart(title: str, lines: dict[str, Points], percent: bool = False, labelled
         else round_axis(min(b for _, b in every), max(b for _, b in every))
     )
     series = [
-        Series(figures.short(name, 24), line, f"s{1 + n % 7}", dots=labelled)
+        Series(fmt.short(name, 24), line, f"s{1 + n % 7}", dots=labelled)
         for n, (name, line) in enumerate(lines.items())
     ]
     labels = []
     if labelled:
         last_x, last_y = every[-1]
         labels = [
-            Label(figures.number(last_y), x.place(last_x), y.place(last_y), "below" if y.place(last_y) > 0.8 else "end")
+            Label(fmt.number(last_y), x.place(last_x), y.place(last_y), "below" if y.place(last_y) > 0.8 else "end")
         ]
     desc = "; ".join(f"{name}: from {a[0][1]:.3g} to {a[-1][1]:.3g}" for name, a in lines.items())
     drawn: Markup = line_chart(series, x, y, title, desc, labels, height=190)
@@ -110,7 +110,7 @@ def _title(recall: Points, tested: Points, loss: Points) -> str:
     for name, line in (("Validation", recall), ("Test", tested)):
         if len(line) > 1:
             first, last = line[0][1], line[-1][1]
-            start, end = figures.percent(first), figures.percent(last)
+            start, end = fmt.percent(first), fmt.percent(last)
             if start == end:
                 return f"{name} R@1 stayed at {end}"
             return f"{name} R@1 {'rose' if last > first else 'fell'} from {start} to {end}"

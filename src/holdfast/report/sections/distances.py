@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.charts.histogram import histogram
 from holdfast.report.sections.base import Section, Source
 
@@ -22,11 +22,9 @@ def distances(source: Source) -> Section:
     bins = used_bins(edges, [values for _, pair in known for values in pair])
     top = 1.4 * max(value for _, pair in known for values in pair for value in values)
     order = [nearer_share(*pair) for _, pair in known]
-    title = (
-        f"Two pictures of one class are nearer than two of different classes {figures.percent(order[0])} of the time"
-    )
+    title = f"Two pictures of one class are nearer than two of different classes {fmt.percent(order[0])} of the time"
     if len(order) > 1:
-        title += f"; under attack {figures.percent(order[1])}"
+        title += f"; under attack {fmt.percent(order[1])}"
     charts = [
         {
             "title": name,
@@ -35,7 +33,7 @@ def distances(source: Source) -> Section:
                 [("same class", "s1", pair[0][:bins]), ("different classes", "s2", pair[1][:bins])],
                 top,
                 name,
-                f"A pair of one class is nearer than a pair of different classes in {figures.percent(share)} of cases.",
+                f"A pair of one class is nearer than a pair of different classes in {fmt.percent(share)} of cases.",
                 "distance (0: the same place, 2: opposite)",
             ),
         }

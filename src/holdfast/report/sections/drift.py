@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.charts.frame import Axis, round_axis
 from holdfast.report.charts.lines import Series, line_chart
 from holdfast.report.sections.base import Section, Source
@@ -27,17 +27,17 @@ def drift(source: Source) -> Section:
         x = Axis(
             1, max(2, len(layers)), [(n, str(n)) for n in _ticks(len(layers))], "BatchNorm layer, from input to output"
         )
-        desc = f"{len(layers)} layers: {figures.short(', '.join(layers), 300)}"
+        desc = f"{len(layers)} layers: {fmt.short(', '.join(layers), 300)}"
         charts.append(
             {
-                "title": f"Kind of pictures: {figures.short(kind)}",
+                "title": f"Kind of pictures: {fmt.short(kind)}",
                 "svg": line_chart(series, x, y, kind, desc, height=200),
             }
         )
         for number, (name, layer) in enumerate(layers.items(), 1):
-            largest = max(largest, (_value(layer, "running_mean"), kind, f"{number} ({figures.short(name, 32)})"))
+            largest = max(largest, (_value(layer, "running_mean"), kind, f"{number} ({fmt.short(name, 32)})"))
     _, farthest, place = largest
-    title = f"The mean of {figures.short(farthest, 24)} pictures is farthest from that of clean ones in layer {place}"
+    title = f"The mean of {fmt.short(farthest, 24)} pictures is farthest from that of clean ones in layer {place}"
     return Section(title, {"charts": charts})
 
 

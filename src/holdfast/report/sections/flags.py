@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.report.found import Found
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.public import audit_command, public_text
+from holdfast.run_folder import RunFolder
 
 LEVELS = {"error": "Do not trust", "warning": "Doubt", "note": "To know"}
 SHOWN = 12
 """So many are read; the rest is folded."""
 
 
-def all_flags(found: Found) -> list[dict[str, str]]:
+def all_flags(files: RunFolder) -> list[dict[str, str]]:
     """The flags of all audits, each once, the serious first."""
-    return flags_of((found.audit, *found.audits.values()))
+    return flags_of((files.audit, *files.audits.values()))
 
 
 def flags_of(audits: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
@@ -35,10 +35,10 @@ def flags_of(audits: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
 
 def flags(source: Source) -> Section:
     """The flags with advice."""
-    found = source.found
-    if not (found.audit or found.audits):
-        raise Absent("not checked: an audit looks for signs that its figures mislead", audit_command(found))
-    listed: list[dict[str, Any]] = [{**flag, "word": LEVELS[flag["level"]]} for flag in all_flags(found)]
+    files = source.files
+    if not (files.audit or files.audits):
+        raise Absent("not checked: an audit looks for signs that its figures mislead", audit_command(files))
+    listed: list[dict[str, Any]] = [{**flag, "word": LEVELS[flag["level"]]} for flag in all_flags(files)]
     serious = sum(flag["level"] != "note" for flag in listed)
     if not listed:
         title = "Nothing suggests that these figures mislead"

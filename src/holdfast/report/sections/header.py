@@ -6,36 +6,35 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.charts.meter import meter
-from holdfast.report.costs import training_seconds
-from holdfast.report.found import Found
 from holdfast.report.sections.base import DAMAGED, Absent, Source
+from holdfast.report.sections.eps_curve import fall
 from holdfast.report.sections.flags import all_flags
 from holdfast.report.sections.public import audit_command, evaluate_command
-from holdfast.report.sections.radius import fall
 from holdfast.report.sections.recipe import block, described, sentence
 from holdfast.report.sections.strips import listed_strips
 from holdfast.run_files import finite
+from holdfast.run_folder import RunFolder
 
 
 def header(source: Source) -> dict[str, Any]:
     """Name, sentences, one search as a proof, and tiles."""
-    found = source.found
+    files = source.files
     return {
-        "name": found.name,
-        "kind": "Training run" if found.recipe else "Audit",
-        "about": sentence(found),
+        "name": files.name,
+        "kind": "Training run" if files.recipe else "Audit",
+        "about": sentence(files),
         "finding": _finding(source),
         "other_data": source.other_data,
         "proof": [] if source.other_data else _proof(source),  # beside figures of its own data only
-        "tiles": [_recall(found), _score(found), _cost(found), _flags(found)],
+        "tiles": [_recall(files), _score(files), _cost(files), _flags(files)],
     }
 
 
-def clean_recall(found: Found) -> tuple[float | None, Any, dict[str, Any]]:
+def clean_recall(files: RunFolder) -> tuple[float | None, Any, dict[str, Any]]:
     """R@1 with its interval and where it is from: the evaluation's, or the audit's where there is none."""
-    for document in (found.evaluation, found.audit, *found.audits.values()):
+    for document in (files.evaluation, files.audit, *files.audits.values()):
         value = finite(block(document, "metrics").get("R@1"))
         if value is not None:
             return value, block(document, "intervals").get("R@1"), document
@@ -45,16 +44,16 @@ def clean_recall(found: Found) -> tuple[float | None, Any, dict[str, Any]]:
 def _finding(source: Source) -> Markup:
     """The two figures that matter, in words; both of the same searches."""
     both = fall(source)
-    recall, _, _ = clean_recall(source.found)
+    recall, _, _ = clean_recall(source.files)
     if both is None and recall is None:
         return Markup("")
     right = Markup("The nearest match is right <strong>{}</strong> of the time")
     if both is None:
-        return right.format(figures.percent(recall)) + "."
-    searches = "" if both.images is None else f" in {figures.count(both.images)} searches"
+        return right.format(fmt.percent(recall)) + "."
+    searches = "" if both.images is None else f" in {fmt.count(both.images)} searches"
     attacked = Markup("{}; after {} of at most {} per pixel, <strong>{}</strong>.")
-    return right.format(figures.percent(both.clean)) + attacked.format(
-        searches, change_in_words(both.eps), figures.eps(both.eps), figures.percent(both.attacked)
+    return right.format(fmt.percent(both.clean)) + attacked.format(
+        searches, change_in_words(both.eps), fmt.eps(both.eps), fmt.percent(both.attacked)
     )
 
 
@@ -76,12 +75,12 @@ def _proof(source: Source) -> list[dict[str, Any]]:
         {
             "query": query,
             "name": name,
-            "match": found[0]["picture"],
-            "label": found[0]["label"],
-            "right": found[0]["right"],
+            "match": matches[0]["picture"],
+            "label": matches[0]["label"],
+            "right": matches[0]["right"],
         }
-        for query, name, found in rows
-        if found
+        for query, name, matches in rows
+        if matches
     ]
 
 
@@ -90,39 +89,39 @@ def change_in_words(eps: float) -> str:
     return "a barely visible change" if eps <= 8.5 / 255 else "a change"
 
 
-def _recall(found: Found) -> dict[str, Any]:
-    value, interval, document = clean_recall(found)
+def _recall(files: RunFolder) -> dict[str, Any]:
+    value, interval, document = clean_recall(files)
     if value is None:
-        return _tile("R@1", figures.NONE, f"not measured yet: {evaluate_command(found)}")
-    images = figures.count(document.get("images"))
+        return _tile("R@1", fmt.NONE, f"not measured yet: {evaluate_command(files)}")
+    images = fmt.count(document.get("images"))
     note = f"of {images} {document.get('split') or ''} pictures find their class first".replace("  ", " ")
-    ends = figures.span(interval)
-    return _tile("R@1, clean pictures", figures.percent(value), note, chart=meter(value, ends, "R@1"))
+    ends = fmt.span(interval)
+    return _tile("R@1, clean pictures", fmt.percent(value), note, chart=meter(value, ends, "R@1"))
 
 
-def _score(found: Found) -> dict[str, Any]:
-    value = finite(block(found.audit, "metrics").get("ERS"))
+def _score(files: RunFolder) -> dict[str, Any]:
+    value = finite(block(files.audit, "metrics").get("ERS"))
     if value is None:
-        return _tile("ERS, robustness", figures.NONE, f"not audited yet: {audit_command(found)}")
-    ends = figures.span(block(found.audit, "intervals").get("ERS"))
-    aside = f"({figures.number(ends[0])}–{figures.number(ends[1])})" if ends else ""
+        return _tile("ERS, robustness", fmt.NONE, f"not audited yet: {audit_command(files)}")
+    ends = fmt.span(block(files.audit, "intervals").get("ERS"))
+    aside = f"({fmt.number(ends[0])}–{fmt.number(ends[1])})" if ends else ""
     note = "of 100: what ten attacks leave standing, on average"
-    return _tile("ERS, robustness", figures.number(value), note, aside, meter(value, ends, "ERS"))
+    return _tile("ERS, robustness", fmt.number(value), note, aside, meter(value, ends, "ERS"))
 
 
-def _cost(found: Found) -> dict[str, Any]:
-    trained = training_seconds(found)
-    audit = sum(finite(v) or 0.0 for v in block(found.audit, "seconds").values())
-    epochs = figures.count(found.recipe.get("epochs"))
+def _cost(files: RunFolder) -> dict[str, Any]:
+    trained = files.training_seconds
+    audit = sum(finite(v) or 0.0 for v in block(files.audit, "seconds").values())
+    epochs = fmt.count(files.recipe.get("epochs"))
     notes = [f"{epochs} epochs of training"] if trained else []
-    notes += [f"{figures.duration(audit)} of attacks" if trained else "spent attacking"] if audit else []
-    return _tile("Time", figures.duration(trained or audit or None), ", then ".join(notes) or "not recorded")
+    notes += [f"{fmt.duration(audit)} of attacks" if trained else "spent attacking"] if audit else []
+    return _tile("Time", fmt.duration(trained or audit or None), ", then ".join(notes) or "not recorded")
 
 
-def _flags(found: Found) -> dict[str, Any]:
-    if not (found.audit or found.audits):
-        return _tile("Flags", figures.NONE, "an audit looks for reasons to doubt its figures")
-    flags = all_flags(found)
+def _flags(files: RunFolder) -> dict[str, Any]:
+    if not (files.audit or files.audits):
+        return _tile("Flags", fmt.NONE, "an audit looks for reasons to doubt its figures")
+    flags = all_flags(files)
     serious = sum(flag["level"] != "note" for flag in flags)
     if not flags:
         return _tile("Flags", "0", "nothing suggests that these figures mislead")

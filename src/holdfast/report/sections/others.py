@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.recipe import block
 
@@ -20,7 +20,7 @@ ATTACKS = {
 def others(source: Source) -> Section:
     """R@1 that each attack of each other audit leaves."""
     rows = []
-    for name, audit in source.found.audits.items():
+    for name, audit in source.files.audits.items():
         metrics, intervals = block(audit, "metrics"), block(audit, "intervals")
         for key, value in metrics.items():
             attack = _attack_of(str(key))
@@ -30,12 +30,12 @@ def others(source: Source) -> Section:
                         "file": name,
                         "protocol": f"{audit.get('protocol')}, {audit.get('mode')}",
                         "attack": ATTACKS.get(attack, attack),
-                        "value": figures.with_interval(value, intervals.get(key)),
+                        "value": fmt.with_interval(value, intervals.get(key)),
                     }
                 )
     if not rows:
         raise Absent("no other audit; `adml`, `stax` and `thorough` ask other questions")
-    count = len(source.found.audits)
+    count = len(source.files.audits)
     return Section(f"{count} further {'audit asks' if count == 1 else 'audits ask'} other questions", {"rows": rows})
 
 

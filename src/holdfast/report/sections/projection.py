@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.sections.base import Section, Source
 
 COLOURS = 7
@@ -29,7 +29,7 @@ def projection(source: Source) -> Section:
     )
     classes = len(set(labels))
     share = neighbour_share(places, labels)
-    title = f"On the map, {figures.percent(share)} of {len(places):,} pictures lie next to one of their own class"
+    title = f"On the map, {fmt.percent(share)} of {len(places):,} pictures lie next to one of their own class"
     content = {
         "dots": dots,
         "height": f"{height:.1f}",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.report.found import Found
 from holdfast.report.sections.recipe import block
+from holdfast.run_folder import RunFolder
 
 USUAL_EPS = {
     "ers": ("eps_pixel", 8 / 255),
@@ -19,9 +19,9 @@ SMALL_PICTURES, SMALL_EPS = 28, 77 / 255
 SMALL_DATA = ("mnist",)
 
 
-def usual_eps(found: Found) -> float:
+def usual_eps(files: RunFolder) -> float:
     """The radius of ERS for pictures of the size of this run's, as far as its files tell the size."""
-    data, model = found.data, block(found.recipe, "model")
+    data, model = files.data, block(files.recipe, "model")
     native = SMALL_PICTURES if data.get("name") in SMALL_DATA else data.get("size")
     size = model.get("canvas") or model.get("size") or native
     return SMALL_EPS if size == SMALL_PICTURES else USUAL_EPS["ers"][1]

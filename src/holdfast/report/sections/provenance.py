@@ -4,95 +4,95 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.report import figures
-from holdfast.report.found import Found
+from holdfast.report import formatting as fmt
 from holdfast.report.sections.base import Section, Source
 from holdfast.report.sections.protocols import USUAL_EPS, usual_eps
 from holdfast.report.sections.public import command, public_path, report_command, spec
 from holdfast.report.sections.recipe import block
 from holdfast.run_files import finite
+from holdfast.run_folder import RunFolder
 
 TINY = 1e-6
 
 
 def provenance(source: Source) -> Section:
     """Versions, seeds, budgets and commands."""
-    found = source.found
-    made = block(found.exhibits, "made")
+    files = source.files
+    made = block(files.exhibits, "made")
     versions: dict[str, Any] = {}
-    for document in (made, found.audit, found.evaluation):
+    for document in (made, files.audit, files.evaluation):
         versions |= block(document, "versions")
-    seen = [("Images seen as", found.view)] if found.view else []
-    facts = [("Data", spec(found.data)), *seen, *_seeds(found), *_budgets(found)]
-    if found.evaluation.get("recipe"):
-        facts.append(("Recipe", str(found.evaluation["recipe"])))
+    seen = [("Images seen as", files.view)] if files.view else []
+    facts = [("Data", spec(files.data)), *seen, *_seeds(files), *_budgets(files)]
+    if files.evaluation.get("recipe"):
+        facts.append(("Recipe", str(files.evaluation["recipe"])))
     content = {
         "versions": [(str(name), str(version)) for name, version in versions.items()],
         "facts": facts,
-        "commands": _commands(found),
-        "damaged": found.damaged,
+        "commands": _commands(files),
+        "damaged": files.damaged,
     }
     return Section("How to get these figures again", content)
 
 
-def _seeds(found: Found) -> list[tuple[str, str]]:
+def _seeds(files: RunFolder) -> list[tuple[str, str]]:
     seeds = {
-        "training": found.recipe.get("seed"),
-        "audit": found.audit.get("seed"),
-        "this page": block(found.exhibits, "made").get("seed"),
+        "training": files.recipe.get("seed"),
+        "audit": files.audit.get("seed"),
+        "this page": block(files.exhibits, "made").get("seed"),
     }
     known = [f"{name} {seed}" for name, seed in seeds.items() if seed is not None]
     return [("Seeds", ", ".join(known))] if known else []
 
 
-def _budgets(found: Found) -> list[tuple[str, str]]:
+def _budgets(files: RunFolder) -> list[tuple[str, str]]:
     rows = []
-    for name, audit in {"audit.json": found.audit, **found.audits}.items():
+    for name, audit in {"audit.json": files.audit, **files.audits}.items():
         budget = block(audit, "budget")
         if budget:
             start = f", start {budget['start']}" if budget.get("start") else ""
             text = (
-                f"{audit.get('protocol')} ({audit.get('mode')}): ε {figures.eps(budget.get('eps_pixel'))} "
-                f"({figures.number(budget.get('eps_normalized'), 4)} normalised), {budget.get('steps')} steps of "
-                f"{figures.eps(budget.get('step'))}{start}, {figures.count(audit.get('images'))} of "
-                f"{figures.count(audit.get('gallery'))} pictures attacked"
+                f"{audit.get('protocol')} ({audit.get('mode')}): ε {fmt.eps(budget.get('eps_pixel'))} "
+                f"({fmt.number(budget.get('eps_normalized'), 4)} normalised), {budget.get('steps')} steps of "
+                f"{fmt.eps(budget.get('step'))}{start}, {fmt.count(audit.get('images'))} of "
+                f"{fmt.count(audit.get('gallery'))} pictures attacked"
             )
             rows.append((name, text))
-    attack = block(block(found.exhibits, "made"), "attack")
+    attack = block(block(files.exhibits, "made"), "attack")
     if attack:
-        text = f"goal {attack.get('goal')}, ε {figures.eps(attack.get('eps_pixel'))}, {attack.get('steps')} steps"
+        text = f"goal {attack.get('goal')}, ε {fmt.eps(attack.get('eps_pixel'))}, {attack.get('steps')} steps"
         rows.append(("Attacked pictures shown here", text))
     return rows
 
 
-def _commands(found: Found) -> list[str]:
+def _commands(files: RunFolder) -> list[str]:
     lines = []
-    if found.recipe:
+    if files.recipe:
         lines.append(
-            command("holdfast", "train", f"{found.shown_folder}/recipe.yaml", "--out", f"{found.shown_folder}-again")
+            command("holdfast", "train", f"{files.shown_folder}/recipe.yaml", "--out", f"{files.shown_folder}-again")
         )
-    audits = {"audit.json": found.audit, **found.audits}
+    audits = {"audit.json": files.audit, **files.audits}
     # `audit.1.json` and the like are audits that a later one, which is listed, replaced.
-    lines += [audit_again(found, name, audit) for name, audit in audits.items() if audit and name.count(".") == 1]
-    return [*lines, _report_again(found)]
+    lines += [audit_again(files, name, audit) for name, audit in audits.items() if audit and name.count(".") == 1]
+    return [*lines, _report_again(files)]
 
 
-def audit_again(found: Found, name: str, audit: dict[str, Any]) -> str:
+def audit_again(files: RunFolder, name: str, audit: dict[str, Any]) -> str:
     """The command of an audit with every setting that is not the default, as far as the file tells.
 
     Args:
-        found: the folder.
+        files: the folder.
         name: of the audit's file, with its own folder in front where it has one.
         audit: the file's content.
     """
-    own = bool(found.recipe)
-    words: list[object] = ["holdfast", "audit", found.shown_folder if own else public_path(audit.get("model"))]
-    words += ["--data", spec(audit.get("data") or found.data)]
+    own = bool(files.recipe)
+    words: list[object] = ["holdfast", "audit", files.shown_folder if own else public_path(audit.get("model"))]
+    words += ["--data", spec(audit.get("data") or files.data)]
     for option, default in (("protocol", "ers"), ("mode", "fixed")):
         if audit.get(option) not in (None, default):
             words += [f"--{option}", audit[option]]
-    words += _eps(found, audit)
-    if audit.get("split") and not _default_split(found, audit["split"]):
+    words += _eps(files, audit)
+    if audit.get("split") and not _default_split(files, audit["split"]):
         words += ["--split", audit["split"]]
     for option in ("size", "limit"):
         if audit.get(option):
@@ -100,16 +100,16 @@ def audit_again(found: Found, name: str, audit: dict[str, Any]) -> str:
     if audit.get("skipped"):
         words.append("--skip-bad")
     words += ["--seed", audit.get("seed", 0)]
-    place = f"{found.shown_folder}/audits/{name.rpartition('/')[0]}" if "/" in name else found.shown_folder
+    place = f"{files.shown_folder}/audits/{name.rpartition('/')[0]}" if "/" in name else files.shown_folder
     if not own or "/" in name:
         words += ["--out", place]
     return command(*words)
 
 
-def _eps(found: Found, audit: dict[str, Any]) -> list[object]:
+def _eps(files: RunFolder, audit: dict[str, Any]) -> list[object]:
     """`--eps` where the radius is not the protocol's own."""
     key, usual = USUAL_EPS.get(str(audit.get("protocol")), ("eps_pixel", 0.0))
-    usual = usual_eps(found) if audit.get("protocol") == "ers" else usual
+    usual = usual_eps(files) if audit.get("protocol") == "ers" else usual
     eps = finite(block(audit, "budget").get(key))
     if eps is None or abs(eps - usual) < TINY:
         return []
@@ -117,18 +117,18 @@ def _eps(found: Found, audit: dict[str, Any]) -> list[object]:
     return ["--eps", f"{levels:.0f}/255" if abs(levels - round(levels)) < TINY else f"{eps:.6g}"]
 
 
-def _default_split(found: Found, split: Any) -> bool:
+def _default_split(files: RunFolder, split: Any) -> bool:
     """Whether an audit takes this split by itself: `query` where there is one, otherwise `test`."""
-    splits = block(found.evaluation, "splits") or block(block(found.exhibits, "data_card"), "splits")
+    splits = block(files.evaluation, "splits") or block(block(files.exhibits, "data_card"), "splits")
     return bool(split == "query" or (split == "test" and "query" not in splits))
 
 
-def _report_again(found: Found) -> str:
-    made = block(found.exhibits, "made")
+def _report_again(files: RunFolder) -> str:
+    made = block(files.exhibits, "made")
     options: list[str] = []
-    if made.get("data") and spec(made["data"]) != spec(found.data):
+    if made.get("data") and spec(made["data"]) != spec(files.data):
         options += ["--data", spec(made["data"])]
-    own = found.recipe.get("seed") if found.recipe else found.audit.get("seed")
+    own = files.recipe.get("seed") if files.recipe else files.audit.get("seed")
     if made.get("seed") is not None and made["seed"] != own:
         options += ["--seed", str(made["seed"])]
-    return report_command(found, *options)
+    return report_command(files, *options)

@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from holdfast.report import figures
-from holdfast.report.found import Found
+from holdfast.report import formatting as fmt
 from holdfast.report.sections.base import Absent, Section, Source
 from holdfast.report.sections.public import public_path, public_values, report_command
 from holdfast.run_files import finite
+from holdfast.run_folder import RunFolder
 
 REGIMES = {
     "standard": "learning from clean pictures only",
@@ -49,12 +49,12 @@ def name_of(part: Any) -> str:
     return str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
 
 
-def sentence(found: Found) -> str:
+def sentence(files: RunFolder) -> str:
     """What this is."""
-    data = found.data.get("name", "unknown data")
-    recipe = found.recipe
+    data = files.data.get("name", "unknown data")
+    recipe = files.recipe
     if not recipe:
-        audited = found.audit or next(iter(found.audits.values()), found.evaluation)
+        audited = files.audit or next(iter(files.audits.values()), files.evaluation)
         model = public_path(audited.get("model", "a model"))
         return f"How well {model} finds pictures of {public_path(data)}, and how easily it is fooled."
     regime = name_of(recipe.get("regime"))
@@ -68,29 +68,29 @@ def sentence(found: Found) -> str:
 
 def trained(source: Source) -> Section:
     """The recipe as a summary, and the data card."""
-    found = source.found
-    card = found.exhibits.get("data_card")
-    if not found.recipe and not card:
-        raise Absent("this folder holds an audit without a recipe or data card", report_command(found))
-    epochs, regime = found.recipe.get("epochs"), name_of(found.recipe.get("regime"))
-    if found.recipe:
-        title = f"{figures.count(epochs)} epochs of {found.data.get('name', 'data')}, {REGIMES.get(regime, regime)}"
+    files = source.files
+    card = files.exhibits.get("data_card")
+    if not files.recipe and not card:
+        raise Absent("this folder holds an audit without a recipe or data card", report_command(files))
+    epochs, regime = files.recipe.get("epochs"), name_of(files.recipe.get("regime"))
+    if files.recipe:
+        title = f"{fmt.count(epochs)} epochs of {files.data.get('name', 'data')}, {REGIMES.get(regime, regime)}"
     else:
-        title = f"Audited on {found.data.get('name', 'data')}"
+        title = f"Audited on {files.data.get('name', 'data')}"
     content = {
-        "facts": _facts(found.recipe) if found.recipe else [],
-        "yaml": _public_yaml(found),
+        "facts": _facts(files.recipe) if files.recipe else [],
+        "yaml": _public_yaml(files),
         "card": _card(card, source) if isinstance(card, dict) else None,
         "no_card": _why(card, source),
     }
     return Section(title, content)
 
 
-def _public_yaml(found: Found) -> str:
+def _public_yaml(files: RunFolder) -> str:
     """The recipe as it is stored, but for the folders of paths."""
-    shown = public_values(found.recipe)
-    if shown == found.recipe:
-        return found.recipe_text
+    shown = public_values(files.recipe)
+    if shown == files.recipe:
+        return files.recipe_text
     return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True))
 
 
@@ -102,7 +102,7 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     made_of = f"{batch.get('classes')} " + ("pairs of a class" if pairs else f"classes × {batch.get('per_class')}")
     weights = f"{public_path(model['weights'])} weights" if model.get("weights") else "from scratch"
     if recipe.get("init"):
-        weights = f"starting from the weights of ‘{figures.short(PurePath(str(recipe['init'])).name)}’"
+        weights = f"starting from the weights of ‘{fmt.short(PurePath(str(recipe['init'])).name)}’"
     facts = [
         ("Network", f"{model.get('backbone')}, {model.get('dim')} dimensions, {weights}"),
         ("Loss", _words(recipe.get("loss"))),
@@ -135,7 +135,7 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return (" + " if any(isinstance(item, dict) for item in value) else " / ").join(_value(item) for item in value)
     if isinstance(value, float):
-        return figures.eps(value) if 0 < value < 0.2 and _is_eighth_bit(value) else f"{value:g}"
+        return fmt.eps(value) if 0 < value < 0.2 and _is_eighth_bit(value) else f"{value:g}"
     return "yes" if value is True else public_path(value)
 
 
@@ -167,8 +167,8 @@ def _list(value: Any) -> list[Any]:
 
 def _range(per_class: dict[str, Any]) -> str:
     if not per_class:
-        return figures.NONE
-    least, median, most = (figures.count(per_class.get(key)) for key in ("least", "median", "most"))
+        return fmt.NONE
+    least, median, most = (fmt.count(per_class.get(key)) for key in ("least", "median", "most"))
     return f"{most} pictures" if least == most else f"{least} to {most}, median {median}"
 
 
@@ -184,5 +184,5 @@ def _why(card: Any, source: Source) -> dict[str, str]:
         return {"why": "", "command": ""}
     return {
         "why": f"{', '.join(lacking).replace('_', ' ')} not recorded",
-        "command": report_command(source.found, "--refresh"),
+        "command": report_command(source.files, "--refresh"),
     }

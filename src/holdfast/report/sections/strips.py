@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.sections.base import Section, Source
 from holdfast.report.sections.recipe import block
 from holdfast.run_files import finite
@@ -18,7 +18,7 @@ def strips(source: Source) -> Section:
     """Every strip with its pictures."""
     listed = mixed(listed_strips(source))
     attacked = any(strip["attacked"] for strip in listed)
-    outcomes = block(source.found.exhibits, "outcomes")
+    outcomes = block(source.files.exhibits, "outcomes")
     fooled, held = (finite(outcomes.get(kind)) for kind in ("fooled", "held"))
     if attacked and fooled is not None and held is not None and fooled + held > 0:
         title = f"Of {fooled + held:,.0f} searches that were right, {fooled:,.0f} go wrong after the attack"
@@ -64,8 +64,8 @@ def _attacked(attacked: dict[str, Any], source: Source) -> dict[str, Any]:
     return {
         "picture": source.pictures.tag(attacked["picture"]),
         "change": source.pictures.tag(attacked["change"]),
-        "amplified": figures.number(attacked.get("amplified"), 0),
-        "eps": figures.eps(attacked.get("eps_pixel")),
+        "amplified": fmt.number(attacked.get("amplified"), 0),
+        "eps": fmt.eps(attacked.get("eps_pixel")),
         "matches": matches,
         "right": bool(matches and matches[0]["right"]),
     }
@@ -76,5 +76,5 @@ def _match(match: dict[str, Any], source: Source) -> dict[str, Any]:
         "picture": source.pictures.tag(match["picture"]),
         "label": match["label"],
         "right": match["right"] is True,
-        "distance": figures.number(match.get("distance"), 2),
+        "distance": fmt.number(match.get("distance"), 2),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.sections.base import Section, Source
 
 FARTHEST = 2.0
@@ -16,7 +16,7 @@ def triplet(source: Source) -> Section:
     block = source.exhibit("triplet")
     longest = min(FARTHEST, 1.1 * max(float(block[key][pair]) for key in ("before", "after") for pair in ("ap", "an")))
     before, after = (_ruler(block[key], longest) for key in ("before", "after"))
-    strength = figures.eps(block.get("eps_pixel"))
+    strength = fmt.eps(block.get("eps_pixel"))
     if not before["wrong"] and after["wrong"]:
         title = f"Changes of at most {strength} per pixel bring the wrong picture nearer than the right one"
     elif after["wrong"]:
@@ -34,8 +34,8 @@ def triplet(source: Source) -> Section:
 def _ruler(distances: dict[str, Any], longest: float) -> dict[str, Any]:
     near, far = float(distances["ap"]), float(distances["an"])
     return {
-        "ap": figures.number(near, 2),
-        "an": figures.number(far, 2),
+        "ap": fmt.number(near, 2),
+        "an": fmt.number(far, 2),
         "ap_place": _place(near, longest),
         "an_place": _place(far, longest),
         "wrong": far < near,

@@ -16,7 +16,7 @@ from holdfast.console import Console
 from holdfast.devices import seeded_devices
 from holdfast.errors import RecipeError
 from holdfast.evaluation import choose_split
-from holdfast.metrics.ranked import Retrieval
+from holdfast.metrics.retrieval import Retrieval
 from holdfast.sphere import distance
 from holdfast.studies.probes import Found, ProbeFunction, Scene, register
 

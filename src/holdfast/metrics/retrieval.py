@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, register
-from holdfast.metrics.matches import match_ranks
+from holdfast.metrics.ranks import match_ranks
 from holdfast.processes import ALONE, Processes
 
 

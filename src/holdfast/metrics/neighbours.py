@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.metrics.base import blocks
-from holdfast.metrics.searched import INDEX, WIDTH, Gallery, distance_of
+from holdfast.metrics.gallery import INDEX, WIDTH, Gallery, distance_of
 from holdfast.sphere import distance, precise
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, register
-from holdfast.metrics.lloyd import kmeans
+from holdfast.metrics.kmeans import kmeans
 
 
 def clustering(

@@ -6,13 +6,13 @@ import dataclasses
 import math
 from typing import Any
 
-from holdfast.report import figures
+from holdfast.report import formatting as fmt
 from holdfast.report.charts.frame import Axis, Label
 from holdfast.report.charts.lines import Series, line_chart
-from holdfast.report.found import Found
 from holdfast.report.sections.base import Section, Source
 from holdfast.report.sections.recipe import block
 from holdfast.run_files import finite
+from holdfast.run_folder import RunFolder
 
 Points = list[tuple[float, float]]
 
@@ -36,7 +36,7 @@ class Fall:
     @property
     def words(self) -> str:
         """`falls from 80.0 % to 5.5 %`."""
-        start, end = figures.percent(self.clean), figures.percent(self.attacked)
+        start, end = fmt.percent(self.clean), fmt.percent(self.attacked)
         if start == end:
             return f"stays at {end}"
         return f"{'falls' if self.attacked < self.clean else 'rises'} from {start} to {end}"
@@ -44,25 +44,25 @@ class Fall:
 
 def fall(source: Source) -> Fall | None:
     """What an attack does to the data of the run's figures: of the curve, or of the audit's own ES:R."""
-    found = source.found
-    if source.other_data is None and (of_curve := _of_curve(found)):
+    files = source.files
+    if source.other_data is None and (of_curve := _of_curve(files)):
         return of_curve
-    metrics = block(found.audit, "metrics")
+    metrics = block(files.audit, "metrics")
     clean, attacked = finite(metrics.get("R@1")), finite(metrics.get("ES:R"))
-    eps = finite(block(found.audit, "budget").get("eps_pixel"))
+    eps = finite(block(files.audit, "budget").get("eps_pixel"))
     if clean is None or attacked is None or eps is None:
         return None
-    return Fall(clean, attacked, eps, finite(found.audit.get("images")))
+    return Fall(clean, attacked, eps, finite(files.audit.get("images")))
 
 
-def _of_curve(found: Found) -> Fall | None:
+def _of_curve(files: RunFolder) -> Fall | None:
     """The curve's own start, and its point at the audit's radius; None where it lacks one of them."""
-    wanted = finite(block(found.audit, "budget").get("eps_pixel")) or 8 / 255
-    points = curve(found.exhibits.get("radius"))
+    wanted = finite(block(files.audit, "budget").get("eps_pixel")) or 8 / 255
+    points = curve(files.exhibits.get("radius"))
     at = next(((eps, recall) for eps, recall in points if abs(eps - wanted) < 1e-6), None)
     if at is None or points[0][0] != 0:
         return None
-    return Fall(points[0][1], at[1], at[0], finite(block(found.exhibits, "radius").get("images")))
+    return Fall(points[0][1], at[1], at[0], finite(block(files.exhibits, "radius").get("images")))
 
 
 def curve(radius: Any) -> Points:
@@ -84,7 +84,7 @@ def radius(source: Source) -> Section:
     if not points:
         raise ValueError("a curve without points")
     series = [Series("one attack", points, "s1", dots=True)]
-    worst = [] if source.other_data else _thorough(source.found)
+    worst = [] if source.other_data else _thorough(source.files)
     if worst:
         series.append(Series("worst of many attacks (thorough audit)", worst, "s2", dots=True))
     every = sorted({eps for line in series for eps, _ in line.points})
@@ -93,32 +93,32 @@ def radius(source: Source) -> Section:
     series = [dataclasses.replace(line, points=[(doublings(a), b) for a, b in line.points]) for line in series]
     y = Axis(0, 100, [(v, str(v)) for v in (0, 25, 50, 75, 100)], "R@1, percent")
     labels = [
-        Label(figures.number(recall), x.place(doublings(eps)), y.place(recall), "end" if eps == every[-1] else "start")
+        Label(fmt.number(recall), x.place(doublings(eps)), y.place(recall), "end" if eps == every[-1] else "start")
         for eps, recall in points
     ]
-    title = _title(points, source.found)
-    desc = "; ".join(f"{figures.eps(eps)}: {figures.percent(recall)}" for eps, recall in points)
+    title = _title(points, source.files)
+    desc = "; ".join(f"{fmt.eps(eps)}: {fmt.percent(recall)}" for eps, recall in points)
     return Section(
         title,
         {
             "svg": line_chart(series, x, y, title, desc, labels, height=300),
-            "images": figures.count(block.get("images")),
+            "images": fmt.count(block.get("images")),
             "steps": block.get("steps"),
-            "rows": [(figures.eps(eps), figures.percent(recall)) for eps, recall in points],
+            "rows": [(fmt.eps(eps), fmt.percent(recall)) for eps, recall in points],
         },
     )
 
 
-def _title(points: Points, found: Found) -> str:
-    of_curve = _of_curve(found)
+def _title(points: Points, files: RunFolder) -> str:
+    of_curve = _of_curve(files)
     if of_curve is None:
         eps, recall = points[-1]
-        return f"At {figures.eps(eps)} per pixel, {figures.percent(recall)} of the searches still succeed"
-    return f"R@1 {of_curve.words} at {figures.eps(of_curve.eps)} per pixel"
+        return f"At {fmt.eps(eps)} per pixel, {fmt.percent(recall)} of the searches still succeed"
+    return f"R@1 {of_curve.words} at {fmt.eps(of_curve.eps)} per pixel"
 
 
-def _thorough(found: Found) -> Points:
-    for audit in found.audits.values():
+def _thorough(files: RunFolder) -> Points:
+    for audit in files.audits.values():
         if audit.get("protocol") == "thorough":
             listed = audit.get("curve")
             rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []

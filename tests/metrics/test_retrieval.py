@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from holdfast.errors import DataError
 from holdfast.metrics import base, matches, retrieval
 from holdfast.metrics.base import EmbeddedSet
-from holdfast.metrics.matches import match_ranks
+from holdfast.metrics.ranks import match_ranks
 
 KS = (1, 2, 3)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.report.found import Found, find
 from holdfast.report.sections.flags import all_flags
+from holdfast.run_folder import RunFolder, read_run_folder
 
 Document = dict[str, Any]
 PROTOCOLS: dict[str, tuple[str, ...]] = {
@@ -23,18 +23,18 @@ KINDS = 7
 
 
 @dataclasses.dataclass(frozen=True)
-class Contestant:
+class ComparedRun:
     """One run or audited model.
 
     Args:
         name: short, and different from the others'.
         number: its place in the comparison, from 0.
-        found: what lies in its folder.
+        files: what lies in its folder.
     """
 
     name: str
     number: int
-    found: Found
+    files: RunFolder
 
     @property
     def letter(self) -> str:
@@ -49,25 +49,25 @@ class Contestant:
     @property
     def audits(self) -> dict[str, Document]:
         """The audit of each protocol that was run."""
-        there = {"audit.json": self.found.audit, **self.found.audits}
+        there = {"audit.json": self.files.audit, **self.files.audits}
         chosen = {name: next((there[f] for f in files if there.get(f)), None) for name, files in PROTOCOLS.items()}
         return {name: document for name, document in chosen.items() if document}
 
     @property
     def flags(self) -> list[dict[str, str]]:
         """What its audits warn of, each warning once, the serious first."""
-        return all_flags(self.found)
+        return all_flags(self.files)
 
 
-def read_contestants(folders: Sequence[str | Path]) -> list[Contestant]:
+def read_runs(folders: Sequence[str | Path]) -> list[ComparedRun]:
     """Read every folder.
 
     Args:
         folders: run folders, or folders an audit was written to.
     """
     paths = [Path(folder) for folder in folders]
-    names = short_names(paths)
-    return [Contestant(name, i, find(path)) for i, (path, name) in enumerate(zip(paths, names, strict=True))]
+    named = zip(short_names(paths), paths, strict=True)
+    return [ComparedRun(name, i, read_run_folder(path)) for i, (name, path) in enumerate(named)]
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What lies in a run or audit folder."""
+"""A run or audit folder, read once into one typed object; without torch, and without trust in what lies there."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ import math
 from pathlib import Path
 from typing import Any
 
+from holdfast import run_files
 from holdfast.errors import HoldfastError
 from holdfast.files import inside
-from holdfast.run_files import log_lines
+from holdfast.run_files import batch_size, finite, log_lines, steps
 from holdfast.yaml_files import read_yaml
 
 EXHIBITS_SCHEMA = 1
+HEADER_LIMIT = 100_000_000
+"""What the safetensors format allows a header to be, in bytes."""
+DAMAGED = (ValueError, ArithmeticError, TypeError, LookupError, AttributeError, RecursionError)
+"""What code raises on files that are not as they should be."""
+COUNTED_APART = ("running_mean", "running_var", "num_batches_tracked")
+"""Tensors of a BatchNorm layer that are no parameters."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class RunFolder:
     """The files of one folder, as plain data; what is not there is empty.
 
     Args:
@@ -78,8 +85,43 @@ class Found:
         name = self.data.get("name", "DATA")
         return f"{name}:{place}" if place else str(name)
 
+    @property
+    def training_seconds(self) -> float | None:
+        """Time spent in training steps."""
+        return run_files.training_seconds(self.log, batch_size(self.recipe))
 
-def find(folder: Path) -> Found:
+    @property
+    def passes_per_step(self) -> float | None:
+        """How often a step ran the model forward and back, on average."""
+        return run_files.passes_per_step(self.log)
+
+    @property
+    def images_seen(self) -> float | None:
+        """Images the run learnt from, repeats counted."""
+        batch = batch_size(self.recipe)
+        last = max((step for step, _ in steps(self.log)), default=0.0)
+        return finite(batch * last) if batch and last else None
+
+    @property
+    def parameters(self) -> int | None:
+        """Weights of the packaged model, auxiliary BatchNorm sets left out; from the header of the file."""
+        try:
+            with inside(self.folder, self.folder / "model" / "model.safetensors").open("rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                if length > HEADER_LIMIT:
+                    return None
+                header = json.loads(file.read(length))
+            total = sum(
+                int(math.prod(tensor["shape"]))
+                for name, tensor in header.items()
+                if name != "__metadata__" and not name.startswith("bank.") and not name.endswith(COUNTED_APART)
+            )
+            return None if finite(total) is None else total
+        except (HoldfastError, OSError, *DAMAGED):
+            return None
+
+
+def read_run_folder(folder: Path) -> RunFolder:
     """Read a run or audit folder.
 
     The folder may be a stranger's: a file that is a link out of it is not read, and what is read is made fit to be
@@ -96,7 +138,7 @@ def find(folder: Path) -> Found:
     if exhibits and exhibits.get("schema") != EXHIBITS_SCHEMA:
         damaged.append("exhibits.json")
         exhibits = {}
-    found = Found(
+    found = RunFolder(
         folder=folder,
         recipe=recipe,
         recipe_text=text,
