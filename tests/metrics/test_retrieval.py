@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from holdfast.errors import DataError
-from holdfast.metrics import base, matches, retrieval
+from holdfast.metrics import base, ranks, retrieval
 from holdfast.metrics.base import EmbeddedSet
 from holdfast.metrics.ranks import match_ranks
 
@@ -104,8 +104,8 @@ def test_equals_loops_with_ties_duplicates_groups_and_gallery(
 ) -> None:
     expected = by_loops(**case)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matches, "WIDTH", 2)  # a large gallery is one of three, and up to `few` matches are counted
-        patch.setattr(matches, "FEW", few)
+        patch.setattr(ranks, "WIDTH", 2)  # a large gallery is one of three, and up to `few` matches are counted
+        patch.setattr(ranks, "FEW", few)
         patch.setattr(base, "BLOCK", block)
         ask = partial(
             retrieval,
@@ -175,7 +175,7 @@ def by_query(data: EmbeddedSet) -> dict[int, list[int]]:
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_counting_ranks_as_sorting_does(monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
-    monkeypatch.setattr(matches, "WIDTH", 1000)
+    monkeypatch.setattr(ranks, "WIDTH", 1000)
     monkeypatch.setattr(base, "BLOCK", 300_000)
     generator = torch.Generator().manual_seed(4)
     vectors = (16 * torch.randn(3077, 8, generator=generator)).round()  # whole numbers, whose products are exact
@@ -183,7 +183,7 @@ def test_counting_ranks_as_sorting_does(monkeypatch: pytest.MonkeyPatch, alone: 
     labels = torch.randint(700, (3077,), generator=generator)
     data = EmbeddedSet.of(vectors, labels) if alone else EmbeddedSet.of(vectors[:400], labels[:400], vectors, labels)
     counted = by_query(data)
-    monkeypatch.setattr(matches, "FEW", -1)
+    monkeypatch.setattr(ranks, "FEW", -1)
     assert counted == by_query(data)
 
 

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from holdfast import metrics
 from holdfast.cli import main
-from holdfast.metrics import EmbeddedSet, base, matches
+from holdfast.metrics import EmbeddedSet, base, ranks
 from holdfast.metrics.ranks import match_ranks
 from holdfast.processes import Processes, joined
 from meeting import meet
@@ -56,7 +56,7 @@ def measured(case: str, processes: Processes) -> dict[str, Any]:
 
 
 def cut_small() -> None:
-    base.BLOCK, matches.WIDTH = SMALL_BLOCK, NARROW
+    base.BLOCK, ranks.WIDTH = SMALL_BLOCK, NARROW
 
 
 def one_of_several(rank: int, world: int, port: int, folder: str, commands: list[list[str]]) -> None:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from measuring import CASES, NARROW, SMALL_BLOCK, measured, one_of_several
 
 from holdfast.cli import main
-from holdfast.metrics import base, matches
+from holdfast.metrics import base, ranks
 from holdfast.models import Embedder
 from holdfast.processes import ALONE
 from holdfast.search import read_index, read_manifest
@@ -77,7 +77,7 @@ def test_every_process_gets_the_values_of_one(
     case: str, by_two: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "BLOCK", SMALL_BLOCK)
-    monkeypatch.setattr(matches, "WIDTH", NARROW)
+    monkeypatch.setattr(ranks, "WIDTH", NARROW)
     expected = measured(case, ALONE)
     assert 0 < expected["values"]["mAP"] < 100
     for process in by_two:
