@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 
 from holdfast import losses, regimes
-from holdfast.losses.criterion import Criterion
+from holdfast.losses import Criterion
 from holdfast.models import Embedder
 from holdfast.regimes import Batch
 from holdfast.training.context import TrainingContext

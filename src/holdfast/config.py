@@ -57,12 +57,18 @@ def block(kind: type[T], value: str | Mapping[str, Any]) -> Block[T]:
 
 
 def builder(registry: Registry[T]) -> Callable[..., T]:
-    """The `build(name, **arguments)` of a family; arguments may be written as in a recipe (`"8/255"`, blocks)."""
+    """The `build(name, **arguments)` of a family."""
 
     def build(name: str, /, **arguments: Any) -> T:
         built: T = instantiate(registry.base, {"name": name, **arguments}, where=registry.kind)
         return built
 
+    build.__doc__ = f"""Build a {registry.kind} by name.
+
+    Args:
+        name: one of `names()`.
+        arguments: those of its class, as objects or as a recipe writes them (`"8/255"`, names, blocks).
+    """
     return build
 
 
@@ -305,6 +311,8 @@ def _walk_union(arguments: tuple[Any, ...], value: Any, where: str, convert: Cal
         return None
     failure: RecipeError | None = None
     candidates = [candidate for candidate in arguments if candidate is not type(None)]
+    if any(typing.get_origin(c) is Block or Registry.of(c) is not None for c in candidates):
+        candidates = [c for c in candidates if c is not str]  # `Miner | str`: the text is a name of the family
     for candidate in candidates:
         try:
             return convert(candidate, value, where)

@@ -11,8 +11,15 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from holdfast import mining
-from holdfast.gradients import directions, pair_weights, triplet_weights
-from holdfast.gradients.triplets import Geometry, geometry, joined, others_of
+from holdfast.gradients import (
+    CircularTripletWeight,
+    CosineTripletWeight,
+    SigmoidPairWeight,
+    directions,
+    pair_weights,
+    triplet_weights,
+)
+from holdfast.gradients.triplets import TripletGeometry, geometry, joined, others_of
 from holdfast.mining import Pairs, Triplets
 from holdfast.sphere import pair_masks, similarity
 
@@ -50,8 +57,8 @@ def test_orthogonal_directions_leave_the_positive_pair_alone(name: str, seed: in
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_direction_that_does_not_exist_is_zero(dtype: torch.dtype) -> None:
     a, n = vectors(0).to(dtype), vectors(1).to(dtype)
-    assert (directions.Euclidean()(a, a, a).positive == 0).all()
-    assert (directions.Euclidean()(a, n, n).negative.norm(dim=1) > 0.99).all()
+    assert (directions.EuclideanDirection()(a, a, a).positive == 0).all()
+    assert (directions.EuclideanDirection()(a, n, n).negative.norm(dim=1) > 0.99).all()
     # The negative is the positive: nothing of its direction is left across the line between anchor and positive.
     moves = directions.EuclideanOrthogonal()(a, n, n)
     assert (moves.negative == 0).all()
@@ -88,18 +95,21 @@ def test_pair_weights_equal_loops(name: str, seed: int, per_class: int) -> None:
 
 
 def test_without_others_relative_weights_are_the_plain_ones() -> None:
-    seen = Geometry.at(torch.linspace(-1, 1, 9), torch.linspace(1, -1, 9))
+    seen = TripletGeometry.at(torch.linspace(-1, 1, 9), torch.linspace(1, -1, 9))
     for relative, plain in (("sig-ms", "sig"), ("lin-ms", "lin")):
         got, expected = (pair_weights.registry.get(name)()(seen) for name in (relative, plain))
         torch.testing.assert_close(got, expected)
 
 
 def test_parameters_matter_and_are_checked() -> None:
-    seen = Geometry.at(torch.tensor([0.3]), torch.tensor([0.7]))
-    assert pair_weights.Sigmoid(base=0.3)(seen)[0] == 0.5
-    assert pair_weights.Sigmoid(beta=40.0)(seen)[1] > pair_weights.Sigmoid()(seen)[1]
-    assert triplet_weights.Cosine(tau=5.0)(*seen[:2]) > triplet_weights.Cosine()(*seen[:2])
-    for wrong in (lambda: pair_weights.Sigmoid(alpha=0), lambda: triplet_weights.Circular(tau=-1)):
+    seen = TripletGeometry.at(torch.tensor([0.3]), torch.tensor([0.7]))
+    assert SigmoidPairWeight(base=0.3)(seen)[0] == 0.5
+    assert SigmoidPairWeight(beta=40.0)(seen)[1] > SigmoidPairWeight()(seen)[1]
+    assert CosineTripletWeight(tau=5.0)(*seen[:2]) > CosineTripletWeight()(*seen[:2])
+    for wrong in (
+        lambda: SigmoidPairWeight(alpha=0),
+        lambda: CircularTripletWeight(tau=-1),
+    ):
         with pytest.raises(Exception, match="above zero"):
             wrong()
 

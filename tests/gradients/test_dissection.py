@@ -13,7 +13,7 @@ from torch.nn.functional import normalize, softplus
 
 from holdfast import gradients, losses, mining
 from holdfast.errors import DataError
-from holdfast.gradients.named import RULES
+from holdfast.gradients import RULES
 from holdfast.mining import Triplets
 
 

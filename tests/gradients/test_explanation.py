@@ -15,8 +15,8 @@ from gradient_oracle import batch, kept, pair_weight, triplet_weight
 from holdfast import gradients, metrics
 from holdfast.cli import main
 from holdfast.errors import DataError, HoldfastError
+from holdfast.gradients import diagram
 from holdfast.gradients import explanation as explanations
-from holdfast.gradients.explanation import diagram
 from holdfast.gradients.listing import entries
 
 

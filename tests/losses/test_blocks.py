@@ -13,7 +13,7 @@ from holdfast.losses import blocks, products
 from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.terms import TermLoss
 from holdfast.losses.tuples import PairLoss
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 from holdfast.registry import Registry
 
 BY_ROWS = ["binomial-deviance", "circle", "contrastive", "info-nce", "multi-similarity", "sup-con"]

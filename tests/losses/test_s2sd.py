@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 import holdfast
 from holdfast import losses, mining
 from holdfast.errors import ModelError, RecipeError
-from holdfast.losses.criterion import Criterion, Encoded
+from holdfast.losses import Criterion, Encoded
 from holdfast.losses.s2sd import S2SD
 from holdfast.mining import Triplets
 from holdfast.training import loop

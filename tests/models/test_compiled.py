@@ -11,7 +11,7 @@ from accelerate import Accelerator
 import holdfast
 from holdfast import attacks, losses, regimes
 from holdfast.attacks import Budget, References
-from holdfast.losses.criterion import Criterion
+from holdfast.losses import Criterion
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
 from holdfast.models.compiled import WORTH, CompiledPasses, worth_compiling

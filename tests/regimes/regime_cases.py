@@ -7,8 +7,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from holdfast.losses import Criterion
 from holdfast.losses import build as build_loss
-from holdfast.losses.criterion import Criterion
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
 from holdfast.regimes import Batch, Regime

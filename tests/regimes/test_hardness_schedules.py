@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from holdfast import mining
-from holdfast.losses.criterion import Encoded
-from holdfast.mining.tuples import Triplets
+from holdfast.losses import Encoded
+from holdfast.mining import Triplets
 from holdfast.regimes import destinations
 from holdfast.regimes.hardness_schedules import Constant, Destination, Mined, OfMiner, as_destination
 
@@ -98,7 +98,7 @@ def test_memory_holds_no_graph() -> None:
     assert not asked(destination).requires_grad
 
 
-class Two(mining.base.Miner):
+class Two(mining.Miner):
     """Knows anchors 4 and 0, not 1."""
 
     def __call__(

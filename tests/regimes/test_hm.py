@@ -127,7 +127,7 @@ def test_losses_and_batchnorm_policies(batchnorm: str, statistics: str, loss: st
     labels = given.labels[[row for triplet in triplets for row in triplet]]
     places = torch.arange(len(images)).view(-1, 3).unbind(1)
     criterion = build_loss(loss).double()
-    tuples = None if loss == "multi-similarity" else mining.tuples.Triplets(*places)
+    tuples = None if loss == "multi-similarity" else mining.Triplets(*places)
     cost = criterion(unit(twin, images), labels, tuples)
     torch.testing.assert_close(result.loss, cost)
     by_hand.close(gradients(model, result.loss), gradients(twin, cost))
@@ -156,7 +156,7 @@ def test_the_source_as_destination_is_plain_training(miner: str, destination: st
     assert torch.equal(seen, given.images[rows])
     ctx = context(twin)
     encoded = ctx.encode(given.images[rows], given.labels[rows])
-    loss = ctx.criterion(encoded, mining.tuples.Triplets(*torch.arange(len(rows)).view(-1, 3).unbind(1)))
+    loss = ctx.criterion(encoded, mining.Triplets(*torch.arange(len(rows)).view(-1, 3).unbind(1)))
     assert torch.equal(result.loss, loss)
     plain = gradients(twin, loss)
     assert all(torch.equal(value, plain[name]) for name, value in gradients(model, result.loss).items())
@@ -354,7 +354,7 @@ def test_impossible_values_are_refused(arguments: dict[str, Any], message: str) 
         regimes.build("hm", **arguments)
 
 
-class Undeclared(mining.base.Miner):
+class Undeclared(mining.Miner):
     """Mines pairs and does not say so."""
 
     def __call__(self, *given: Any) -> mining.Tuples:

@@ -19,7 +19,7 @@ from regime_cases import context, embedder, gradients
 from torch import Tensor
 
 from holdfast.attacks.ball import Ball
-from holdfast.losses.criterion import Encoded
+from holdfast.losses import Encoded
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
 from holdfast.regimes import Batch, build

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from holdfast import regimes
 from holdfast.cli import main
+from holdfast.losses import Criterion, Encoded
 from holdfast.losses import build as build_loss
-from holdfast.losses.criterion import Criterion, Encoded
 from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN
 from holdfast.processes import Blocks

@@ -22,10 +22,9 @@ from torch import Generator, Tensor
 from holdfast import attacks, regimes
 from holdfast.attacks import Attacked, Budget, References
 from holdfast.audit.ers import SCORES, ers_score
+from holdfast.losses import Criterion
 from holdfast.losses import build as build_loss
-from holdfast.losses.criterion import Criterion
-from holdfast.mining.base import Miner
-from holdfast.mining.tuples import Triplets
+from holdfast.mining import Miner, Triplets
 from holdfast.models import Embedder
 from holdfast.models.batchnorm import BatchNormPolicy
 from holdfast.regimes import Batch, Regime, StepResult

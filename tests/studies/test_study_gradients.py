@@ -8,7 +8,7 @@ import pytest
 import torch
 from figures_of import trained, undecided_before_decided_after
 
-from holdfast.gradients.explanation import Diagram
+from holdfast.gradients import Diagram
 from holdfast.studies import base
 from holdfast.studies.catalogue import direct_gradients_printed as printed
 from holdfast.studies.catalogue.direct_gradients_claims import VALIDATION, best_rate, most, steadier, tuned, used

@@ -14,7 +14,7 @@ from holdfast.attacks.frozen import frozen
 from holdfast.console import Console
 from holdfast.data import load
 from holdfast.errors import HoldfastError
-from holdfast.gradients.explanation import Diagram
+from holdfast.gradients import Diagram
 from holdfast.models import Embedder
 from holdfast.studies.measures.replayed import last_batches
 from holdfast.studies.measures.triplet_diagram import TripletDiagram

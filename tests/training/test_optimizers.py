@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from holdfast import losses
-from holdfast.losses.criterion import Criterion
+from holdfast.losses import Criterion
 from holdfast.training.optimizers import registry
 
 SETTINGS: dict[str, dict[str, Any]] = {"adam": {}, "adamw": {}, "sgd": {"momentum": 0.5}}

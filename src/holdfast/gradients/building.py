@@ -12,7 +12,7 @@ from holdfast.gradients.pair_weights import PairWeight
 from holdfast.gradients.rule import DirectGradient
 from holdfast.gradients.triplet_weights import PositiveMask, TripletWeight
 from holdfast.losses.base import Loss
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 from holdfast.yaml_files import NotYaml, read_yaml
 
 Part: TypeAlias = str | dict[str, Any]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from holdfast.configurable import Configurable
 from holdfast.registry import Registry
 
 
@@ -27,7 +28,7 @@ class Moves(NamedTuple):
     anchor_far: Tensor
 
 
-class Direction(ABC):
+class Direction(Configurable, ABC):
     """Where anchor, positive and negative are moved; descent goes against it."""
 
     @abstractmethod
@@ -52,7 +53,7 @@ register = registry.register
 
 
 @register("euc")
-class Euclidean(Direction):
+class EuclideanDirection(Direction):
     """Straight towards the positive and straight away from the negative.
 
     e_p = (f_p - f_a) / |f_p - f_a|, e_n = (f_a - f_n) / |f_a - f_n|, e_ap = -e_p, e_an = -e_n
@@ -71,7 +72,7 @@ class Euclidean(Direction):
 
 
 @register("cos")
-class Cosine(Direction):
+class CosineDirection(Direction):
     """Along the other vector of the pair, as the derivative of a dot product.
 
     e_p = -f_a, e_n = f_a, e_ap = -f_p, e_an = f_n
@@ -87,7 +88,7 @@ class Cosine(Direction):
 
 
 @register("euc-orth")
-class EuclideanOrthogonal(Euclidean):
+class EuclideanOrthogonal(EuclideanDirection):
     """As `euc`, with the negative pair moving at right angles to the positive pair.
 
     e_n and e_an lose their component along f_a - f_p and are brought back to unit length. The paper asks this of e_n
@@ -101,7 +102,7 @@ class EuclideanOrthogonal(Euclidean):
 
 
 @register("cos-orth")
-class CosineOrthogonal(Cosine):
+class CosineOrthogonal(CosineDirection):
     """As `cos`, with the negative pair moving at right angles to the positive pair.
 
     e_n and e_an lose their component along f_a - f_p and are brought back to unit length, as in `euc-orth`.

@@ -18,11 +18,11 @@ from holdfast.gradients.named import RULES, Components
 from holdfast.gradients.pair_weights import registry as pair_weights
 from holdfast.gradients.rule import DirectGradient
 from holdfast.gradients.triplet_weights import masks, weights
-from holdfast.gradients.triplets import Geometry, geometry, others_of
+from holdfast.gradients.triplets import TripletGeometry, geometry, others_of
 from holdfast.losses.base import Loss
+from holdfast.mining import Triplets
 from holdfast.mining.batch import relations
 from holdfast.mining.hardest import EasyPositiveHardNegative
-from holdfast.mining.tuples import Triplets
 from holdfast.sphere import Mask, similarity
 
 K = TypeVar("K")
@@ -31,7 +31,7 @@ TIE = 1e-5
 """Residuals closer than this differ by rounding only."""
 
 
-class Match(NamedTuple):
+class RuleMatch(NamedTuple):
     """How well something explains a gradient.
 
     Args:
@@ -77,8 +77,8 @@ class Dissection:
     active: Mask
     directions: dict[str, float]
     components: Components
-    match: Match
-    rules: dict[str, Match]
+    match: RuleMatch
+    rules: dict[str, RuleMatch]
     tangential: bool
     elsewhere: float
 
@@ -151,7 +151,7 @@ def dissect(
 
 def _compare(
     triplets: Triplets,
-    scene: Geometry,
+    scene: TripletGeometry,
     measured: Gradients,
     moves: dict[str, Moves],
     tangential: bool,
@@ -192,7 +192,7 @@ def _compare(
     )
 
 
-def _match(parts: Components, scene: Geometry, measured: Gradients, moves: dict[str, Moves]) -> Match:
+def _match(parts: Components, scene: TripletGeometry, measured: Gradients, moves: dict[str, Moves]) -> RuleMatch:
     return _fit(measured.like(moves[parts.direction], *_rule(parts).weigh(scene)), measured.flat())
 
 
@@ -213,12 +213,12 @@ def _quotient(top: Tensor, bottom: Tensor) -> Tensor:
     return torch.where(bottom > 0, top / bottom.clamp_min(torch.finfo(bottom.dtype).tiny), 0)
 
 
-def _fit(candidate: Tensor, measured: Tensor, scale: float | None = None) -> Match:
+def _fit(candidate: Tensor, measured: Tensor, scale: float | None = None) -> RuleMatch:
     """The best multiple of a candidate, and what it leaves of what was measured."""
     if scale is None:
         scale = float(_quotient(candidate @ measured, candidate @ candidate))
     length = float(measured.norm())
-    return Match(scale, float((measured - scale * candidate).norm()) / length if length else 1.0)
+    return RuleMatch(scale, float((measured - scale * candidate).norm()) / length if length else 1.0)
 
 
 def _least(residuals: dict[K, float]) -> K:

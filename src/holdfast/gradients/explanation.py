@@ -15,7 +15,7 @@ from holdfast.gradients.building import named
 from holdfast.gradients.directions import registry as directions
 from holdfast.gradients.named import RULES, Components
 from holdfast.gradients.rule import DirectGradient
-from holdfast.gradients.triplets import Geometry, Others
+from holdfast.gradients.triplets import Others, TripletGeometry
 from holdfast.metrics.base import EmbeddedSet, blocks
 from holdfast.sphere import similarity
 
@@ -151,7 +151,7 @@ def diagram(embeddings: Tensor, labels: Tensor) -> Diagram:
 
 def _pair_curve(rule: DirectGradient, grid: Tensor, gap: float | None) -> PairCurve:
     if gap is None:
-        return PairCurve(None, *rule.pair(Geometry.at(grid, grid)))
+        return PairCurve(None, *rule.pair(TripletGeometry.at(grid, grid)))
     counted = torch.ones(len(grid), 1, dtype=torch.bool)
     others = Others((grid - gap)[:, None], counted, counted)
-    return PairCurve(gap, *rule.pair(Geometry.at(grid, grid, others)))
+    return PairCurve(gap, *rule.pair(TripletGeometry.at(grid, grid, others)))

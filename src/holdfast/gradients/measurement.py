@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.gradients.directions import Moves
-from holdfast.mining.tuples import Pairs, Triplets, Tuples
+from holdfast.mining import Pairs, Triplets, Tuples
 from holdfast.sphere import Mask
 
 AnyLoss: TypeAlias = Callable[..., Tensor]

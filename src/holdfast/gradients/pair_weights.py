@@ -8,20 +8,21 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.gradients.triplets import Geometry
+from holdfast.configurable import Configurable
+from holdfast.gradients.triplets import TripletGeometry
 from holdfast.losses.terms import require_positive
 from holdfast.registry import Registry
 from holdfast.sphere import Mask
 
 
-class PairWeight(ABC):
+class PairWeight(Configurable, ABC):
     """The weights P+ of the positive and P- of the negative pair."""
 
     compares: ClassVar[bool] = False
     """Whether the anchor's other similarities matter; where they do not, `triplets.others` is empty."""
 
     @abstractmethod
-    def __call__(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+    def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """P+ and P-, of shape (t,) each, never negative."""
 
 
@@ -30,40 +31,40 @@ register = registry.register
 
 
 @register("con")
-class Constant(PairWeight):
+class ConstantPairWeight(PairWeight):
     """Every pair alike: P+ = P- = 1."""
 
-    def __call__(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+    def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """Ones."""
         return torch.ones_like(triplets.near), torch.ones_like(triplets.far)
 
 
 @register("euc")
-class Distance(PairWeight):
+class DistancePairWeight(PairWeight):
     """Distant pairs more: P+ = D_ap, P- = D_an.
 
     The pull fades as a positive comes close, but so does the push on a close negative.
     """
 
-    def __call__(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+    def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """The distances."""
         return triplets.near_distance, triplets.far_distance
 
 
 @register("lin")
-class Linear(PairWeight):
+class LinearPairWeight(PairWeight):
     """Distant positives and close negatives more, in proportion: P+ = 1 - s_ap, P- = s_an.
 
     Held at zero from below, which the paper leaves open: a negative beyond a right angle is not pulled back.
     """
 
-    def __call__(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+    def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """The gaps to where each pair should be."""
         return (1 - triplets.near).relu(), triplets.far.relu()
 
 
 @register("sig")
-class Sigmoid(PairWeight):
+class SigmoidPairWeight(PairWeight):
     """Distant positives and close negatives more, along a sigmoid.
 
     P+ = 1 / (1 + exp(α (s_ap - λ))), P- = 1 / (1 + exp(-β (s_an - λ)))
@@ -80,14 +81,14 @@ class Sigmoid(PairWeight):
         self.beta = beta
         self.base = base
 
-    def __call__(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+    def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """Two sigmoids."""
         pull, push = -self.alpha * (triplets.near - self.base), self.beta * (triplets.far - self.base)
         return pull.sigmoid(), push.sigmoid()
 
 
 @register("sig-ms")
-class SigmoidRelative(Sigmoid):
+class SigmoidRelative(SigmoidPairWeight):
     """As `sig`, compared with the anchor's other pairs as multi-similarity does.
 
     P+ = 1 / (m+ + exp(α (s_ap - λ))), m+ = mean over P of exp(α (s_ap - R)); P- = 1 / (m- + exp(-β (s_an - λ))),
@@ -101,7 +102,7 @@ class SigmoidRelative(Sigmoid):
 
     compares = True
 
-    def __call__(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+    def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """Sigmoids whose ceiling follows the other pairs."""
         near, far, others = triplets.near, triplets.far, triplets.others
         pull = (self.alpha * (near[:, None] - others.similarity)).exp()
@@ -124,7 +125,7 @@ class LinearRelative(PairWeight):
 
     compares = True
 
-    def __call__(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+    def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """The linear weights, scaled by how the pair stands among the others."""
         near, far, others = triplets.near, triplets.far, triplets.others
         m_pull = row_mean(near[:, None] - others.similarity, others.positive, 0.0)

@@ -7,17 +7,17 @@ from typing import Any, TypeVar
 import torch
 from torch import Generator, Tensor
 
+from holdfast.configurable import built
 from holdfast.gradients import directions, pair_weights, triplet_weights
 from holdfast.gradients.directions import Direction
 from holdfast.gradients.named import RULES, Components, Rule
 from holdfast.gradients.pair_weights import PairWeight
 from holdfast.gradients.triplet_weights import PositiveMask, TripletWeight
-from holdfast.gradients.triplets import Geometry, geometry, joined, others_of
+from holdfast.gradients.triplets import TripletGeometry, geometry, joined, others_of
 from holdfast.losses.base import Encoded, Loss, register
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner, Triplets, Tuples
 from holdfast.mining.batch import relations
 from holdfast.mining.hardest import EasyPositiveHardNegative
-from holdfast.mining.tuples import Triplets, Tuples
 from holdfast.registry import Registry
 from holdfast.sphere import Mask, precise, similarity
 
@@ -57,19 +57,20 @@ class DirectGradient(Loss):
     def __init__(
         self,
         rule: Rule = "best",
-        direction: Direction | None = None,
-        pair: PairWeight | None = None,
-        triplet: TripletWeight | None = None,
-        mask: PositiveMask | None = None,
+        direction: Direction | str | None = None,
+        pair: PairWeight | str | None = None,
+        triplet: TripletWeight | str | None = None,
+        mask: PositiveMask | str | None = None,
         *,
-        miner: Miner | None = None,
+        miner: Miner | str | None = None,
     ) -> None:
         super().__init__(EasyPositiveHardNegative() if miner is None else miner)
-        names = RULES[rule]
-        self.direction = direction or directions.registry.get(names.direction)()
-        self.pair = pair or pair_weights.registry.get(names.pair)()
-        self.triplet = triplet or triplet_weights.weights.get(names.triplet)()
-        self.mask = mask or (triplet_weights.masks.get(names.mask)() if names.mask else None)
+        parts = RULES[rule]
+        self.rule = rule
+        self.direction = built(Direction, direction or parts.direction)
+        self.pair = built(PairWeight, pair or parts.pair)
+        self.triplet = built(TripletWeight, triplet or parts.triplet)
+        self.mask = built(PositiveMask, mask or parts.mask)
 
     @property
     def on_triplets(self) -> bool:
@@ -85,10 +86,6 @@ class DirectGradient(Loss):
             _name(triplet_weights.weights, self.triplet),
             None if self.mask is None else _name(triplet_weights.masks, self.mask),
         )
-
-    def extra_repr(self) -> str:
-        """The parts, for printing."""
-        return str(self.components)
 
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
@@ -109,7 +106,7 @@ class DirectGradient(Loss):
         direct: Tensor = _Direct.apply(z, value, gradient)  # type: ignore[no-untyped-call]
         return direct
 
-    def weigh(self, triplets: Geometry) -> tuple[Tensor, Tensor]:
+    def weigh(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """How hard each triplet pulls its positive, T P+, and pushes its negative, T P-."""
         whole = self.triplet(triplets.near, triplets.far)
         pull, push = self.pair(triplets)

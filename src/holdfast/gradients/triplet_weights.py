@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from holdfast.configurable import Configurable
 from holdfast.losses.terms import require_positive
 from holdfast.registry import Registry
 from holdfast.sphere import Mask
 
 
-class TripletWeight(ABC):
+class TripletWeight(Configurable, ABC):
     """The weight T of both pairs of a triplet."""
 
     @abstractmethod
@@ -20,7 +21,7 @@ class TripletWeight(ABC):
         """T from the similarities of the positive and the negative pair, elementwise."""
 
 
-class PositiveMask(ABC):
+class PositiveMask(Configurable, ABC):
     """Which triplets pull their positive; the others only push their negative."""
 
     @abstractmethod
@@ -33,7 +34,7 @@ masks: Registry[PositiveMask] = Registry("mask", PositiveMask, "holdfast.gradien
 
 
 @weights.register("con")
-class Constant(TripletWeight):
+class ConstantTripletWeight(TripletWeight):
     """Every triplet alike: T = 0.5."""
 
     def __call__(self, near: Tensor, far: Tensor) -> Tensor:
@@ -42,7 +43,7 @@ class Constant(TripletWeight):
 
 
 @weights.register("cos")
-class Cosine(TripletWeight):
+class CosineTripletWeight(TripletWeight):
     """Unsolved triplets more: T = 1 / (1 + exp(τ (s_ap - s_an))).
 
     Args:
@@ -59,7 +60,7 @@ class Cosine(TripletWeight):
 
 
 @weights.register("cir")
-class Circular(Cosine):
+class CircularTripletWeight(CosineTripletWeight):
     """Unsolved triplets more, also where both pairs are close or both far.
 
     T = 1 / (1 + exp(τ (s_ap (2 - s_ap) - s_an²)))

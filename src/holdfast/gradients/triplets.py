@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.mining.tuples import Pairs, Triplets
+from holdfast.mining import Pairs, Triplets
 from holdfast.sphere import Mask, distance, safe_sqrt
 
 EPSILON = 0.1
@@ -28,7 +28,7 @@ class Others(NamedTuple):
     negative: Mask
 
 
-class Geometry(NamedTuple):
+class TripletGeometry(NamedTuple):
     """Triplets as their weights see them; all but `others` of shape (t,).
 
     Args:
@@ -46,15 +46,15 @@ class Geometry(NamedTuple):
     others: Others
 
     @classmethod
-    def at(cls, near: Tensor, far: Tensor, others: Others | None = None) -> Geometry:
+    def at(cls, near: Tensor, far: Tensor, others: Others | None = None) -> TripletGeometry:
         """Triplets of unit vectors with these similarities."""
         return cls(near, far, safe_sqrt(2 - 2 * near), safe_sqrt(2 - 2 * far), others or nothing(near))
 
 
-def geometry(anchor: Tensor, positive: Tensor, negative: Tensor, others: Others | None = None) -> Geometry:
+def geometry(anchor: Tensor, positive: Tensor, negative: Tensor, others: Others | None = None) -> TripletGeometry:
     """Similarities and distances of triplets, given as three matrices of vectors."""
     near, far = (anchor * positive).sum(1), (anchor * negative).sum(1)
-    return Geometry(near, far, distance(anchor, positive), distance(anchor, negative), others or nothing(near))
+    return TripletGeometry(near, far, distance(anchor, positive), distance(anchor, negative), others or nothing(near))
 
 
 def nothing(near: Tensor) -> Others:

@@ -1,8 +1,55 @@
-"""What a batch of embeddings costs."""
+"""Loss functions."""
 
 from holdfast.config import builder
-from holdfast.losses.base import Loss, register, registry
+from holdfast.losses.base import Criterion, Encoded, Loss, register, registry
+from holdfast.losses.binomial_deviance import BinomialDeviance
+from holdfast.losses.circle import Circle
+from holdfast.losses.contrastive import Contrastive
+from holdfast.losses.cosine_triplets import SelectivelyContrastive, TripletCosine
+from holdfast.losses.energy import Energy
+from holdfast.losses.info_nce import InfoNCE, NPair, SupCon
+from holdfast.losses.lifted_structure import LiftedStructure
+from holdfast.losses.linear import Linear
+from holdfast.losses.margin import Margin
+from holdfast.losses.multi_similarity import MultiSimilarity
+from holdfast.losses.proxies import ArcFace, ClassLoss, NormalizedSoftmax, ProxyAnchor, ProxyNCA, SoftTriple
+from holdfast.losses.s2sd import S2SD
+from holdfast.losses.trimmed import Trimmed
+from holdfast.losses.triplet import Triplet
+from holdfast.losses.tuples import PairLoss, Part, TripletLoss
 
 build, names = builder(registry), registry.names
 
-__all__ = ["Loss", "build", "names", "register"]
+__all__ = [
+    "S2SD",
+    "ArcFace",
+    "BinomialDeviance",
+    "Circle",
+    "ClassLoss",
+    "Contrastive",
+    "Criterion",
+    "Encoded",
+    "Energy",
+    "InfoNCE",
+    "LiftedStructure",
+    "Linear",
+    "Loss",
+    "Margin",
+    "MultiSimilarity",
+    "NPair",
+    "NormalizedSoftmax",
+    "PairLoss",
+    "Part",
+    "ProxyAnchor",
+    "ProxyNCA",
+    "SelectivelyContrastive",
+    "SoftTriple",
+    "SupCon",
+    "Trimmed",
+    "Triplet",
+    "TripletCosine",
+    "TripletLoss",
+    "build",
+    "names",
+    "register",
+]

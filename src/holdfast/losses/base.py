@@ -7,8 +7,9 @@ from typing import ClassVar, NamedTuple
 
 from torch import Generator, Tensor, nn
 
-from holdfast.mining.base import Miner
-from holdfast.mining.tuples import Tuples
+from holdfast.configurable import Configurable, built
+from holdfast.errors import DataError
+from holdfast.mining import Miner, Tuples
 from holdfast.registry import Registry
 
 
@@ -32,8 +33,8 @@ class Encoded(NamedTuple):
         return Encoded(*(None if column is None else column[which] for column in self))  # type: ignore[arg-type]
 
 
-class Loss(nn.Module):
-    """What a batch of embeddings costs: `loss(embeddings, labels)`.
+class Loss(Configurable, nn.Module):
+    """A loss function of a batch of embeddings: `loss(embeddings, labels)`.
 
     Without `tuples` a loss learns on what its own `miner` returns, or on all pairs; with `tuples` on exactly those.
     Losses may own parameters: training optimises, saves and resumes them.
@@ -45,9 +46,9 @@ class Loss(nn.Module):
     max_pooled: bool = False
     """Whether it learns from max-pooled features too, so that training has the model add them to the pooled ones."""
 
-    def __init__(self, miner: Miner | None = None) -> None:
+    def __init__(self, miner: Miner | str | None = None) -> None:
         super().__init__()
-        self.miner = miner
+        self.miner = built(Miner, miner)
 
     @property
     def on_triplets(self) -> bool:
@@ -80,6 +81,32 @@ class Loss(nn.Module):
             tuples = self.miner(encoded.z, encoded.labels, generator, encoded.numbers)
         cost: Tensor = self(encoded.z, encoded.labels, tuples, generator)
         return cost
+
+
+class Criterion(nn.Module):
+    """What training minimises on an encoded batch: the loss of its embeddings, or of its pooled features too."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(
+        self, encoded: Encoded, tuples: Tuples | None = None, generator: Generator | None = None, step: int = 0
+    ) -> Tensor:
+        """The scalar cost; arguments as in `Loss.batch_cost`."""
+        return self.loss.batch_cost(encoded, tuples, generator, step)
+
+
+def require_class_labels(labels: Tensor, classes: int) -> None:
+    """Refuse labels that a loss with this many classes has no entry for."""
+    if labels.numel() == 0:
+        return
+    lowest, highest = (int(value) for value in labels.aminmax())
+    if lowest < 0 or highest >= classes:
+        wrong = lowest if lowest < 0 else highest
+        raise DataError(
+            f"label {wrong} is outside this loss's {classes} classes; number labels from 0 to {classes - 1}"
+        )
 
 
 registry: Registry[Loss] = Registry("loss", Loss, "holdfast.losses", "holdfast.gradients")

@@ -8,7 +8,7 @@ from holdfast.losses.base import register
 from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 
 
 @register("binomial-deviance")
@@ -38,7 +38,7 @@ class BinomialDeviance(PairLoss):
         beta: float = 10.0,
         base: float = 0.5,
         *,
-        miner: Miner | None = None,
+        miner: Miner | str | None = None,
         part: Part = "both",
     ) -> None:
         super().__init__(miner, part)

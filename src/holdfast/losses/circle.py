@@ -10,7 +10,7 @@ from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 
 
 @register("circle")
@@ -35,7 +35,7 @@ class Circle(PairLoss):
     exact = False
 
     def __init__(
-        self, margin: float = 0.4, gamma: float = 80.0, *, miner: Miner | None = None, part: Part = "both"
+        self, margin: float = 0.4, gamma: float = 80.0, *, miner: Miner | str | None = None, part: Part = "both"
     ) -> None:
         super().__init__(miner, part)
         require_positive(gamma=gamma)

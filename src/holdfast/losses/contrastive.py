@@ -6,7 +6,7 @@ from holdfast.losses.base import register
 from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 
 
 @register("contrastive")
@@ -29,7 +29,7 @@ class Contrastive(PairLoss):
 
     measure = "squared distance"
 
-    def __init__(self, margin: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(self, margin: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         self.margin = margin
 

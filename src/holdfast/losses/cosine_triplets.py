@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from holdfast.losses.base import register
 from holdfast.losses.terms import require_positive
 from holdfast.losses.tuples import Part, TripletLoss, triplet_count
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 from holdfast.sphere import Mask
 
 
@@ -33,7 +33,7 @@ class TripletCosine(TripletLoss):
     Reference: Xuan et al., WACV 2020.
     """
 
-    def __init__(self, tau: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(self, tau: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         require_positive(tau=tau)
         self.tau = tau
@@ -66,7 +66,7 @@ class SelectivelyContrastive(TripletCosine):
     """
 
     def __init__(
-        self, weight: float = 1.0, tau: float = 1.0, *, miner: Miner | None = None, part: Part = "both"
+        self, weight: float = 1.0, tau: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both"
     ) -> None:
         super().__init__(tau, miner=miner, part=part)
         self.weight = weight

@@ -11,8 +11,8 @@ from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss, register
 from holdfast.losses.layout import masks_of
 from holdfast.losses.terms import require_positive
+from holdfast.mining import Tuples
 from holdfast.mining.batch import require_labels
-from holdfast.mining.tuples import Tuples
 from holdfast.sphere import Mask, masked_mean, squared_distances
 
 NONE = -1e9

@@ -12,9 +12,8 @@ from holdfast.losses.products import across
 from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner, Tuples
 from holdfast.mining.batch import relations, require_labels
-from holdfast.mining.tuples import Tuples
 from holdfast.sphere import Mask
 
 
@@ -36,7 +35,7 @@ class InfoNCE(PairLoss):
     Reference: van den Oord et al., 2018.
     """
 
-    def __init__(self, temperature: float = 0.07, *, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(self, temperature: float = 0.07, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         require_positive(temperature=temperature)
         self.temperature = temperature
@@ -73,7 +72,7 @@ class NPair(InfoNCE):
 
     by_rows = False
 
-    def __init__(self, *, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(self, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(1.0, miner=miner, part=part)
 
     def terms(
@@ -131,7 +130,7 @@ class SupCon(PairLoss):
     Reference: Khosla et al., NeurIPS 2020.
     """
 
-    def __init__(self, temperature: float = 0.1, *, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(self, temperature: float = 0.1, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         require_positive(temperature=temperature)
         self.temperature = temperature

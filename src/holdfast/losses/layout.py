@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from holdfast.losses.sides import ABSENT, Listed, Masked, Sides, Unlisted
+from holdfast.mining import Triplets, Tuples
 from holdfast.mining.batch import relations, require_labels
-from holdfast.mining.tuples import Triplets, Tuples
 from holdfast.sphere import Mask, precise
 
 FEW = 0.4

@@ -9,7 +9,7 @@ from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 
 
 @register("lifted-structure")
@@ -35,7 +35,7 @@ class LiftedStructure(PairLoss):
     by_rows = False
     measure = "distance"
 
-    def __init__(self, margin: float = 1.0, *, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(self, margin: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
         self.margin = margin
 

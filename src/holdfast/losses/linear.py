@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.losses.base import register
 from holdfast.losses.tuples import Part, TripletLoss, triplet_count
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 from holdfast.sphere import Mask, squared_distances
 
 
@@ -27,7 +27,7 @@ class Linear(TripletLoss):
         up to constants.
     """
 
-    def __init__(self, *, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(self, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(miner, part)
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:

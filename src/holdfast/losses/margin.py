@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from holdfast.errors import DataError
-from holdfast.losses.base import register
-from holdfast.losses.labels import require_class_labels
+from holdfast.losses.base import register, require_class_labels
 from holdfast.losses.tuples import Part, TripletLoss
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 from holdfast.mining.batch import relations
 from holdfast.sphere import Mask, distances
 
@@ -46,13 +47,18 @@ class Margin(TripletLoss):
         learn_beta: bool = True,
         classes: int | None = None,
         *,
-        miner: Miner | None = None,
+        miner: Miner | str | None = None,
         part: Part = "both",
     ) -> None:
         super().__init__(miner, part)
         self.margin = margin
+        self.learn_beta = learn_beta
         self.beta = nn.Parameter(torch.full((classes or 1,), beta), requires_grad=learn_beta)
         self.classes = classes
+
+    def arguments(self) -> dict[str, Any]:
+        """With the present average of β."""
+        return super().arguments() | {"beta": round(float(self.beta.detach().mean()), 4)}
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Distances measured from the boundary of the anchor's class."""

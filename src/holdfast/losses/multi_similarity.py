@@ -11,7 +11,7 @@ from holdfast.losses.logsumexp import masked_logsumexp
 from holdfast.losses.sides import Side
 from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 
 
 @register("multi-similarity")
@@ -43,7 +43,7 @@ class MultiSimilarity(PairLoss):
         beta: float = 40.0,
         base: float = 0.5,
         *,
-        miner: Miner | None = None,
+        miner: Miner | str | None = None,
         part: Part = "both",
         reduction: Literal["all", "mined"] = "all",
     ) -> None:

@@ -10,10 +10,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from holdfast.errors import DataError, ModelError
-from holdfast.losses.base import register
-from holdfast.losses.labels import require_class_labels
+from holdfast.losses.base import register, require_class_labels
 from holdfast.losses.terms import TermLoss, Terms, require_positive
-from holdfast.mining.tuples import Triplets, Tuples
+from holdfast.mining import Triplets, Tuples
 from holdfast.sphere import precise
 
 

@@ -8,11 +8,11 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.config import Block
+from holdfast.config import Block, block
 from holdfast.errors import ModelError, RecipeError
 from holdfast.losses.base import Encoded, Loss, register
 from holdfast.losses.terms import require_positive
-from holdfast.mining.tuples import Tuples
+from holdfast.mining import Tuples
 from holdfast.sphere import precise, similarity
 
 MULTI_SIMILARITY = Block(Loss, {"name": "multi-similarity", "miner": "multi-similarity"})
@@ -57,7 +57,7 @@ class S2SD(Loss):
 
     def __init__(
         self,
-        loss: Block[Loss] = MULTI_SIMILARITY,
+        loss: Block[Loss] | str = MULTI_SIMILARITY,
         dims: tuple[int, ...] = (512, 1024, 1536, 2048),
         temperature: float = 1.0,
         weight: float = 50.0,
@@ -68,11 +68,14 @@ class S2SD(Loss):
         dim: int | None = None,
         features: int | None = None,
     ) -> None:
+        loss = block(Loss, loss) if isinstance(loss, str) else loss
         _check(loss, dims, weight, feature_weight, feature_after)
         require_positive(temperature=temperature)
         inner = loss.build(classes=classes, dim=dim)
         super().__init__(inner.miner)
         self.loss = inner
+        self.dims, self.pooling = dims, pooling
+        self.classes, self.dim, self.features = classes, dim, features
         self.temperature = temperature
         self.weight = weight
         self.feature_weight = feature_weight

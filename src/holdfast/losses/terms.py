@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss
 from holdfast.losses.sides import Side
-from holdfast.mining.tuples import Tuples
+from holdfast.mining import Tuples
 
 
 class Terms(NamedTuple):

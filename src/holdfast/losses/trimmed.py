@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
+from holdfast.configurable import built
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss, register
 from holdfast.losses.terms import TermLoss
 from holdfast.losses.triplet import Triplet
+from holdfast.mining import Tuples
 from holdfast.mining.random import Random
-from holdfast.mining.tuples import Tuples
 
 
 @register("trimmed")
@@ -31,8 +32,8 @@ class Trimmed(Loss):
     Reference: Shen and Sanghavi, ICML 2019; EPS, section 5.2.5.
     """
 
-    def __init__(self, loss: Loss | None = None, keep: float = 0.9) -> None:
-        inner = Triplet(miner=Random()) if loss is None else loss
+    def __init__(self, loss: Loss | str | None = None, keep: float = 0.9) -> None:
+        inner = Triplet(miner=Random()) if loss is None else built(Loss, loss)
         if not isinstance(inner, TermLoss):
             raise RecipeError(f"{type(inner).__name__} has no single costs that could be trimmed; use another loss")
         if not 0 < keep <= 1:

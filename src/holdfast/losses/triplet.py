@@ -9,8 +9,7 @@ from torch import Tensor
 
 from holdfast.losses.base import register
 from holdfast.losses.tuples import Part, TripletLoss, triplet_count
-from holdfast.mining.base import Miner
-from holdfast.mining.tuples import Triplets
+from holdfast.mining import Miner, Triplets
 from holdfast.sphere import Mask, distances, pairwise_distance, squared_distances
 
 
@@ -40,12 +39,13 @@ class Triplet(TripletLoss):
         squared: bool = False,
         reduction: Literal["all", "nonzero"] = "all",
         *,
-        miner: Miner | None = None,
+        miner: Miner | str | None = None,
         part: Part = "both",
     ) -> None:
         super().__init__(miner, part)
         self.margin = margin
         self.squared = squared
+        self.reduction = reduction
         self.active = reduction == "nonzero"
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:

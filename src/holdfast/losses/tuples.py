@@ -17,9 +17,8 @@ from holdfast.losses.layout import masks_of, sides_by_labels, sides_by_tuples
 from holdfast.losses.pooled import poolable, pooled_cost
 from holdfast.losses.sides import Listed, Side, Sides
 from holdfast.losses.terms import TermLoss, Terms
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner, Triplets, Tuples
 from holdfast.mining.batch import relations
-from holdfast.mining.tuples import Triplets, Tuples
 from holdfast.sphere import Mask, distances, similarity, squared_distances
 
 Part: TypeAlias = Literal["both", "positive", "negative"]
@@ -43,7 +42,7 @@ class TupleLoss(TermLoss):
         part: gradients flow only through pairs of this kind; the other kind is detached.
     """
 
-    def __init__(self, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(self, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(miner)
         self.part = part
 

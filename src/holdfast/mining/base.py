@@ -1,18 +1,37 @@
-"""The contract of a miner and the registry of the family."""
+"""The contract of a miner, what miners return, and the registry of the family."""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from torch import Generator, Tensor
 
-from holdfast.mining.tuples import Tuples
+from holdfast.configurable import Configurable
 from holdfast.registry import Registry
 
 
-class Miner(ABC):
+class Triplets(NamedTuple):
+    """Indices of anchor, positive and negative, one row each per triplet."""
+
+    anchor: Tensor
+    positive: Tensor
+    negative: Tensor
+
+
+class Pairs(NamedTuple):
+    """Indices of two images and whether they share a class."""
+
+    anchor: Tensor
+    other: Tensor
+    same: Tensor
+
+
+Tuples: TypeAlias = Triplets | Pairs
+
+
+class Miner(Configurable, ABC):
     """Chooses which tuples of a batch learn.
 
     A miner never loops in Python over anchors, never returns the anchor as its own positive (but for the published

@@ -48,7 +48,7 @@ def some(mask: Mask) -> Tensor:
     return mask.view(torch.uint8).amax(1).bool()
 
 
-class Neighbours:
+class MiningBatch:
     """The pairs of one batch; distances are measured when first asked for.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Generator, Tensor
 
 from holdfast.mining.base import register
-from holdfast.mining.batch import Neighbours
+from holdfast.mining.batch import MiningBatch
 from holdfast.mining.draw import weighted
 from holdfast.mining.triplet import TripletMiner
 
@@ -32,7 +32,7 @@ class Distance(TripletMiner):
     Reference: Wu et al., ICCV 2017.
     """
 
-    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
         """Drawn by inverse density."""
         d = batch.distance.clamp_min(TINY if self.variant == "published" else CUTOFF)
         dim = batch.vectors.shape[1]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
+from holdfast.configurable import built
 from holdfast.errors import RecipeError
-from holdfast.mining.base import Miner, register
-from holdfast.mining.batch import Neighbours, some
+from holdfast.mining.base import Miner, Pairs, Tuples, register
+from holdfast.mining.batch import MiningBatch, some
 from holdfast.mining.draw import nearest
 from holdfast.mining.multi_similarity import MultiSimilarityMiner, pairs_from
 from holdfast.mining.random import Random
 from holdfast.mining.triplet import Anchors, TripletMiner
-from holdfast.mining.tuples import Pairs, Tuples
 from holdfast.sphere import similarity
 
 
@@ -35,9 +35,9 @@ class EasyPositive(TripletMiner):
     Reference: Levi et al., ICCV 2021 (EPS).
     """
 
-    def __init__(self, negative: Miner | None = None, anchors: Anchors = "each") -> None:
+    def __init__(self, negative: Miner | str | None = None, anchors: Anchors = "each") -> None:
         super().__init__(anchors)
-        chosen = Random() if negative is None else negative
+        chosen = Random() if negative is None else built(Miner, negative)
         if isinstance(chosen, EasyPositive) or not isinstance(chosen, TripletMiner | MultiSimilarityMiner):
             raise RecipeError(
                 f"easy-positive cannot take negatives from {type(chosen).__name__}; "
@@ -51,19 +51,19 @@ class EasyPositive(TripletMiner):
     ) -> Tuples:
         """Mine a batch."""
         if isinstance(self.negative, MultiSimilarityMiner):
-            return self._pairs(Neighbours(embeddings, labels, images), self.negative)
+            return self._pairs(MiningBatch(embeddings, labels, images), self.negative)
         return super().__call__(embeddings, labels, generator, images)
 
-    def positives(self, batch: Neighbours, generator: Generator | None) -> Tensor:
+    def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
         """The closest image of the class."""
         return nearest(batch.distance, batch.positive)
 
-    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
         """By the other miner's rule."""
         assert isinstance(self.negative, TripletMiner)
-        return self.negative.negatives(batch, positive, generator)
+        return self.negative.choose_negatives(batch, positive, generator)
 
-    def _pairs(self, batch: Neighbours, miner: MultiSimilarityMiner) -> Pairs:
+    def _pairs(self, batch: MiningBatch, miner: MultiSimilarityMiner) -> Pairs:
         s = similarity(batch.vectors)
         anchors = self.eligible(batch)[:, None]
         easiest = s.masked_fill(~batch.positive, -torch.inf).argmax(1, keepdim=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Generator, Tensor
 
 from holdfast.mining.base import register
-from holdfast.mining.batch import Neighbours
+from holdfast.mining.batch import MiningBatch
 from holdfast.mining.draw import nearest
 from holdfast.mining.triplet import Anchors, TripletMiner
 
@@ -23,7 +23,7 @@ class Hardest(TripletMiner):
     Reference: Hermans et al., 2017.
     """
 
-    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
         """The closest image of another class."""
         return nearest(batch.distance, batch.negative)
 
@@ -43,6 +43,6 @@ class EasyPositiveHardNegative(Hardest):
     def __init__(self, anchors: Anchors = "each") -> None:
         super().__init__(anchors)
 
-    def positives(self, batch: Neighbours, generator: Generator | None) -> Tensor:
+    def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
         """The closest image of the class."""
         return nearest(batch.distance, batch.positive)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from holdfast.mining.base import Miner, register
+from holdfast.mining.base import Miner, Pairs, register
 from holdfast.mining.batch import relations, require_classes
-from holdfast.mining.tuples import Pairs
 from holdfast.sphere import Mask, similarity
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Generator, Tensor
 
 from holdfast.mining.base import register
-from holdfast.mining.batch import Neighbours
+from holdfast.mining.batch import MiningBatch
 from holdfast.mining.draw import uniform
 from holdfast.mining.triplet import TripletMiner
 
@@ -22,6 +22,6 @@ class Random(TripletMiner):
     Relations: `semihard` and `distance` choose more useful negatives at the same price.
     """
 
-    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
         """Uniform among other classes."""
         return uniform(batch.negative, generator)

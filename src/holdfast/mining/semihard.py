@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.mining.base import register
-from holdfast.mining.batch import Neighbours
+from holdfast.mining.batch import MiningBatch
 from holdfast.mining.draw import prefer, uniform
 from holdfast.mining.triplet import Anchors, TripletMiner, Variant
 from holdfast.sphere import Mask
@@ -45,21 +45,21 @@ class SemiHard(TripletMiner):
         if positives == "semihard" and variant == "published":
             raise RecipeError("the published variant takes the partner as positive; leave out positives: semihard")
         self.margin = margin
-        self.choice = positives
+        self.positives = positives
 
-    def positives(self, batch: Neighbours, generator: Generator | None) -> Tensor:
+    def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
         """Uniform, the partner, or one with a semi-hard negative."""
-        if self.choice == "uniform":
-            return super().positives(batch, generator)
+        if self.positives == "uniform":
+            return super().choose_positives(batch, generator)
         return uniform(prefer(self._with_band(batch), batch.positive), generator)
 
-    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
         """Uniform in the band above the positive's distance."""
         floor = batch.distance.gather(1, positive[:, None])
         band = batch.negative & (batch.distance > floor) & (batch.distance < floor + self.margin)
         return uniform(prefer(band, batch.negative), generator)
 
-    def _with_band(self, batch: Neighbours) -> Mask:
+    def _with_band(self, batch: MiningBatch) -> Mask:
         """Positive pairs with a negative in their band: the next farther negative decides."""
         ordered = batch.distance.masked_fill(~batch.negative, torch.inf).sort(1).values
         following = torch.searchsorted(ordered, batch.distance, right=True).clamp_max(ordered.shape[1] - 1)

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.mining.base import register
-from holdfast.mining.batch import Neighbours
+from holdfast.mining.batch import MiningBatch
 from holdfast.mining.draw import prefer, uniform
 from holdfast.mining.triplet import TripletMiner
 
@@ -32,7 +32,7 @@ class SoftHard(TripletMiner):
         """The published rule draws positives from the whole class, so only `first` relies on pairs."""
         return self.anchors == "first"
 
-    def positives(self, batch: Neighbours, generator: Generator | None) -> Tensor:
+    def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
         """Uniform among the hard positives."""
         closest = batch.distance.masked_fill(~batch.negative, torch.inf).amin(1, keepdim=True)
         own_class = batch.positive
@@ -40,7 +40,7 @@ class SoftHard(TripletMiner):
             own_class = own_class | torch.eye(len(own_class), dtype=torch.bool, device=own_class.device)
         return uniform(prefer(batch.positive & (batch.distance > closest), own_class), generator)
 
-    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
         """Uniform among the hard negatives."""
         farthest = batch.distance.masked_fill(~batch.positive, -torch.inf).amax(1, keepdim=True)
         return uniform(prefer(batch.negative & (batch.distance < farthest), batch.negative), generator)

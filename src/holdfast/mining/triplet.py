@@ -9,10 +9,9 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import DataError
-from holdfast.mining.base import Miner
-from holdfast.mining.batch import Neighbours, require_classes, some
+from holdfast.mining.base import Miner, Triplets, Tuples
+from holdfast.mining.batch import MiningBatch, require_classes, some
 from holdfast.mining.draw import uniform
-from holdfast.mining.tuples import Triplets, Tuples
 
 Anchors: TypeAlias = Literal["each", "first"]
 Variant: TypeAlias = Literal["default", "published"]
@@ -38,23 +37,23 @@ class TripletMiner(Miner):
         self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
     ) -> Tuples:
         """Mine a batch; the published variant does not tell copies of an image apart."""
-        batch = Neighbours(embeddings, labels, None if self.variant == "published" else images)
-        positive = self.positives(batch, generator)
-        negative = self.negatives(batch, positive, generator)
+        batch = MiningBatch(embeddings, labels, None if self.variant == "published" else images)
+        positive = self.choose_positives(batch, generator)
+        negative = self.choose_negatives(batch, positive, generator)
         anchor = self.eligible(batch).nonzero().squeeze(1)
         if len(anchor) == 0:
             self.explain_empty(batch)
         return Triplets(anchor, positive[anchor], negative[anchor])
 
-    def positives(self, batch: Neighbours, generator: Generator | None) -> Tensor:
+    def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
         """A positive for every row."""
         return batch.partner if self.variant == "published" else uniform(batch.positive, generator)
 
     @abstractmethod
-    def negatives(self, batch: Neighbours, positive: Tensor, generator: Generator | None) -> Tensor:
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
         """A negative for every row, given the row's positive."""
 
-    def eligible(self, batch: Neighbours) -> Tensor:
+    def eligible(self, batch: MiningBatch) -> Tensor:
         """Which rows are anchors."""
         rows = some(batch.positive) & some(batch.negative)
         if self.anchors == "first":
@@ -66,7 +65,7 @@ class TripletMiner(Miner):
         """Whether the batch must consist of consecutive same-class pairs."""
         return self.anchors == "first" or self.variant == "published"
 
-    def explain_empty(self, batch: Neighbours) -> None:
+    def explain_empty(self, batch: MiningBatch) -> None:
         """No anchor is left: an error where the batch is to blame, nothing where it just has no positive pair."""
         require_classes(batch.negative)
         if self.needs_pairs and bool(batch.positive.any()):

@@ -9,7 +9,7 @@ import torch
 from holdfast.attacks import Budget, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.tuples import Collapse
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
 from holdfast.regimes.budgets import EIGHT_STEPS
 from holdfast.regimes.checks import require_triplets

@@ -11,7 +11,7 @@ from holdfast.attacks.goals.composed import Sum, WorstOf
 from holdfast.attacks.goals.targets import MultiTarget
 from holdfast.attacks.goals.tuples import Collapse, Hardness
 from holdfast.errors import RecipeError
-from holdfast.losses.criterion import Encoded
+from holdfast.losses import Encoded
 from holdfast.models.bank import CLEAN
 from holdfast.regimes.base import Batch, StepContext
 from holdfast.sphere import distance

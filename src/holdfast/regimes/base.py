@@ -19,8 +19,8 @@ from torch import Generator, Tensor
 
 from holdfast.attacks import BoundGoal, Budget
 from holdfast.attacks.frozen import Statistics
-from holdfast.losses.criterion import Encoded
-from holdfast.mining.tuples import Tuples
+from holdfast.losses import Encoded
+from holdfast.mining import Tuples
 from holdfast.models.bank import CLEAN, SetStart
 from holdfast.processes import ALONE, Blocks, Processes
 from holdfast.registry import Registry

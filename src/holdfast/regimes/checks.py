@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from holdfast.errors import RecipeError
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 
 
 def require_positive(key: str, value: float) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.attacks.ball import Ball
 from holdfast.attacks.frozen import Statistics
 from holdfast.errors import RecipeError, TrainingError
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 from holdfast.regimes.base import Batch, StepContext, StepResult, register
 from holdfast.regimes.checks import require_not_negative
 from holdfast.regimes.hardness_schedules import Destination

@@ -11,9 +11,8 @@ from torch import Generator, Tensor
 
 from holdfast.config import builder
 from holdfast.errors import RecipeError
-from holdfast.losses.criterion import Encoded
-from holdfast.mining.base import Miner
-from holdfast.mining.tuples import Triplets
+from holdfast.losses import Encoded
+from holdfast.mining import Miner, Triplets
 from holdfast.regimes.checks import require_not_negative, require_triplets
 from holdfast.regimes.triplet_layout import hardness, mine_triplets
 from holdfast.registry import Registry

@@ -9,9 +9,8 @@ from holdfast.attacks import Budget, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.tuples import Hardness
 from holdfast.errors import RecipeError
-from holdfast.losses.criterion import Encoded
-from holdfast.mining.base import Miner
-from holdfast.mining.tuples import Triplets
+from holdfast.losses import Encoded
+from holdfast.mining import Miner, Triplets
 from holdfast.models.bank import CLEAN, SetStart
 from holdfast.regimes.base import Batch, StepContext, StepResult, register
 from holdfast.regimes.budgets import EIGHT_STEPS

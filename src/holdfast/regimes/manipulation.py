@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.frozen import Statistics
-from holdfast.mining.base import Miner
-from holdfast.mining.tuples import Triplets
+from holdfast.mining import Miner, Triplets
 from holdfast.regimes.base import Batch, Regime, StepContext
 from holdfast.regimes.checks import require_positive, require_triplets
 from holdfast.regimes.hardness_schedules import Destination, Mined, as_destination

@@ -14,7 +14,7 @@ from holdfast.attacks import Budget, Goal, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.targets import BoundTargets, MultiTarget, SingleTarget
 from holdfast.errors import DataError, ModelError, RecipeError
-from holdfast.losses.criterion import Encoded
+from holdfast.losses import Encoded
 from holdfast.models.bank import CLEAN, SetStart, check_name
 from holdfast.regimes.adversaries import adversaries, least_classes, refuse_groups, shift
 from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register

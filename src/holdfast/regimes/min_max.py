@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import Statistics
-from holdfast.mining.base import Miner
+from holdfast.mining import Miner
 from holdfast.regimes.base import register
 from holdfast.regimes.budgets import EIGHT_STEPS
 from holdfast.regimes.hardness_schedules import HARDEST

@@ -6,9 +6,8 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import DataError, RecipeError
-from holdfast.losses.criterion import Encoded
-from holdfast.mining.base import Miner
-from holdfast.mining.tuples import Triplets
+from holdfast.losses import Encoded
+from holdfast.mining import Miner, Triplets
 from holdfast.processes import Blocks
 from holdfast.regimes.base import StepContext
 from holdfast.sphere import pairwise_distance

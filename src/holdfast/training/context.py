@@ -14,8 +14,8 @@ from holdfast import seeds
 from holdfast.attacks import BoundGoal, Budget, craft
 from holdfast.attacks.frozen import Statistics, frozen
 from holdfast.attacks.shard import shard_goal
-from holdfast.losses.criterion import Criterion, Encoded
-from holdfast.mining.tuples import Tuples
+from holdfast.losses import Criterion, Encoded
+from holdfast.mining import Tuples
 from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN, Through
 from holdfast.models.batchnorm import batchnorm_layers

@@ -19,7 +19,7 @@ from holdfast.data import SAMPLERS, Batches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, reason
-from holdfast.losses.criterion import Criterion
+from holdfast.losses import Criterion
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.models.batchnorm import batchnorm_layers
 from holdfast.processes import ALONE, Processes

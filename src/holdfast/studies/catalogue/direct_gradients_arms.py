@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.gradients.named import Components
+from holdfast.gradients import Components
 from holdfast.studies.catalogue import direct_gradients_printed as printed
 from holdfast.studies.jobs import Arm, Measure, Scale, Training
 

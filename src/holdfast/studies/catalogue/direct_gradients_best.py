@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.gradients.named import RULES
+from holdfast.gradients import RULES
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue.direct_gradients import DIRECTIONS, NOTES
 from holdfast.studies.catalogue.direct_gradients_arms import COMPARISON, DIRECTIONS_ON, R1_NOISE, Ground

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from holdfast.gradients.named import Components
+from holdfast.gradients import Components
 from holdfast.studies.base import Study, register
 from holdfast.studies.catalogue import direct_gradients_printed as printed
 from holdfast.studies.catalogue.direct_gradients import DIRECTIONS

@@ -8,9 +8,9 @@ import torch
 
 from holdfast.errors import HoldfastError
 from holdfast.evaluation import embed_splits
-from holdfast.gradients.explanation import Diagram, diagram
+from holdfast.gradients import Diagram, diagram
+from holdfast.mining import Triplets
 from holdfast.mining.hardest import EasyPositiveHardNegative
-from holdfast.mining.tuples import Triplets
 from holdfast.seeds import generator
 from holdfast.studies.measures.replayed import last_batches
 from holdfast.studies.probes import Found, ProbeFunction, Scene, register
