@@ -64,3 +64,11 @@ def test_every_dependency_has_one_exact_version() -> None:
 def test_a_pin_is_a_version_that_pyproject_accepts(line: str) -> None:
     asked = requirements.Requirement(line)
     assert asked.specifier.contains(pins()[plain(asked.name)], prereleases=True)
+
+
+def test_the_wheel_holds_the_library_and_no_studies() -> None:
+    setuptools = pytest.importorskip("setuptools")
+    find = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]["find"]
+    packages = setuptools.find_packages(str(ROOT / find["where"][0]), exclude=find["exclude"])
+    assert "holdfast.cli" in packages
+    assert {name.partition(".")[0] for name in packages} == {"holdfast"}

@@ -87,7 +87,8 @@ def test_files_and_tests_named_beside_formulas_exist() -> None:
     for name in named:
         path, _, test = name.partition("::")
         tested = Path(path).name.startswith("test_")
-        file = (ROOT / "tests" if tested else ROOT / "src" / "holdfast") / path
+        folder = "tests" if tested else "src" if path.startswith("holdfast_studies/") else "src/holdfast"
+        file = ROOT / folder / path
         assert file.is_file(), name
         assert f"def {test}(" in file.read_text("utf-8") if test else True, name
 

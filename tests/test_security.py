@@ -15,10 +15,10 @@ import yaml
 import holdfast
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.models import Embedder, ModelConfig, load_model
-from holdfast.studies import running
-from holdfast.studies.jobs import Cell, Computation, Probe, Training
-from holdfast.studies.store import Store
 from holdfast.training.recipe import load_recipe
+from holdfast_studies import running
+from holdfast_studies.jobs import Cell, Computation, Probe, Training
+from holdfast_studies.store import Store
 
 SOURCE = sorted(Path(holdfast.__file__).parent.rglob("*.py"))
 MODULES = {

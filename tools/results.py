@@ -13,9 +13,9 @@ import shutil
 from pathlib import Path
 
 from holdfast.files import write_atomic, write_json
-from holdfast.studies import base, leaderboard
-from holdfast.studies.jobs import SCALES
-from holdfast.studies.page import load, order, write_page
+from holdfast_studies import base, leaderboard
+from holdfast_studies.jobs import SCALES
+from holdfast_studies.page import load, order, write_page
 
 
 def take(out: Path, results: Path) -> None:

@@ -18,10 +18,10 @@ from fault_runs import different, small, training
 
 from holdfast.errors import HoldfastError
 from holdfast.search.store import read_index
-from holdfast.studies import base, campaign, running
-from holdfast.studies.claims import Claim
-from holdfast.studies.jobs import Arm, Cell, Scale, Training
-from holdfast.studies.store import Store
+from holdfast_studies import base, campaign, running
+from holdfast_studies.claims import Claim
+from holdfast_studies.jobs import Arm, Cell, Scale, Training
+from holdfast_studies.store import Store
 
 DATA = ["--data", "glyphs", "--device", "cpu", "--json"]
 

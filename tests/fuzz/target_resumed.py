@@ -19,10 +19,10 @@ from holdfast.errors import HoldfastError, harmless
 from holdfast.exhibits import is_current
 from holdfast.exhibits.origin import find_origin
 from holdfast.locks import locked
-from holdfast.studies.moved import relocate
 from holdfast.training.folder import RunFolder
 from holdfast.training.logs import read_log
 from holdfast.training.recipe import Recipe, load_recipe
+from holdfast_studies.moved import relocate
 
 
 @functools.cache

@@ -21,8 +21,8 @@ from holdfast.models.run_card import write_card
 from holdfast.report import compare, write
 from holdfast.search.page import strip_page
 from holdfast.search.querying import Answer, Hit, TamperVerdict
-from holdfast.studies import leaderboard
-from holdfast.studies.page import write_page
+from holdfast_studies import leaderboard
+from holdfast_studies.page import write_page
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = (

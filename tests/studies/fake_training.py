@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.studies import running
+from holdfast_studies import running
 
 
 def evaluation_of(score: float) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.audit.ers import TERMS
-from holdfast.studies.base import Study
-from holdfast.studies.drawings import Bars, Curves, Drawing, Lines
-from holdfast.studies.jobs import Arm, Audit, Scale, Training
-from holdfast.studies.results import Outcome, Results
+from holdfast_studies.base import Study
+from holdfast_studies.drawings import Bars, Curves, Drawing, Lines
+from holdfast_studies.jobs import Arm, Audit, Scale, Training
+from holdfast_studies.results import Outcome, Results
 
 TRAINED = {"R@1", "R@2", "R@4", "NMI", "pi_ratio", "collapsed", "distance_all", "log/passes", "log/seconds"}
 VALIDATED = "log/validation R@1"

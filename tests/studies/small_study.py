@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.studies import base, probes
-from holdfast.studies.claims import Claim, Ordered
-from holdfast.studies.drawings import Bars, Curves, Drawing
-from holdfast.studies.jobs import Arm, Computation, Probe, Scale
-from holdfast.studies.results import Outcome, Results
+from holdfast_studies import base, probes
+from holdfast_studies.claims import Claim, Ordered
+from holdfast_studies.drawings import Bars, Curves, Drawing
+from holdfast_studies.jobs import Arm, Computation, Probe, Scale
+from holdfast_studies.results import Outcome, Results
 
 FIGURE = "constant/value"
 

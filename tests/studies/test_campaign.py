@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from fake_training import FakeTraining, evaluation_of, fake_training
 
-from holdfast.studies import campaign
-from holdfast.studies.jobs import Audit, Cell, Computation, Probe, Training
-from holdfast.studies.moved import relocate
-from holdfast.studies.running import Places
-from holdfast.studies.store import Store, measure_key
 from holdfast.training import Interrupted
 from holdfast.training.folder import RunFolder
 from holdfast.training.health import Diverged
 from holdfast.training.recipe import load_recipe
+from holdfast_studies import campaign
+from holdfast_studies.jobs import Audit, Cell, Computation, Probe, Training
+from holdfast_studies.moved import relocate
+from holdfast_studies.running import Places
+from holdfast_studies.store import Store, measure_key
 
 __all__ = ["fake_training"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.studies import base
-from holdfast.studies.changes import names
-from holdfast.studies.document import plain_job
-from holdfast.studies.page import load, page_text
-from holdfast.studies.recorded import recipe_of
+from holdfast_studies import base
+from holdfast_studies.changes import names
+from holdfast_studies.document import plain_job
+from holdfast_studies.page import load, page_text
+from holdfast_studies.recorded import recipe_of
 
 CELL = {"seed": 0, "figures": {"R@1": 5.0}, "series": {}, "seconds": 1.5, "stopped": None}
 PLACE = {"device": "CPU", "versions": {"holdfast": "0"}, "files": ["weights.pth"]}

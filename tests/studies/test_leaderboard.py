@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from holdfast.audit import ers_score
-from holdfast.studies import leaderboard
-from holdfast.studies.base import Study
-from holdfast.studies.claims import Claim
-from holdfast.studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
-from holdfast.studies.leaderboard import from_results, joined, page_text, validate
-from holdfast.studies.results import Outcome, Results
+from holdfast_studies import leaderboard
+from holdfast_studies.base import Study
+from holdfast_studies.claims import Claim
+from holdfast_studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
+from holdfast_studies.leaderboard import from_results, joined, page_text, validate
+from holdfast_studies.results import Outcome, Results
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 TERMS = {
@@ -215,7 +215,7 @@ def test_committed_records_are_sound_and_the_page_is_made_of_them() -> None:
 
 @pytest.mark.parametrize("name", leaderboard.STUDIES)
 def test_listed_studies_have_models_that_can_be_listed(name: str) -> None:
-    from holdfast.studies import base
+    from holdfast_studies import base
 
     found = 0
     for scale in SCALES:

@@ -11,19 +11,19 @@ import pytest
 from holdfast import metrics
 from holdfast.audit.adml import GOALS as ATTACKS
 from holdfast.audit.adml import KEYS
-from holdfast.studies import base
-from holdfast.studies.catalogue.adml_arms import NORMALISED, PIXELS, attacks, series
-from holdfast.studies.catalogue.adml_claims import Lower, no_prediction, peak, spearman
-from holdfast.studies.catalogue.adml_make_up import SCRIPT
-from holdfast.studies.catalogue.paper_settings import TUNED
-from holdfast.studies.claims import Claim
-from holdfast.studies.drawings import Bars, Curves, Lines
-from holdfast.studies.jobs import SCALES, Arm, Audit, Probe, Scale, Training
-from holdfast.studies.judging import mixed_readings, verdicts
-from holdfast.studies.results import Outcome, Results
-from holdfast.studies.setting import settings
-from holdfast.studies.verdict import Status
 from holdfast.training.recipe import load_recipe
+from holdfast_studies import base
+from holdfast_studies.catalogue.adml_arms import NORMALISED, PIXELS, attacks, series
+from holdfast_studies.catalogue.adml_claims import Lower, no_prediction, peak, spearman
+from holdfast_studies.catalogue.adml_make_up import SCRIPT
+from holdfast_studies.catalogue.paper_settings import TUNED
+from holdfast_studies.claims import Claim
+from holdfast_studies.drawings import Bars, Curves, Lines
+from holdfast_studies.jobs import SCALES, Arm, Audit, Probe, Scale, Training
+from holdfast_studies.judging import mixed_readings, verdicts
+from holdfast_studies.results import Outcome, Results
+from holdfast_studies.setting import settings
+from holdfast_studies.verdict import Status
 
 IDS = tuple(f"A{number}" for number in range(1, 10))
 BOTH = [(study, scale) for study in IDS for scale in SCALES if (study, scale) != ("A9", "pocket")]

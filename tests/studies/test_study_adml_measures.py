@@ -14,9 +14,9 @@ from holdfast.data import ImageStore, ImageTable, load
 from holdfast.errors import RecipeError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, ModelConfig
-from holdfast.studies.measures.attack_strength import AttackStrength
-from holdfast.studies.measures.parts import PairDistances
-from holdfast.studies.probes import Scene
+from holdfast_studies.measures.attack_strength import AttackStrength
+from holdfast_studies.measures.parts import PairDistances
+from holdfast_studies.probes import Scene
 
 CPU = torch.device("cpu")
 

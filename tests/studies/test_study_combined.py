@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from figures_of import asked, figures_of, made_up
 
-from holdfast.studies import base
-from holdfast.studies.catalogue.combined import COMBINATIONS, FIGURES, PARTS
-from holdfast.studies.catalogue.combined_rule import ChosenBeatsEach
-from holdfast.studies.jobs import SCALES, Scale, Training
-from holdfast.studies.results import Results
+from holdfast_studies import base
+from holdfast_studies.catalogue.combined import COMBINATIONS, FIGURES, PARTS
+from holdfast_studies.catalogue.combined_rule import ChosenBeatsEach
+from holdfast_studies.jobs import SCALES, Scale, Training
+from holdfast_studies.results import Results
 
 CLEAN, ROBUST = FIGURES
 WEAK = {CLEAN.validation: 80.0, ROBUST.validation: 10.0, CLEAN.test: 70.0, ROBUST.test: 10.0}

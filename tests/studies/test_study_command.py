@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_records_of_another_model_are_named(tmp_path: Path, capsys: pytest.Captu
 def test_no_cell_is_begun_after_the_time_limit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.studies import campaign
+    from holdfast_studies import campaign
 
     began = campaign.time.monotonic()
     clock = itertools.chain([began], itertools.repeat(began + 100))
@@ -167,3 +168,16 @@ def test_errors_are_one_line(words: list[str], line: str, capsys: pytest.Capture
 def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "studies"]) == 0
     assert "X9  High lies above low." in capsys.readouterr().out.splitlines()
+
+
+def test_without_the_package_of_studies_the_command_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "holdfast_studies"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "holdfast_studies", None)  # as where holdfast was installed from a wheel
+    for words in (["study", "A6"], ["list", "studies"]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert "clone" in said
+        assert said.count("\n") == 1

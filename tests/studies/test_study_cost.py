@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from holdfast.studies.cost import device, on_one_device, spent
-from holdfast.studies.jobs import Audit, Computation, Probe, Training
-from holdfast.studies.results import Outcome
+from holdfast_studies.cost import device, on_one_device, spent
+from holdfast_studies.jobs import Audit, Computation, Probe, Training
+from holdfast_studies.results import Outcome
 
 START = Training(recipe="pocket", settings={"epochs": 6})
 LATER = Training(recipe="pocket", settings={"epochs": 3}, start=START)

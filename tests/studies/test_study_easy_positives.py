@@ -14,18 +14,18 @@ from torch import nn
 from holdfast.data import load
 from holdfast.errors import HoldfastError
 from holdfast.models import as_embedder
-from holdfast.studies import base
-from holdfast.studies.claims import All, Claim, Ordered
-from holdfast.studies.jobs import SCALES, Cell, Scale, Training
-from holdfast.studies.judging import mixed_readings
-from holdfast.studies.measures.plane import Plane
-from holdfast.studies.measures.retrieval import KEPT, Retrieval
-from holdfast.studies.probes import Scene
-from holdfast.studies.running import Places, run_cell
-from holdfast.studies.setting import settings
-from holdfast.studies.store import Store
 from holdfast.training.recipe import load_recipe
 from holdfast.view import View
+from holdfast_studies import base
+from holdfast_studies.claims import All, Claim, Ordered
+from holdfast_studies.jobs import SCALES, Cell, Scale, Training
+from holdfast_studies.judging import mixed_readings
+from holdfast_studies.measures.plane import Plane
+from holdfast_studies.measures.retrieval import KEPT, Retrieval
+from holdfast_studies.probes import Scene
+from holdfast_studies.running import Places, run_cell
+from holdfast_studies.setting import settings
+from holdfast_studies.store import Store
 
 IDS = ("E1", "E2", "E3", "E4", "E5", "E7")
 METRICS = {f"{level}{key}" for level in ("", "coarse/") for key in KEPT}

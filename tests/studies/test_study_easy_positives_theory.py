@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import RecipeError
-from holdfast.studies import base
-from holdfast.studies.claims import Beyond
-from holdfast.studies.jobs import SCALES, Probe, Scale
-from holdfast.studies.measures import expected_loss
-from holdfast.studies.measures.expected_loss import Boundary, Floats, label_chances
-from holdfast.studies.measures.noisy_labels import LOSSES, NoisyLabels
-from holdfast.studies.probes import Scene
+from holdfast_studies import base
+from holdfast_studies.claims import Beyond
+from holdfast_studies.jobs import SCALES, Probe, Scale
+from holdfast_studies.measures import expected_loss
+from holdfast_studies.measures.expected_loss import Boundary, Floats, label_chances
+from holdfast_studies.measures.noisy_labels import LOSSES, NoisyLabels
+from holdfast_studies.probes import Scene
 
 NOWHERE = Scene(seed=0, device=torch.device("cpu"))
 

@@ -9,17 +9,17 @@ import torch
 from figures_of import trained, undecided_before_decided_after
 
 from holdfast.gradients import Diagram
-from holdfast.studies import base
-from holdfast.studies.catalogue import direct_gradients_printed as printed
-from holdfast.studies.catalogue.direct_gradients_claims import VALIDATION, best_rate, most, steadier, tuned, used
-from holdfast.studies.claims import Beyond, Near, Ordered
-from holdfast.studies.drawings import Curves, Lines
-from holdfast.studies.jobs import SCALES, Arm, Probe, Scale, Training
-from holdfast.studies.judging import mixed_readings
-from holdfast.studies.measures.triplet_diagram import TripletDiagram
-from holdfast.studies.results import Outcome, Results
-from holdfast.studies.setting import settings
-from holdfast.studies.verdict import Verdict
+from holdfast_studies import base
+from holdfast_studies.catalogue import direct_gradients_printed as printed
+from holdfast_studies.catalogue.direct_gradients_claims import VALIDATION, best_rate, most, steadier, tuned, used
+from holdfast_studies.claims import Beyond, Near, Ordered
+from holdfast_studies.drawings import Curves, Lines
+from holdfast_studies.jobs import SCALES, Arm, Probe, Scale, Training
+from holdfast_studies.judging import mixed_readings
+from holdfast_studies.measures.triplet_diagram import TripletDiagram
+from holdfast_studies.results import Outcome, Results
+from holdfast_studies.setting import settings
+from holdfast_studies.verdict import Verdict
 
 IDS = ("G1", "G2", "G3", "G4", "G5")
 BOTH = [*((study, scale) for study in IDS for scale in SCALES), ("G6", "paper")]

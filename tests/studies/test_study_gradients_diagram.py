@@ -16,10 +16,10 @@ from holdfast.data import load
 from holdfast.errors import HoldfastError
 from holdfast.gradients import Diagram
 from holdfast.models import Embedder
-from holdfast.studies.measures.replayed import last_batches
-from holdfast.studies.measures.triplet_diagram import TripletDiagram
-from holdfast.studies.probes import Scene
 from holdfast.training import loop
+from holdfast_studies.measures.replayed import last_batches
+from holdfast_studies.measures.triplet_diagram import TripletDiagram
+from holdfast_studies.probes import Scene
 
 CPU = torch.device("cpu")
 

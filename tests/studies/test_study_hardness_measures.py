@@ -14,10 +14,10 @@ from holdfast.evaluation import embed
 from holdfast.mining.triplet import Variant
 from holdfast.models import Embedder
 from holdfast.seeds import generator
-from holdfast.studies.measures.mined_hardness import MinedHardness
-from holdfast.studies.measures.spent import Spent
-from holdfast.studies.probes import Scene
 from holdfast.training.recipe import load_recipe
+from holdfast_studies.measures.mined_hardness import MinedHardness
+from holdfast_studies.measures.spent import Spent
+from holdfast_studies.probes import Scene
 
 CPU = torch.device("cpu")
 

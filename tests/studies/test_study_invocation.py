@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from small_study import registered
 
-from holdfast.studies import base
-from holdfast.studies.invocation import invocation
-from holdfast.studies.jobs import SCALES, Scale, Training
-from holdfast.studies.running import Places
-from holdfast.studies.state import check_weights
+from holdfast_studies import base
+from holdfast_studies.invocation import invocation
+from holdfast_studies.jobs import SCALES, Scale, Training
+from holdfast_studies.running import Places
+from holdfast_studies.state import check_weights
 
 
 def test_datasets_and_weights_are_named() -> None:

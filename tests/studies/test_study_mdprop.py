@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from figures_of import asked, figures_of, made_up, sets_of, undecided_before_decided_after
 
-from holdfast.studies import base
-from holdfast.studies.catalogue.mdprop_arms import FROZEN, LEARNS
-from holdfast.studies.catalogue.mdprop_sets import SHARED, TWINS
-from holdfast.studies.catalogue.mdprop_targets import ONE, THREE, TWO, WITH
-from holdfast.studies.jobs import SCALES, Arm, Scale, Training
-from holdfast.studies.judging import mixed_readings
-from holdfast.studies.results import Results
-from holdfast.studies.setting import setting
+from holdfast_studies import base
+from holdfast_studies.catalogue.mdprop_arms import FROZEN, LEARNS
+from holdfast_studies.catalogue.mdprop_sets import SHARED, TWINS
+from holdfast_studies.catalogue.mdprop_targets import ONE, THREE, TWO, WITH
+from holdfast_studies.jobs import SCALES, Arm, Scale, Training
+from holdfast_studies.judging import mixed_readings
+from holdfast_studies.results import Results
+from holdfast_studies.setting import setting
 
 IDS = ("M1", "M2", "M3", "M4", "M5")
 BOTH = [(study, scale) for study in IDS for scale in SCALES]

@@ -9,8 +9,8 @@ from torch import nn
 from holdfast.errors import DataError
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
-from holdfast.studies.measures.batchnorm_drift import BatchNormDrift
-from holdfast.studies.probes import Scene
+from holdfast_studies.measures.batchnorm_drift import BatchNormDrift
+from holdfast_studies.probes import Scene
 
 
 def model(*sets: str, noise: float = 0.5) -> Embedder:

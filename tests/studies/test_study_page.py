@@ -12,12 +12,12 @@ import pytest
 from small_study import FIGURE, Small, registered, results
 
 from holdfast.errors import HoldfastError
-from holdfast.studies.base import Study
-from holdfast.studies.document import document, read_plain, results_of, write
-from holdfast.studies.jobs import SCALES, Arm, Scale, Training
-from holdfast.studies.page import Finished, load, order, page_text, write_page
-from holdfast.studies.results import Results
-from holdfast.studies.trimming import POINTS
+from holdfast_studies.base import Study
+from holdfast_studies.document import document, read_plain, results_of, write
+from holdfast_studies.jobs import SCALES, Arm, Scale, Training
+from holdfast_studies.page import Finished, load, order, page_text, write_page
+from holdfast_studies.results import Results
+from holdfast_studies.trimming import POINTS
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 PLANNED = {"high": [0, 1, 2], "low": [0, 1, 2]}

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.studies import base
-from holdfast.studies.claims import All, Beyond, Claim, Judged, Near, Ordered, ruled
-from holdfast.studies.counting import by_reading, counted
-from holdfast.studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
-from holdfast.studies.judging import arms_read, judged, mixed_readings
-from holdfast.studies.results import Outcome, Results
-from holdfast.studies.setting import UNCOMPARED, Setting, joint, setting
-from holdfast.studies.verdict import Verdict
 from holdfast.training import recipe_files
 from holdfast.training.recipe import load_recipe
 from holdfast.training.recipe_files import About
+from holdfast_studies import base
+from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered, ruled
+from holdfast_studies.counting import by_reading, counted
+from holdfast_studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
+from holdfast_studies.judging import arms_read, judged, mixed_readings
+from holdfast_studies.results import Outcome, Results
+from holdfast_studies.setting import UNCOMPARED, Setting, joint, setting
+from holdfast_studies.verdict import Verdict
 
 ABOUT = {
     "adml-a": About(summary="", kind="paper", paper="ADML", where="Table 2", data=("cub", "cars")),
@@ -29,7 +29,7 @@ ABOUT = {
 def heads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads of recipes that no change of a shipped one moves."""
     shipped = recipe_files.about
-    monkeypatch.setattr("holdfast.studies.setting.about", lambda name: ABOUT.get(name) or shipped(name))
+    monkeypatch.setattr("holdfast_studies.setting.about", lambda name: ABOUT.get(name) or shipped(name))
 
 
 def training(**more: Any) -> Training:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fake_training import FakeTraining, fake_training
 
-from holdfast.studies import campaign
-from holdfast.studies.jobs import Cell, Training
-from holdfast.studies.running import Places
-from holdfast.studies.store import Store
 from holdfast.training.collapse import Collapsed
+from holdfast_studies import campaign
+from holdfast_studies.jobs import Cell, Training
+from holdfast_studies.running import Places
+from holdfast_studies.store import Store
 
 __all__ = ["fake_training"]
 

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 from small_study import FIGURE, Small, results
 
-from holdfast.studies.jobs import Arm, Scale
-from holdfast.studies.results import Outcome, Results
-from holdfast.studies.tables import arm_table, duration, inert, inert_table, markdown, plural, spread
+from holdfast_studies.jobs import Arm, Scale
+from holdfast_studies.results import Outcome, Results
+from holdfast_studies.tables import arm_table, duration, inert, inert_table, markdown, plural, spread
 
 
 @pytest.mark.parametrize(

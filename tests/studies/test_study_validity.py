@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import pytest
 from small_study import Small, registered
 
-from holdfast.studies import base, changes
-from holdfast.studies.changes import Change
-from holdfast.studies.document import document, read_plain, write
-from holdfast.studies.jobs import Arm, Audit, Cell, Scale, Training
-from holdfast.studies.page import load, write_page
-from holdfast.studies.recorded import changed_keys, common, flat, recipe_of
-from holdfast.studies.results import Outcome, Results
-from holdfast.studies.store import Store, measure_key
+from holdfast_studies import base, changes
+from holdfast_studies.changes import Change
+from holdfast_studies.document import document, read_plain, write
+from holdfast_studies.jobs import Arm, Audit, Cell, Scale, Training
+from holdfast_studies.page import load, write_page
+from holdfast_studies.recorded import changed_keys, common, flat, recipe_of
+from holdfast_studies.results import Outcome, Results
+from holdfast_studies.store import Store, measure_key
 
 AUDIT = Audit(limit=10)
 OTHER = Audit(mode="published", limit=10)
@@ -57,7 +57,7 @@ def content(study: Small, scale: Scale) -> dict[str, Any]:
 def shown(study: Small, plain: dict[str, Any], file: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, list]:
     """Arm → its figures, and what is void with why."""
     write(file, plain)
-    monkeypatch.setattr("holdfast.studies.base.get", lambda _: study)
+    monkeypatch.setattr("holdfast_studies.base.get", lambda _: study)
     found = load(file)
     figures = {arm: set(own[0].figures) if own else set() for arm, own in found.results.outcomes.items()}
     return figures, [(void.arm, void.measure, void.why) for void in found.void]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.studies import base
-from holdfast.studies.jobs import SCALES, Scale
-from holdfast.studies.judging import verdicts
-from holdfast.studies.results import Outcome, Results
-from holdfast.studies.trimming import trimmed
+from holdfast_studies import base
+from holdfast_studies.jobs import SCALES, Scale
+from holdfast_studies.judging import verdicts
+from holdfast_studies.results import Outcome, Results
+from holdfast_studies.trimming import trimmed
 
 
 class Everything(dict[str, Any]):

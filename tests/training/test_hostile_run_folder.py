@@ -10,9 +10,9 @@ from holdfast.audit.runner import keep_other_audit
 from holdfast.errors import HoldfastError
 from holdfast.exhibits import is_current
 from holdfast.exhibits.origin import find_origin
-from holdfast.studies.document import read_plain
 from holdfast.training.folder import RunFolder
 from holdfast.training.logs import read_log
+from holdfast_studies.document import read_plain
 
 HOSTILE = pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, f'{{"step": {"9" * 5000}}}', "\ud800"])
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import json
 from collections.abc import Callable
+from types import ModuleType
 
 from holdfast.cli.parsing import Commands, command
+from holdfast.cli.study import studies
 from holdfast.console import listing
 
 
@@ -31,11 +34,11 @@ def run(options: argparse.Namespace) -> None:
 def families() -> dict[str, Callable[[], dict[str, str]]]:
     """What can be listed, and how."""
 
-    def registered(module: str) -> Callable[[], dict[str, str]]:
+    def registered(
+        module: str, load: Callable[[str], ModuleType] = importlib.import_module
+    ) -> Callable[[], dict[str, str]]:
         def entries() -> dict[str, str]:
-            import importlib
-
-            registry = importlib.import_module(module).registry
+            registry = load(module).registry
             return {name: registry.summary(name) for name in registry.names()}
 
         return entries
@@ -67,7 +70,7 @@ def families() -> dict[str, Callable[[], dict[str, str]]]:
         "augmentations": registered("holdfast.data.augment"),
         "optimizers": registered("holdfast.training.optimizers"),
         "schedules": registered("holdfast.training.lr_schedules"),
-        "studies": registered("holdfast.studies.base"),
+        "studies": registered("base", studies),
         "recipes": recipes,
         "backbones": backbones,
     }

@@ -1,0 +1,201 @@
+"""What the studies of direct gradients train: rules at their learning rates, on the data of either scale."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.gradients import Components
+from holdfast_studies.catalogue import direct_gradients_printed as printed
+from holdfast_studies.jobs import Arm, Measure, Scale, Training
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ground:
+    """Where rules are compared.
+
+    Args:
+        label: before the names of its arms.
+        data: the dataset.
+        recipe: a shipped recipe with the loss `gradient`.
+        per_class: images of each class in a batch.
+        classes: in a batch, where sizes of batches are compared; from small to large.
+        usual: classes in a batch everywhere else.
+        settings: of ours, laid over the recipe.
+        start: what every arm starts from, where the recipe has no weights of its own to start from.
+        chosen: rule → its learning rate.
+        rates: of rules that have none chosen: all are trained, and the validation classes choose.
+        high: a rate above them, to see who still stands.
+        seeds: where they are not those of the scale.
+    """
+
+    label: str
+    data: str
+    recipe: str
+    per_class: int
+    classes: tuple[int, ...]
+    usual: int
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    start: Training | None = None
+    chosen: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    rates: tuple[float, ...] = ()
+    high: float = 0.0
+    seeds: tuple[int, ...] | None = None
+
+    def name(self, rule: str) -> str:
+        """Of a rule here, whatever its learning rate."""
+        return f"{self.label} {rule}".strip()
+
+    def arm_name(self, rule: str, rate: float) -> str:
+        """Of a rule here at one learning rate."""
+        return f"{self.name(rule)} @ {rate:g}"
+
+    def rates_of(self, rule: str) -> tuple[float, ...]:
+        """The learning rates at which a rule is trained."""
+        return (self.chosen[rule],) if rule in self.chosen else self.rates
+
+    def arm(
+        self,
+        rule: str,
+        parts: Components,
+        rate: float,
+        classes: int | None = None,
+        measures: tuple[Measure, ...] = (),
+        settings: Mapping[str, Any] | None = None,
+        reading: str = "",
+    ) -> Arm:
+        """One rule at one learning rate, in the usual batch unless said otherwise."""
+        # The parts, not the name of a rule: a rule that two studies call differently is then one training.
+        loss: dict[str, Any] = {f"loss.{kind}": part for kind, part in parts._asdict().items() if part is not None}
+        batch = {"batch.classes": classes or self.usual, "batch.per_class": self.per_class}
+        job = Training(
+            recipe=self.recipe,
+            data=self.data,
+            row={**loss, **batch, "optimizer.lr": rate},
+            settings={**self.settings, **(settings or {})},
+            measures=measures,
+            start=self.start,
+        )
+        return Arm(name=self.arm_name(rule, rate), job=job, seeds=self.seeds, reading=reading)
+
+    def arms(
+        self,
+        rules: Mapping[str, Components],
+        measures: tuple[Measure, ...] = (),
+        readings: Mapping[str, str] | None = None,
+    ) -> list[Arm]:
+        """Every rule at its learning rate, or at all of them."""
+        return [
+            self.arm(rule, parts, rate, measures=measures, reading=(readings or {}).get(rule, ""))
+            for rule, parts in rules.items()
+            for rate in self.rates_of(rule)
+        ]
+
+    def grids(self, rules: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Rule → its arms, from which the validation classes choose where there are several."""
+        return {self.name(rule): tuple(self.arm_name(rule, rate) for rate in self.rates_of(rule)) for rule in rules}
+
+
+R1_NOISE = 2.0
+"""Points of R@1 that two arms may differ by with one seed and no cause: that of the ADML studies, whose trainings are
+the most alike; these have not been measured with several seeds yet."""
+
+ALIKE = 3.0
+"""Points of R@1 within which two rules are called equal; one seed cannot tell less."""
+
+COLLAPSE = {"on_collapse": "warn"}
+"""A rule that gathers all images in one point is a result: it is trained to the end and keeps its R@1."""
+
+GLYPHS = Ground(
+    label="",
+    data="glyphs",
+    recipe="gs-pocket",
+    per_class=4,
+    classes=(16, 28, 56),
+    usual=28,
+    settings={"epochs": 12, "evaluate_every": 12, **COLLAPSE},
+    start=Training(recipe="pocket", settings={"epochs": 6, "evaluate_every": 6}),
+    rates=(0.0025, 0.01),
+    high=0.04,
+)
+"""The start stands for ImageNet weights: a few epochs of multi-similarity on the same training classes. In an untrained
+network nearest negatives are closer than nearest positives, and rules that pull and push alike gather everything in one
+point."""
+
+RESNET50 = {"model.backbone": "resnet50.tv_in1k"}
+"""In the place of ResNet-18, whose ImageNet weights are not at hand."""
+
+OURS = {**COLLAPSE, "evaluate_every": 20}
+
+TRIPLET_RATES = printed.best(printed.TRIPLETS)
+PRINTED_RATES = {
+    **printed.best(printed.DIRECTIONS),
+    **printed.best(printed.PAIRS),
+    **TRIPLET_RATES,
+    **{rule: TRIPLET_RATES[other] for rule, other in printed.OTHER_MASK.items()},
+}
+"""Rule → the best rate of the paper's appendix on CARS."""
+
+NAMED_RATES = {"best": 0.4, "MS": 0.2, "DR-MS": 0.2}
+"""For Table 5 the paper prints none: those of lin-ms and of sig-ms in Appendix Table 2, until G6 prefers others."""
+
+CARS = Ground(
+    label="CARS",
+    data="cars",
+    recipe="gs-cars",
+    per_class=16,
+    classes=(8,),
+    usual=8,
+    settings={**OURS, **RESNET50},
+    chosen=PRINTED_RATES,
+    high=1.6,
+)
+"""As the paper compared components, but for the backbone: 60 epochs of 8 × 16 images."""
+
+CUB = dataclasses.replace(CARS, label="CUB", data="cub", per_class=8, classes=(16,), usual=16)
+"""The same on CUB, where the paper does not compare components."""
+
+INSHOP = Ground(
+    label="In-shop",
+    data="inshop",
+    recipe="gs-inshop",
+    per_class=4,
+    classes=(32,),
+    usual=32,
+    settings={**OURS, **RESNET50},
+    rates=(0.5,),
+    high=4.0,
+)
+"""Where the paper finds sig-ms unsteady."""
+
+CARS_RESNET50 = Ground(
+    label="CARS",
+    data="cars",
+    recipe="gs-cars-resnet50",
+    per_class=16,
+    classes=(8, 16, 24, 32),
+    usual=8,
+    settings={**OURS, "epochs": 60},
+    chosen=NAMED_RATES,
+    seeds=(0, 1),
+)
+"""As the paper compared itself with others, for 60 epochs of its 80."""
+
+CUB_RESNET50 = dataclasses.replace(
+    CARS_RESNET50,
+    label="CUB",
+    data="cub",
+    recipe="gs-cub",
+    per_class=8,
+    classes=(16, 32, 48, 64),
+    usual=16,
+    seeds=None,
+)
+
+DIRECTIONS_ON: dict[Scale, tuple[Ground, ...]] = {
+    "pocket": (GLYPHS,),
+    "paper": (dataclasses.replace(CARS, seeds=(0, 1)), CUB),
+}
+COMPONENTS: dict[Scale, tuple[Ground, ...]] = {"pocket": (GLYPHS,), "paper": (CARS,)}
+COMPARISON: dict[Scale, tuple[Ground, ...]] = {"pocket": (GLYPHS,), "paper": (CARS_RESNET50, CUB_RESNET50)}

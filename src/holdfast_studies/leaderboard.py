@@ -1,0 +1,234 @@
+"""The leaderboard: one record per model, a form that others can submit, and the table made of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from holdfast.audit import ers_score
+from holdfast.audit.ers import TERMS
+from holdfast.run_files import finite
+from holdfast.version import __version__
+from holdfast_studies.base import Study
+from holdfast_studies.cost import SECONDS, device, on_one_device
+from holdfast_studies.jobs import Arm, Audit, Scale, Training
+from holdfast_studies.results import Outcome, Results
+from holdfast_studies.tables import duration, inert_table, markdown, plural
+
+SCHEMA = 1
+OURS = "holdfast studies"
+"""Who submitted the records that studies make; they are replaced whenever the pages are."""
+
+STUDIES = ("H4", "X1", "X2")
+"""Whose arms are listed, where they were audited with ERS on all test classes."""
+
+CLEAN = ("R@1", "NMI", "mAP@R")
+ROUNDING = 0.1
+"""ERS may differ by so much from the score of its own ten figures."""
+
+
+def validate(record: Any) -> list[str]:
+    """Everything that is wrong with a record; an empty list if nothing is."""
+    if not isinstance(record, dict):
+        return ["a record is a JSON object"]
+    problems = [f"{key}: missing" for key in FIELDS if key not in record]
+    problems += [f"{key}: unknown key" for key in record if key not in FIELDS]
+    for key, check in FIELDS.items():
+        if key in record and (problem := check(record[key])):
+            problems.append(f"{key}: {problem}")
+    return problems
+
+
+def from_results(study: Study, scale: Scale, results: Results) -> list[dict[str, Any]]:
+    """The records of a study: its trained arms with ERS of the fixed protocol, averaged over the seeds that have it."""
+    trained = [(arm, arm.job) for arm in study.arms(scale) if isinstance(arm.job, Training)]
+    found = [_record(study, arm, job, results.outcomes.get(arm.name, [])) for arm, job in trained]
+    return [record for record in found if record is not None]
+
+
+def joined(records: Iterable[Mapping[str, Any]], ours: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The file again: what others submitted is kept, ours is replaced, the same training is listed once."""
+    known: dict[Any, Mapping[str, Any]] = {}
+    for record in [*(r for r in records if r.get("submitted_by") != OURS), *ours]:
+        known.setdefault((record["recipe_digest"], record["submitted_by"]), record)
+    return sorted(known.values(), key=lambda r: (r["data"], -r["ers"]["fixed"]["ERS"], r["name"]))
+
+
+def table(records: Sequence[Mapping[str, Any]]) -> str:
+    """Models by dataset, the most robust first; a model is good where R@1 and ERS are."""
+    headings = ["model", "data", "backbone", *CLEAN, "ERS", "ERS, published form", "passes", "training", "recipe", "by"]
+    rows = []
+    for r in records:
+        published = r["ers"]["published"]
+        clean = [_tenth(r["clean"].get(key)) for key in CLEAN]
+        scores = [_tenth(r["ers"]["fixed"]["ERS"]), _tenth(published and published["ERS"])]
+        cost = [_tenth(r["cost"]["passes"]), f"{duration(r['cost']['seconds'])}, {r['cost']['hardware']}"]
+        subset = f" ({r['ers']['limit']} images attacked)" if r["ers"]["limit"] else ""
+        name = f"{r['name']}, {r['epochs']} epochs, {plural(len(r['seeds']), 'seed')}{subset}"
+        rows.append([name, r["data"], r["backbone"], *clean, *scores, *cost, r["recipe_digest"], r["submitted_by"]])
+    return markdown(inert_table((headings, rows)))
+
+
+def page_text(records: Sequence[Mapping[str, Any]]) -> str:
+    """The page."""
+    body = table(records) if records else "No models yet."
+    return f"# Leaderboard\n\n{HEAD}\n\n{body}\n\n{SUBMIT}\n"
+
+
+def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> dict[str, Any] | None:
+    measures = [m for m in job.measures if isinstance(m, Audit) and m.protocol == "ers" and not (m.split or m.eps)]
+    audits = {measure.mode: measure for measure in measures}
+    if "fixed" not in audits:
+        return None
+    outcomes = [o for o in ran if not o.stopped and _has(o, f"{audits['fixed'].prefix}/ERS")]
+    scores = {mode: _scores(outcomes, audit.prefix) for mode, audit in audits.items()}
+    if scores["fixed"] is None:
+        return None
+    timed = on_one_device([outcome for outcome in outcomes if _has(outcome, SECONDS)])
+    plain = job.resolved(outcomes[0].seed).plain()
+    return {
+        "schema": SCHEMA,
+        "name": f"{arm.name} ({study.id})",
+        "method": plain["regime"]["name"],
+        "data": plain["data"]["name"],
+        "backbone": plain["model"]["backbone"],
+        "weights": plain["model"]["weights"],
+        "dim": plain["model"]["dim"],
+        "epochs": plain["epochs"],
+        "seeds": [outcome.seed for outcome in outcomes],
+        "clean": {key: found for key in CLEAN if (found := _mean(outcomes, key)) is not None},
+        "ers": {
+            "fixed": scores["fixed"],
+            "published": scores.get("published"),
+            "limit": audits["fixed"].limit,
+        },
+        "cost": {
+            "passes": _mean(outcomes, "log/passes"),
+            "seconds": _mean(timed, SECONDS),
+            "hardware": device((timed or outcomes)[0]),
+        },
+        "recipe_digest": job.resolved(outcomes[0].seed).digest(),
+        "holdfast": str(outcomes[0].place.get("versions", {}).get("holdfast", __version__)),
+        "submitted_by": OURS,
+    }
+
+
+def _scores(outcomes: Sequence[Outcome], prefix: str) -> dict[str, float] | None:
+    found = {key: _mean(outcomes, f"{prefix}/{key}") for key in (*TERMS, "ERS")}
+    known = {key: value for key, value in found.items() if value is not None}
+    return known if len(known) == len(found) else None
+
+
+def _has(outcome: Outcome, figure: str) -> bool:
+    return finite(outcome.figures.get(figure)) is not None
+
+
+def _mean(outcomes: Sequence[Outcome], figure: str) -> float | None:
+    """Over all of them; None where one lacks it, because a record names the seeds of all its figures once."""
+    values = [value for outcome in outcomes if (value := finite(outcome.figures.get(figure))) is not None]
+    return float(f"{statistics.fmean(values):.5g}") if values and len(values) == len(outcomes) else None
+
+
+def _tenth(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) and value.strip() and "\n" not in value else "expected one line of text"
+
+
+def _whole(value: Any) -> str | None:
+    return None if type(value) is int and value > 0 else "expected a whole number of 1 or more"
+
+
+def _optional(check: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+    return lambda value: None if value is None else check(value)
+
+
+def _seeds(value: Any) -> str | None:
+    listed = isinstance(value, list) and value and all(type(seed) is int for seed in value)
+    return None if listed and len(set(value)) == len(value) else "expected a list of different whole numbers"
+
+
+def _clean(value: Any) -> str | None:
+    if not isinstance(value, dict) or "R@1" not in value:
+        return "expected an object with R@1"
+    return _outside(dict.fromkeys(value, (0, 100)), value)
+
+
+def _ers(value: Any) -> str | None:
+    if not isinstance(value, dict) or set(value) != {"fixed", "published", "limit"}:
+        return "expected fixed, published and limit (null where there is none)"
+    for mode in ("fixed", "published"):
+        if (mode == "fixed" or value[mode] is not None) and (problem := _terms(value[mode])):
+            return f"{mode}: {problem}"
+    problem = _optional(_whole)(value["limit"])
+    return f"limit: {problem}" if problem else None
+
+
+def _terms(value: Any) -> str | None:
+    if not isinstance(value, dict) or set(value) != {*TERMS, "ERS"}:
+        return f"expected exactly {', '.join(TERMS)} and ERS"
+    ranges: dict[str, tuple[float, float]] = dict.fromkeys(value, (0, 100))
+    if problem := _outside({**ranges, "TMA": (-1, 1), "ES:D": (0, 2)}, value):
+        return problem
+    score = ers_score({key: float(value[key]) for key in TERMS})
+    return None if abs(score - value["ERS"]) <= ROUNDING else f"ERS is {value['ERS']}, its ten figures make {score:.2f}"
+
+
+def _cost(value: Any) -> str | None:
+    if not isinstance(value, dict) or set(value) != {"passes", "seconds", "hardware"}:
+        return "expected passes, seconds and hardware"
+    limits = {"passes": (1.0, 1e6), "seconds": (0.0, 1e9)}
+    return _outside(limits, value) or _text(value["hardware"])
+
+
+def _outside(limits: Mapping[str, tuple[float, float]], values: Mapping[str, Any]) -> str | None:
+    for key, (least, most) in limits.items():
+        number = finite(values[key])
+        if number is None or not least <= number <= most:
+            return f"{key} must be a number from {least:g} to {most:g}, got {values[key]!r}"
+    return None
+
+
+FIELDS: dict[str, Callable[[Any], str | None]] = {
+    "schema": lambda value: None if value == SCHEMA else f"expected {SCHEMA}",
+    "name": _text,
+    "method": _text,
+    "data": _text,
+    "backbone": _text,
+    "weights": _optional(_text),
+    "dim": _optional(_whole),
+    "epochs": _whole,
+    "seeds": _seeds,
+    "clean": _clean,
+    "ers": _ers,
+    "cost": _cost,
+    "recipe_digest": _text,
+    "holdfast": _text,
+    "submitted_by": _text,
+}
+"""What a record holds, each with what is wrong with a value (None if nothing)."""
+
+HEAD = """\
+Models with their clean retrieval and their ERS side by side, most robust first within a dataset. ERS alone means
+little: a model that maps everything to one point scores about 30, so read it beside R@1. *Passes* are forward and
+backward passes per training step, what a method costs wherever it runs; *training* is the mean time of the seeds that
+ran on the hardware named. All other figures are means over all seeds of a record. Records whose ERS was taken on a
+subset say so."""
+
+SUBMIT = """\
+## Submit a model
+
+1. Train it, and audit it twice, on all test images:
+   `holdfast audit RUN --data DATA` and `holdfast audit RUN --data DATA --mode published --out FOLDER`.
+2. Add a record to `docs/results/leaderboard.json`. Its keys are `schema`, `name`, `method`, `data`, `backbone`,
+   `weights`, `dim`, `epochs`, `seeds`, `clean`, `ers` (`fixed`, `published`, `limit`), `cost` (`passes`, `seconds`,
+   `hardware`), `recipe_digest`, `holdfast` (the version) and `submitted_by`. `ers.fixed` and `ers.published` hold the
+   ten figures and ERS as `audit.json` lists them (`null` where that form was not run), `limit` is the number of images
+   attacked or `null` for all, `recipe_digest` the first twelve digits of the recipe's SHA-256. List only `seeds` that
+   have all of these figures, and average over them; `cost.seconds` is the mean of the seeds that ran on
+   `cost.hardware`, if they ran on several kinds.
+3. `make results` writes this page; the tests check every record: all keys there and none besides, figures within their
+   ranges, and ERS equal to the mean of its ten terms to 0.1."""

@@ -1,0 +1,326 @@
+"""The results of one scale as a page, made from raw files alone; every verdict is computed again."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from holdfast.files import write_atomic
+from holdfast_studies import base, drawing
+from holdfast_studies.cost import Ran, Spent, device, spent
+from holdfast_studies.counting import by_reading, counted
+from holdfast_studies.document import read_plain, title
+from holdfast_studies.invocation import invocation
+from holdfast_studies.jobs import Scale
+from holdfast_studies.judging import verdicts
+from holdfast_studies.results import Outcome, Results
+from holdfast_studies.setting import settings
+from holdfast_studies.tables import arm_table, duration, inert, inert_table, markdown, plural, prose
+from holdfast_studies.validity import Void, valid
+from holdfast_studies.verdict import Status, Verdict
+
+PAPERS = {
+    "A": "ADML: alignment and uniformity",
+    "G": "GS: direct gradients",
+    "E": "EPS: easy positives",
+    "H": "HM: hardness manipulation and ERS",
+    "M": "MDProp: several input distributions",
+    "X": "Beyond the papers",
+}
+"""First letter of an id → heading of its part of the page."""
+
+SIGNS: dict[Status, str] = {"holds": "✔", "does not hold": "✘", "undecided": "?"}
+TITLES: dict[Scale, str] = {"pocket": "Results at pocket scale", "paper": "Results at paper scale"}
+
+HEAD = (
+    "Made by `make results` from the raw files beside this page; no figure or verdict is written by hand. Each study "
+    "names the command that runs it; `DIR` is the folder of a dataset."
+)
+WEIGHTS = (
+    " `FILE` holds ImageNet weights, `FILE@stride-1x1` those of a ResNet in the layout of 2015 (its blocks stride in "
+    "their first convolution); without `--weights` they are fetched."
+)
+READING = (
+    "Tables show mean ± standard deviation over seeds, R@k, NMI, mAP and ERS in percent; a number in brackets is how "
+    "many seeds have the figure, where fewer do than were run. *Best on test* is the highest R@1 of any epoch on the "
+    "test classes, as papers publish it; nothing is judged by it. The time per seed is that of the device that most of "
+    "an arm's seeds ran on, named where a table has several. Of attacks, *fixed* (or *attacked* alone) means single "
+    "queries, a sample of them, attacked against the clean gallery; *replaced* (or *all images*) means all images "
+    "attacked at once."
+)
+GROUNDS = (
+    "A paper's claim is judged where every arm that it compares runs in *the paper's* setting, or in one that is "
+    "*shortened* and says by how much. With a *stand-in backbone* differences between arms are judged and levels are "
+    "not. In a setting of *ours*, or at pocket scale, results are observations: they say nothing for or against the "
+    "paper. *Limits* ask how far a claim reaches beyond what the paper says, and refute nothing. The setting of an arm "
+    "is computed by comparing its recipe with the paper's. Where a paper leaves something unsaid, each *reading* of it "
+    "is held through all of its tables and judged apart."
+)
+JUDGING = (
+    "With two seeds or more, a difference counts when it clears its one-sided 95 % t interval; with one, when it "
+    "clears the noise between two runs of one recipe, and the verdict is marked (one seed). Arms that come out level "
+    "refute an order where half of the published difference lies beyond the interval, and the verdict is marked "
+    "(level). That rule, and one way to measure the noise (GS borrows that of ADML), came after results had been seen."
+)
+
+NAMED = 3
+"""So many void arms are named; more are counted."""
+
+Picture: TypeAlias = tuple[str, str]
+"""Title and file."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A study with what was found.
+
+    Args:
+        study: which.
+        scale: at which scale.
+        results: of its arms.
+        plain: the raw file.
+        verdicts: computed from the results.
+        void: what of the raw file does not count any more.
+    """
+
+    study: base.Study
+    scale: Scale
+    results: Results
+    plain: Mapping[str, Any]
+    verdicts: Sequence[Verdict]
+    void: Sequence[Void] = ()
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of it was run."""
+        return any(self.results.outcomes.values())
+
+    @property
+    def ran(self) -> list[Ran]:
+        """Its cells that were run."""
+        arms = self.study.arms(self.scale)
+        return [(arm.job, outcome) for arm in arms for outcome in self.results.outcomes.get(arm.name, [])]
+
+    @property
+    def planned(self) -> dict[str, list[int]]:
+        """Arm → seeds."""
+        return {name: arm["planned"] for name, arm in self.plain["arms"].items()}
+
+
+def mark(verdict: Verdict) -> str:
+    """A verdict in a sign and a word; what judges no claim of a paper has a sign of its own."""
+    sign = SIGNS[verdict.status] if verdict.standing in ("verdict", "ours") else "·"
+    return f"{'–' if verdict.unfinished else sign} {verdict.words}"
+
+
+def order(ids: Iterable[str]) -> list[str]:
+    """As the papers come: A1, A2, ..., then G, E, H, M and X."""
+    papers = "".join(PAPERS)
+    return sorted(ids, key=lambda name: (papers.find(name[0]) % (len(papers) + 1), int(name[1:] or 0), name))
+
+
+def load(file: Path) -> Finished:
+    """A raw file with its study's code; what is void in it is left out."""
+    plain = read_plain(file)
+    study, scale = base.get(plain["study"]), plain["scale"]
+    results, void = valid(study, scale, plain)
+    judged = verdicts(study, scale, results)
+    return Finished(study=study, scale=scale, results=results, plain=plain, verdicts=judged, void=void)
+
+
+def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path | None = None) -> None:
+    """Draw the figures of all raw files in a folder and write the page.
+
+    Args:
+        scale: of the raw files.
+        raw: folder with one JSON file per study.
+        page: the Markdown file.
+        figures: folder for PNG files.
+        reading: folder with a person's remarks, `SCALE-ID.md`; they stand beside the verdicts and change none. A study
+            of which anything is void has none.
+    """
+    files = [raw / f"{name}.json" for name in base.names()]  # what else lies there is not ours
+    loaded = [load(file) for file in files if file.is_file()]
+    found = [one for one in loaded if one.begun]
+    void = {one.study.id: one.void for one in loaded if one.void}
+    ready = {f.study.id: f for f in found}
+    drawn = {f.study.id: _draw(f, figures) for f in found}
+    for file in {figures / f"{name}-{n}.png" for name in base.names() for n in range(1, 10)}:
+        if file not in {file for own in drawn.values() for _, file in own}:
+            file.unlink(missing_ok=True)  # of results that do not count any more
+    links = {
+        name: [(text, Path(os.path.relpath(file, page.parent)).as_posix()) for text, file in own]
+        for name, own in drawn.items()
+    }
+    write_atomic(page, page_text(scale, [ready[name] for name in order(ready)], links, reading, void))
+
+
+def page_text(
+    scale: Scale,
+    found: Sequence[Finished],
+    figures: Mapping[str, Sequence[Picture]],
+    reading: Path | None = None,
+    void: Mapping[str, Sequence[Void]] | None = None,
+) -> str:
+    """The page.
+
+    Args:
+        scale: of all of it.
+        found: in the order of the page.
+        figures: study → titles and files as seen from the page.
+        reading: folder with a person's remarks.
+        void: study → what of its raw file does not count any more.
+    """
+    void = void or {}
+    judged = {f.study.id: f.verdicts for f in found}
+    nothing = Results(outcomes={})
+    judged |= {name: verdicts(base.get(name), scale, nothing) for name in base.names() if name not in judged}
+    every = [cell for f in found for cell in f.ran]
+    parts = [f"# {TITLES[scale]}", f"**{counted([v for own in judged.values() for v in own])}**"]
+    parts += [HEAD + (WEIGHTS if scale == "paper" else ""), GROUNDS, READING, JUDGING]
+    parts += [_extent(scale, found, spent(every, every), void)] if found else []
+    parts += ["## Verdicts", _summary(found)]
+    for letter, paper in PAPERS.items():
+        own = [f for f in found if f.study.id[0] == letter]
+        parts += [f"## {paper}"] if own else []
+        table = by_reading([v for name in order(judged) if name[0] == letter for v in judged[name]])
+        parts += [markdown(inert_table(table))] if own and table else []
+        for one in own:
+            parts += _section(one, spent(one.ran, every), figures.get(one.study.id, ()), reading)
+    parts += _absent(scale, {f.study.id for f in found}, void)
+    return "\n\n".join(parts) + "\n"
+
+
+def _absent(scale: Scale, found: set[str], void: Mapping[str, Sequence[Void]]) -> list[str]:
+    """Studies without results that count, each with what it asks and the command that runs it."""
+    studies = [study for name in order(base.names()) if name not in found and (study := base.get(name)).arms(scale)]
+    if not studies:
+        return []
+    lines = []
+    for study in studies:
+        told = f" {_voided(void[study.id])}" if study.id in void else ""
+        lines.append(f"- {study.id}: {inert(title(study))}. `{invocation(study, scale)}`{told}")
+    return ["## Not run", "\n".join(lines)]
+
+
+def _voided(void: Sequence[Void]) -> str:
+    """What does not count, and why, in a sentence."""
+    told = []
+    for why in dict.fromkeys(one.why for one in void):
+        own = [one for one in void if one.why == why]
+        names = [f"{one.measure} of {one.arm}" if one.measure else one.arm for one in own]
+        arms = ", ".join(names) if len(names) <= NAMED else plural(len({one.arm for one in own}), "arm")
+        told.append(inert(f"{arms} ({why})"))
+    return f"Void, not shown: {'; '.join(told)}."
+
+
+def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping[str, Sequence[Void]]) -> str:
+    """Where and when, and how much of all."""
+    outcomes = [outcome for f in found for own in f.results.outcomes.values() for outcome in own]
+    devices = Counter(map(device, outcomes))
+    weights = sorted({file for outcome in outcomes for file in outcome.place.get("files", ())})
+    seeds = sorted({outcome.seed for outcome in outcomes})
+    rows = [
+        ["hardware", ", ".join(name for name, _ in devices.most_common()) or "-"],
+        ["versions", _versions(outcomes)],
+        *([["weights", ", ".join(weights)]] if weights else []),
+        ["seeds", ", ".join(map(str, seeds)) or "-"],
+        ["computing time", duration(whole.seconds) + _left_out(whole)],
+        ["extent", f"{len(found)} of {_possible(scale)} studies begun, {plural(whole.cells, 'cell')} run"],
+    ]
+    if gone := sum(one.cells for own in void.values() for one in own if not one.measure):
+        rows.append(["void", f"{plural(gone, 'record')}, made otherwise than today; not shown"])
+    return markdown(inert_table((["", ""], rows)), right=False)
+
+
+def _summary(found: Sequence[Finished]) -> str:
+    if not found:
+        return "No results are in yet."
+    rows = [
+        [f"[{f.study.id}](#{f.study.id.lower()})", inert(_full(verdict)), mark(verdict), inert(verdict.evidence)]
+        for f in found
+        for verdict in f.verdicts
+    ]
+    return markdown((["study", "claim", "verdict", "numbers"], rows), right=False)
+
+
+def _full(verdict: Verdict) -> str:
+    """The claim with its reading."""
+    return f"{verdict.claim} [{verdict.reading}]" if verdict.reading else verdict.claim
+
+
+def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Path | None) -> list[str]:
+    study = one.study
+    parts = [f"### {study.id}", f"**{inert(title(study))}.** {inert(study.source)}."]
+    parts.append(f"Published: {inert(study.published)}" + ("" if study.published.endswith(".") else "."))
+    if notes := study.notes(one.scale):
+        parts.append(prose(notes))
+    parts.append(f"{inert(_how(one, cost))} `{invocation(study, one.scale)}`")
+    parts.append(markdown(inert_table(arm_table(study, one.scale, one.results, one.planned))))
+    parts += _differing(one)
+    parts += [_voided(one.void)] if one.void else []
+    parts += [f"![{inert(text)}]({file})" for text, file in figures]
+    for said in dict.fromkeys(v.reading for v in one.verdicts):
+        parts += [f"Reading: {inert(said)}."] if said else []
+        own = [v for v in one.verdicts if v.reading == said]
+        parts.append("\n".join(f"- **{mark(v)}**: {inert(v.claim)}. {inert(v.evidence)}." for v in own))
+    remark = reading / f"{one.scale}-{study.id}.md" if reading else None
+    if remark and remark.is_file() and not one.void:  # a remark may be about what is void
+        parts.append(remark.read_text("utf-8").strip())
+    return parts
+
+
+def _differing(one: Finished) -> list[str]:
+    """What arms that were run differ from the paper in, where a table's cell does not say it."""
+    told: dict[str, list[str]] = {}
+    for arm, own in settings(one.study.arms(one.scale)).items():
+        if own.kind in ("ours", "stand-in") and one.results.outcomes.get(arm):
+            told.setdefault(f"{own.short}: {'; '.join(own.how)}", []).append(arm)
+    lines = [f"- {inert(', '.join(arms))}: {inert(how)}." for how, arms in told.items()]
+    return ["Not the paper's setting:\n\n" + "\n".join(lines)] if lines else []
+
+
+def _how(one: Finished, cost: Spent) -> str:
+    """Budget, in one line."""
+    ran = {name: arm["job"] for name, arm in one.plain["arms"].items() if one.results.outcomes.get(name)}
+    jobs = [job for job in ran.values() if "recipe" in job]
+    if not jobs:
+        return f"Computed in {duration(cost.seconds)}."
+    data = sorted({job["data"] if isinstance(job["data"], str) else job["data"]["name"] for job in jobs})
+    backbones = sorted({job["backbone"] for job in jobs})
+    epochs = " or ".join(map(str, sorted({job["epochs"] for job in jobs})))
+    whole = f"{duration(cost.seconds)} in all{_left_out(cost)}"
+    return f"Run: {', '.join(backbones)} on {', '.join(data)}, {epochs} epochs, {whole}."
+
+
+def _left_out(cost: Spent) -> str:
+    """What the time lacks, if anything."""
+    return f", without {plural(cost.unknown, 'training')} that cells start from" if cost.unknown else ""
+
+
+def _draw(one: Finished, folder: Path) -> list[tuple[str, Path]]:
+    names = {figure: heading for heading, figure in one.study.columns(one.scale).items()}
+    drawn = []
+    for number, what in enumerate(one.study.figures(one.scale), 1):
+        figure = drawing.draw(what, one.results, names)
+        if figure is not None:
+            file = folder / f"{one.study.id}-{number}.png"
+            drawing.write(figure, file)
+            drawn.append((what.title, file))
+    return drawn
+
+
+def _possible(scale: Scale) -> int:
+    return sum(bool(base.get(name).arms(scale)) for name in base.names())
+
+
+def _versions(outcomes: Sequence[Outcome]) -> str:
+    known: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        for package, version in outcome.place.get("versions", {}).items():
+            known.setdefault(package, set()).add(version)
+    return ", ".join(f"{package} {' and '.join(sorted(found))}" for package, found in known.items()) or "-"

@@ -1,0 +1,228 @@
+"""One cell from start to finish: train, measure, and file what was found after every part."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holdfast import audit
+from holdfast.config import builder
+from holdfast.console import Console
+from holdfast.data import load
+from holdfast.devices import choose_device
+from holdfast.errors import HoldfastError
+from holdfast.models import load_model
+from holdfast.models.build import ModelConfig
+from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, passes_per_step, training_seconds
+from holdfast.training import train
+from holdfast.training.collapse import Collapsed
+from holdfast.training.health import Diverged
+from holdfast.versions import versions
+from holdfast_studies import probes
+from holdfast_studies.changes import names
+from holdfast_studies.jobs import EMBEDDED, Cell, Computation, Measure, Probe, Training, placed, unplaced
+from holdfast_studies.moved import relocate
+from holdfast_studies.recorded import recipe_of
+from holdfast_studies.results import BEST_ON_TEST, ON_TEST
+from holdfast_studies.store import Store, measure_key, same_model
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where things lie on this machine; no part of what a cell is.
+
+    Args:
+        data: dataset → folder.
+        weights: backbone → file of ImageNet weights, in place of those that timm would fetch. `FILE@stride-1x1` is a
+            ResNet file in the layout of 2015.
+        device: `cpu`, `cuda`, or None for the best there is.
+    """
+
+    data: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    weights: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    device: str | None = None
+
+    def lacks(self, cell: Cell) -> str | None:
+        """What must be given before a cell can run; None if nothing."""
+        data = cell.job.data
+        name = data if isinstance(data, str) or data is None else data["name"]
+        if name is None or name in EMBEDDED or name in self.data:
+            return None
+        return f"--place {name}=DIR"
+
+    def block(self, data: str | dict[str, Any]) -> dict[str, Any]:
+        """The block of a dataset as it lies here."""
+        block = unplaced(data)
+        return {**block, **placed({"name": block["name"]}, self.data.get(block["name"], ""))}
+
+    def weights_of(self, cell: Cell) -> list[str]:
+        """The file that a cell's weights come from, with a short digest of it; empty where none is given."""
+        backbone = cell.job.fetched
+        given = self._weights(backbone) if backbone else None
+        return [] if given is None else [f"{backbone}: {_named(given.partition('@')[0])}"]
+
+    def model(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """A recipe's model block, ImageNet weights taken from the file given for its backbone."""
+        given = self._weights(plain["backbone"])
+        if plain.get("weights") != "imagenet" or given is None:
+            return plain
+        file, _, layout = given.partition("@")
+        return {**plain, "weights": file, **({"layout": layout} if layout else {})}
+
+    def _weights(self, backbone: str) -> str | None:
+        """The file given for a backbone, or for its architecture: what stands before the dot of a timm name."""
+        return self.weights.get(backbone, self.weights.get(backbone.partition(".")[0]))
+
+
+@functools.cache
+def _named(file: str) -> str:
+    """A file's name and a short digest."""
+    digest = hashlib.sha256()
+    with Path(file).open("rb") as handle:
+        while block := handle.read(1 << 20):
+            digest.update(block)
+    return f"{Path(file).name} (SHA-256 {digest.hexdigest()[:12]})"
+
+
+def run_cell(cell: Cell, store: Store, places: Places, console: Console | None = None) -> None:
+    """Do what is missing of a cell; a training that collapses or diverges is a result too.
+
+    Measures that are known stay, unless the model had to be trained again and came out another one: then all are
+    taken anew.
+    """
+    console = console or Console(quiet=True)
+    console.say(f"{cell.arm}, seed {cell.seed}")
+    scene = probes.Scene(seed=cell.seed, device=choose_device(places.device))
+    record = store.read(cell) or {"arm": cell.arm, "seed": cell.seed, "measures": {}, "place": _place(cell, places)}
+    if isinstance(cell.job, Training):
+        try:
+            found = _train(cell.job, cell.seed, store, places, console)
+        except (Collapsed, Diverged) as error:
+            ending = "collapsed" if isinstance(error, Collapsed) else "diverged"
+            stopped = {"stopped": str(error), "figures": {ending: 1.0}, "recipe": recipe_of(cell.job, cell.seed)}
+            store.write(cell, {**record, "measures": {}, **stopped})
+            return
+        if not same_model({"figures": found["figures"]}, record):
+            record = {**record, "measures": {}, "place": _place(cell, places)}
+        record = {**record, **found}
+        store.write(cell, record)
+    else:
+        scene = _scene(cell.job, scene, places)
+    for measure in cell.job.measures:
+        if measure_key(measure) in record["measures"]:
+            continue
+        start = time.perf_counter()
+        if isinstance(cell.job, Training):
+            taken = _measure(measure, cell.job, cell.seed, store, places, scene, console)
+        else:
+            taken = _probe(cell.job.measure, scene)
+        taken["changes"] = names()
+        taken["seconds"] = round(time.perf_counter() - start, 2)
+        record["measures"] = {**record["measures"], measure_key(measure): taken}
+        store.write(cell, record)
+
+
+def _train(job: Training, seed: int, store: Store, places: Places, console: Console) -> dict[str, Any]:
+    """Train (or find trained) and read the run's files."""
+    plain = _located(job, seed, store, places)
+    relocate(store.run(job, seed), plain)
+    run = train(plain, out=store.run(job, seed), device=places.device, console=console)
+    lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8", "replace"))
+    checked = _validated(lines)
+    curve = curve_on_test(lines)
+    best = run.evaluation.get("best_on_test")
+    figures = {
+        **run.evaluation["metrics"],
+        "log/passes": passes_per_step(lines),
+        "log/seconds": training_seconds(lines, batch_size(plain)),
+        "log/validation R@1": max((score for _, score in checked if score is not None), default=None),
+        **({f"{BEST_ON_TEST} {key}": finite(value) for key, value in best.items()} if isinstance(best, dict) else {}),
+    }
+    return {
+        "figures": {key: None if value is None else float(value) for key, value in figures.items()},
+        "series": {
+            "validation R@1": [list(pair) for pair in checked],
+            **({ON_TEST: [[point["epoch"], finite(point.get("R@1"))] for point in curve]} if curve else {}),
+        },
+        "recipe": recipe_of(job, seed),
+        "changes": names(),
+        "seconds": figures["log/seconds"] or 0.0,
+    }
+
+
+def _validated(lines: Sequence[Mapping[str, Any]]) -> list[tuple[float, float | None]]:
+    """Epoch and R@1 of each look at the validation classes after the first step."""
+    looks = [line for line in lines if isinstance(line.get("validation"), dict) and finite(line.get("step"))]
+    told = [line for line in looks if finite(line.get("epoch")) is not None]
+    return [(line["epoch"], finite(line["validation"].get("R@1"))) for line in told]
+
+
+def _located(job: Training, seed: int, store: Store, places: Places) -> dict[str, Any]:
+    """The recipe with its data, weights and start as they lie here."""
+    plain = job.resolved(seed).plain()
+    plain |= {"data": places.block(plain["data"]), "model": places.model(plain["model"])}
+    return plain if job.start is None else {**plain, "init": str(store.run(job.start, seed))}
+
+
+def _measure(
+    measure: Measure, job: Training, seed: int, store: Store, places: Places, scene: probes.Scene, console: Console
+) -> dict[str, Any]:
+    """One measure of a trained model."""
+    folder, recipe = store.run(job, seed), _located(job, seed, store, places)
+    if isinstance(measure, Probe):
+        model = load_model(str(folder), trust_code=recipe["model"]["backbone"], sets=True).to(scene.device)
+        table = load(recipe["data"])
+        return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
+    found = audit.run(
+        str(folder),
+        recipe["data"],
+        protocol=measure.protocol,
+        mode=measure.mode,
+        eps=measure.eps,
+        settings=measure.settings,
+        limit=measure.limit,
+        split=measure.split,
+        seed=seed,
+        device=places.device,
+        console=console,
+    )
+    values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
+    return {
+        "figures": {key: float(value) for key, value in values.items()},
+        "flags": [flag["name"] for flag in found.document["flags"]],
+        "intervals": found.document["intervals"],
+    }
+
+
+def _probe(measure: Probe, scene: probes.Scene) -> dict[str, Any]:
+    function: probes.ProbeFunction = builder(probes.registry)(measure.function, **measure.arguments)
+    found = function(scene)
+    return {"figures": found.figures, "series": found.series}
+
+
+def _scene(job: Computation, scene: probes.Scene, places: Places) -> probes.Scene:
+    """Data and starting weights, where a computation names them."""
+    table = None if job.data is None else load(places.block(job.data))
+    if job.backbone is None:
+        return dataclasses.replace(scene, table=table)
+    settings = places.model({"backbone": job.backbone, "dim": None, "weights": "imagenet"})
+    try:
+        model = ModelConfig(**settings).build().to(scene.device)
+    except OSError as error:
+        raise HoldfastError(
+            f"weights of {job.backbone} cannot be fetched ({error}); give --weights {job.backbone}=FILE"
+        ) from error
+    return dataclasses.replace(scene, table=table, model=model.eval())
+
+
+def _place(cell: Cell, places: Places) -> dict[str, Any]:
+    device = choose_device(places.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    return {"device": name, "versions": versions(), "files": places.weights_of(cell)}

@@ -1,0 +1,193 @@
+"""Records of finished cells: one JSON file each, written whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.files import write_json
+from holdfast.run_files import finite
+from holdfast.training.folder import RunFolder
+from holdfast_studies.changes import names
+from holdfast_studies.jobs import Arm, Cell, Measure, Training
+from holdfast_studies.recorded import changed_keys, flat, later, later_for, recipe_of
+from holdfast_studies.results import Outcome, Results
+
+SCHEMA = 1
+
+
+class Store:
+    """A folder of records, and beside them the runs they came from.
+
+    Cells are filed by what they do, not by the study that asked: a training that two studies share is one record, and
+    a measure that a later study adds is put into it. Folders of several machines merge by copying records.
+
+    Args:
+        folder: made when something is written.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.records = self.folder / "cells"
+        self.runs = self.folder / "runs"
+
+    def run(self, job: Training, seed: int) -> Path:
+        """The run folder of a training; a changed default, or a change of behaviour, makes it another one."""
+        digest, behaviour = job.resolved(seed).digest(), later(recipe_of(job, seed), ())
+        if behaviour:
+            digest = hashlib.sha256("\n".join([digest, *behaviour]).encode()).hexdigest()
+        return self.runs / f"{job.key(seed)}-{digest[:4]}"
+
+    def trained(self, job: Training, seed: int) -> bool:
+        """Whether its run is here and finished; a record may have come from another machine without it."""
+        return RunFolder(self.run(job, seed)).finished() is not None
+
+    def read(self, cell: Cell) -> dict[str, Any]:
+        """The record of a cell, empty where there is none or where it is void today; void measures are left out."""
+        file = self.records / f"{cell.key}.json"
+        record = _record(file) if file.is_file() else {}
+        known, recipe = record.get("changes", []), recipe_of(cell.job, cell.seed)
+        if isinstance(cell.job, Training):
+            recorded = flat(record["recipe"]) if "recipe" in record else recipe
+            if later(recorded, known) or changed_keys(recorded, cell.job, cell.seed):
+                return {}
+        taken = record.get("measures", {})
+        kept = {
+            key: found
+            for key, found in taken.items()
+            if not later_for(json.loads(key), recipe, found.get("changes", known))
+        }
+        return {**record, "measures": kept} if kept != taken else record
+
+    def write(self, cell: Cell, record: dict[str, Any]) -> None:
+        """Keep a record: what it says was made with the code of today, unless its parts say otherwise."""
+        self.records.mkdir(parents=True, exist_ok=True)
+        write_json(self.records / f"{cell.key}.json", {"schema": SCHEMA, "changes": names(), **record})
+
+    def missing(self, cell: Cell) -> list[Measure] | None:
+        """Measures not yet taken; None where nothing has been done yet. A cell that stopped early misses nothing."""
+        record = self.read(cell)
+        if not record:
+            return None
+        if record.get("stopped"):
+            return []
+        return [m for m in cell.job.measures if measure_key(m) not in record.get("measures", {})]
+
+    def stopped(self, cell: Cell) -> str | None:
+        """Why its training ended early; None where it did not, or was not begun."""
+        return self.read(cell).get("stopped")
+
+    def done(self, cell: Cell) -> bool:
+        """Whether nothing is left to do."""
+        return self.missing(cell) == []
+
+    def outcome(self, cell: Cell) -> Outcome | None:
+        """What came of a cell so far, measures not yet taken left out; None where nothing is known."""
+        record = self.read(cell)
+        if not record:
+            return None
+        taken = record.get("measures", {})
+        figures: dict[str, float | None] = {key: finite(value) for key, value in record.get("figures", {}).items()}
+        series: dict[str, Any] = dict(record.get("series", {}))
+        seconds = float(record.get("seconds", 0.0))
+        for measure in cell.job.measures:
+            found = taken.get(measure_key(measure), {})
+            figures |= {f"{measure.prefix}/{key}": finite(v) for key, v in found.get("figures", {}).items()}
+            series |= {f"{measure.prefix}/{key}": v for key, v in found.get("series", {}).items()}
+            seconds += float(found.get("seconds", 0.0))
+        return Outcome(
+            seed=cell.seed,
+            figures=figures,
+            series=series,
+            seconds=seconds,
+            place=record.get("place", {}),
+            stopped=record.get("stopped"),
+        )
+
+    def results(self, arms: Iterable[Arm], cells: Iterable[Cell]) -> Results:
+        """The outcomes of some cells by arm; every arm is there, those not run without any."""
+        outcomes: dict[str, list[Outcome]] = {arm.name: [] for arm in arms}
+        for cell in cells:
+            found = self.outcome(cell)
+            if found is not None:
+                outcomes[cell.arm].append(found)
+        return Results(outcomes=outcomes)
+
+    def merge(self, other: str | Path) -> Merged:
+        """Take over the records of another machine's folder; measures of one and the same model are joined."""
+        theirs = Path(other) / "cells"
+        if not theirs.is_dir():
+            raise HoldfastError(f"{other} holds no cells of studies; give the --out folder of the other machine")
+        self.records.mkdir(parents=True, exist_ok=True)
+        new, differing = 0, []
+        for file in sorted(theirs.glob("*.json")):
+            more, mine = _record(file), self.records / file.name
+            record = _record(mine) if mine.is_file() else {**more, "measures": {}}
+            if not same_model(record, more):
+                differing.append(file)
+                continue
+            joined = {**more.get("measures", {}), **record.get("measures", {})}
+            if not mine.is_file() or joined != record.get("measures", {}):
+                write_json(mine, {**record, "measures": joined})
+                new += 1
+        return Merged(new=new, differing=tuple(differing))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Merged:
+    """What came of taking over records.
+
+    Args:
+        new: records that are new here, or have measures that are.
+        differing: files whose cell was trained here too, to another model; ours was kept.
+    """
+
+    new: int
+    differing: tuple[Path, ...]
+
+
+def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two records of a cell are of the same model: their test figures agree, time and log aside.
+
+    Two trainings of one recipe on different hardware end in different models, and a measure of the one says nothing
+    of the other.
+    """
+    if bool(one.get("stopped")) != bool(other.get("stopped")):
+        return False
+    figures, others = one.get("figures", {}), other.get("figures", {})
+    shared = [key for key in figures.keys() & others.keys() if not key.startswith("log/")]
+    if not shared:
+        return not figures and not others
+    pairs = [(finite(figures[key]), finite(others[key])) for key in shared]
+    return all(a == b if a is None or b is None else math.isclose(a, b, rel_tol=1e-6) for a, b in pairs)
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """A record from its file, its form checked: it may come from another machine."""
+    try:
+        record = json.loads(file.read_text("utf-8"))
+        json.dumps(record, allow_nan=False, ensure_ascii=False).encode()  # what cannot be written again is not ours
+        sound = record.get("schema", SCHEMA) == SCHEMA and isinstance(record.get("stopped"), str | None)
+        sound = sound and all(isinstance(record.get(key, {}), dict) for key in ("place", "measures", "recipe"))
+        sound = sound and all(isinstance(json.loads(key), dict) for key in record.get("measures", {}))
+        for part in (record, *record.get("measures", {}).values()):
+            sound = sound and isinstance(part.get("changes", []), list)
+            sound = sound and all(isinstance(part.get(key, {}), dict) for key in ("figures", "series"))
+            sound = sound and finite(part.get("seconds", 0.0)) is not None
+    except (ValueError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise HoldfastError(f"{file} is no record of this version of holdfast; move it away, its cell is run again")
+    return dict(record)
+
+
+def measure_key(measure: Measure) -> str:
+    """A name for exactly this measure, whatever prefix a study gives it."""
+    plain = {key: value for key, value in dataclasses.asdict(measure).items() if key != "name" and value is not None}
+    return json.dumps(plain, sort_keys=True)
