@@ -24,13 +24,12 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from holdfast.console import Console
 from holdfast.data import ImageTable
 from holdfast.data.batches import ClassBatches
 from holdfast.data.decode import decode
 from holdfast.data.sources import FileSource
 from holdfast.processes import joined
-from holdfast.training.context import TrainingContext
+from holdfast.regimes import StepContext
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import build_session
 from holdfast.training.step import load_batch, one_step
@@ -53,8 +52,8 @@ def exchange(rank: int, world: int, port: int) -> None:
     with joined(torch.device("cpu")) as processes:
         for name, (base, changes) in CASES.items():
             recipe = load_recipe({"base": base, "model": MODEL, **changes})
-            session = build_session(recipe, "cpu", False, Console(quiet=True), processes=processes)
-            context = TrainingContext(session.model, session.criterion, session.accelerator, 0, processes=processes)
+            session = build_session(recipe, "cpu", False)
+            context = StepContext(session.model, session.criterion, session.accelerator, 0)
             for step, rows in zip(range(2), session.batches, strict=False):
                 context.start(step)
                 processes.gathered = processes.reduced = 0

@@ -10,8 +10,7 @@ from accelerate import Accelerator
 from holdfast import losses, regimes
 from holdfast.losses import Criterion
 from holdfast.models import Embedder
-from holdfast.regimes import Batch
-from holdfast.training.context import TrainingContext
+from holdfast.regimes import Batch, StepContext
 
 SOURCE = {"name": "softhard", "anchors": "first", "variant": "published"}
 HM_BUDGET = {"eps": "8/255", "step": "1/255", "steps": 8}
@@ -47,7 +46,7 @@ class TrainingStep:
         self._accelerator = Accelerator(
             cpu=device.type == "cpu", mixed_precision="bf16" if device.type == "cuda" else "no"
         )
-        self._context = TrainingContext(model, criterion, self._accelerator, 0, compiled)
+        self._context = StepContext(model, criterion, self._accelerator, 0, compiled)
         self._optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
         self._batch = batch
 

@@ -24,7 +24,6 @@ from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit.preparation import borrow_model, make_subject
 from holdfast.audit.subject import Subject
-from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable, load
 from holdfast.data.sources import ArraySource
 from holdfast.search import Detector, Index, make_index, statistics
@@ -78,9 +77,7 @@ def attacked(subject: Subject, goal: str, eps: float) -> Tensor:
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     model, _ = borrow_model(arguments.model, None, False, torch.device("cpu"))
     with frozen(model):
-        subject, _, _ = make_subject(
-            model, load(arguments.data), "test", arguments.queries, 0, 256, False, Console(quiet=True)
-        )
+        subject, _, _ = make_subject(model, load(arguments.data), "test", arguments.queries, 0, 256, False)
         store, rows = subject.store, subject.rows.numpy()
         fingerprints = fingerprint_images(store, 256)
         vectors = subject.references.vectors.numpy()

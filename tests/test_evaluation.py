@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from torch import nn
 
-from holdfast.console import Console
+from holdfast import console
 from holdfast.errors import DataError
 from holdfast.evaluation import evaluate, read_table
 
@@ -45,11 +45,14 @@ def test_skipped_files_are_told_once_and_only_where_data_is_read(
     for name in ("a/1.png", "b/1.png"):
         (tmp_path / name).parent.mkdir()
         Image.new("RGB", (8, 8)).save(tmp_path / name)
-    assert read_table(f"folder:{tmp_path}", False, Console())[0].skipped_files.counts()["no_images"] == 0
+    with console.shown():
+        assert read_table(f"folder:{tmp_path}", False)[0].skipped_files.counts()["no_images"] == 0
     assert capsys.readouterr().err == ""
     (tmp_path / "a" / "2.heic").write_bytes(b"x")
-    table, _ = read_table(f"folder:{tmp_path}", False, Console())
+    with console.shown():
+        table, _ = read_table(f"folder:{tmp_path}", False)
     assert capsys.readouterr().err == "skipped: 1 file is no image by extension (.heic 1: a/2.heic)\n"
-    read_table(table, False, Console())
+    with console.shown():
+        read_table(table, False)
     read_table(f"folder:{tmp_path}", False)
     assert capsys.readouterr().err == ""

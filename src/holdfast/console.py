@@ -1,15 +1,23 @@
-"""What a person sees in the terminal: a bar with time left, plain tables."""
+"""What a person sees in the terminal: messages, a bar with time left, plain tables.
+
+Progress and messages go to standard error, so that standard output stays for results. As a library holdfast says
+nothing; `with console.shown():` lets it, as the command line does.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tqdm import tqdm
 
 from holdfast.errors import harmless
+
+_visible: ContextVar[bool] = ContextVar("visible", default=False)
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
@@ -22,38 +30,39 @@ class _Bar(tqdm):  # type: ignore[type-arg]
             self.start_t = self.last_print_t = self._time()
 
 
-class Console:
-    """Progress and messages on standard error, so that standard output stays for results.
+@contextmanager
+def shown(visible: bool = True) -> Iterator[None]:
+    """Show the progress and messages of the block; with False, keep it quiet."""
+    before = _visible.set(visible)
+    try:
+        yield
+    finally:
+        _visible.reset(before)
 
-    Args:
-        quiet: say nothing (`--json`, tests).
-    """
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+def say(text: str) -> None:
+    """One line, above a running bar if there is one."""
+    if _visible.get():
+        tqdm.write(harmless(text), file=sys.stderr)
 
-    def say(self, text: str) -> None:
-        """One line, above a running bar if there is one."""
-        if not self.quiet:
-            tqdm.write(harmless(text), file=sys.stderr)
 
-    def bar(self, total: int, done: int = 0, unit: str = "step", what: str = "") -> tqdm[Any]:
-        """A progress bar with time left; without a terminal it refreshes every ten seconds instead of ten a second."""
-        patient = not sys.stderr.isatty()
-        return _Bar(
-            total=total,
-            initial=done,
-            unit=unit,
-            desc=what,
-            disable=self.quiet,
-            file=sys.stderr,
-            mininterval=10.0 if patient else 0.1,
-            ncols=100 if patient else None,
-            dynamic_ncols=not patient,
-            leave=not patient,
-            smoothing=0,  # over the whole run: evaluations and checkpoints count in the time left
-            bar_format="{desc}{percentage:3.0f}% {bar:8} {n_fmt}/{total_fmt} [{remaining} left]{postfix}",
-        )
+def bar(total: int, done: int = 0, unit: str = "step", what: str = "") -> tqdm[Any]:
+    """A progress bar with time left; without a terminal it refreshes every ten seconds instead of ten a second."""
+    patient = not sys.stderr.isatty()
+    return _Bar(
+        total=total,
+        initial=done,
+        unit=unit,
+        desc=what,
+        disable=not _visible.get(),
+        file=sys.stderr,
+        mininterval=10.0 if patient else 0.1,
+        ncols=100 if patient else None,
+        dynamic_ncols=not patient,
+        leave=not patient,
+        smoothing=0,  # over the whole run: evaluations and checkpoints count in the time left
+        bar_format="{desc}{percentage:3.0f}% {bar:8} {n_fmt}/{total_fmt} [{remaining} left]{postfix}",
+    )
 
 
 def figure(value: Any) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast import audit, exhibits
-from holdfast.console import Console
+from holdfast import audit, console, exhibits
 from holdfast.report import compare, write
 from holdfast.run_files import parse_json
 from holdfast.run_folder import read_run_folder
@@ -69,7 +68,7 @@ class Demo:
         return plain
 
 
-def demo(out: Path, console: Console, settings: Sequence[str] = (), limit: int = LIMIT) -> Demo:
+def demo(out: Path, settings: Sequence[str] = (), limit: int = LIMIT) -> Demo:
     """Train three models from one start, attack them, write a page on each and one that compares them.
 
     All have the same start, loss and number of epochs; they differ in the regime alone. What an earlier call finished
@@ -77,20 +76,19 @@ def demo(out: Path, console: Console, settings: Sequence[str] = (), limit: int =
 
     Args:
         out: folder of the runs and of `report.html`.
-        console: shows progress.
         settings: `key.path=value` overrides of every recipe.
         limit: images attacked per model.
     """
     began = time.perf_counter()
     console.say("holdfast learns letters from some characters, and is then asked for characters it has never seen.")
     console.say("\nThe common start: a few epochs of plain training")
-    start = train(START, out=out / "start", settings=settings, console=console)
+    start = train(START, out=out / "start", settings=settings)
     shown = {}
     for number, (name, words) in enumerate(MODELS.items(), start=1):
         console.say(f"\n{number} of {len(MODELS)}: {words}")
         changes = [*settings, f"init={json.dumps(str(start.folder))}"]
-        run = train(f"demo-{name}", out=out / name, settings=changes, console=console)
-        shown[name] = _show(run, limit, console)
+        run = train(f"demo-{name}", out=out / name, settings=changes)
+        shown[name] = _show(run, limit)
     note = (
         f"Made by holdfast demo: {run.recipe.model.backbone}, a small net; {run.recipe.epochs} epochs each, after "
         f"{start.recipe.epochs} of plain training that all share; the same loss and seed; {limit} attacked images "
@@ -100,16 +98,16 @@ def demo(out: Path, console: Console, settings: Sequence[str] = (), limit: int =
     return Demo(page, shown, time.perf_counter() - began)
 
 
-def _show(run: Run, limit: int, console: Console) -> Shown:
+def _show(run: Run, limit: int) -> Shown:
     """Attack a trained model, and write its page."""
     found = _earlier_audit(run, limit)
     if found is None:
         found = audit.run(
-            str(run.folder), run.recipe.data.plain, limit=limit, seed=run.recipe.seed, out=run.folder, console=console
+            str(run.folder), run.recipe.data.plain, limit=limit, seed=run.recipe.seed, out=run.folder
         ).document
     if not exhibits.is_current(run.folder):
         console.say("collecting images for its page")
-        exhibits.collect(run.folder, limit=limit, console=console)
+        exhibits.collect(run.folder, limit=limit)
     low, high = found["intervals"]["ERS"]
     return Shown(
         run=run.folder,

@@ -9,14 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast import metrics
-from holdfast.console import Console
+from holdfast import console, metrics
 from holdfast.data import ImageStore, ImageTable
 from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
 from holdfast.models import Embedder, as_embedder
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import current_processes
 from holdfast.versions import versions
 
 SCHEMA = 1
@@ -67,21 +66,19 @@ def embed(
     model: ImageModel,
     store: ImageStore,
     batch: int = 256,
-    console: Console | None = None,
     precision: str = "float32",
-    processes: Processes = ALONE,
 ) -> Tensor:
     """Embeddings of every image of a store, in table order, on the CPU; the model's mode is put back afterwards.
+
+    Several processes embed a shard each, and all of them get all embeddings.
 
     Args:
         model: in any mode; it embeds in eval mode.
         store: images at the model's view, on the model's device.
         batch: images per pass.
-        console: shows a bar if given.
         precision: `bfloat16` runs the network under autocast.
-        processes: who else embeds a share; all of them get all embeddings.
     """
-    console = console or Console(quiet=True)
+    processes = current_processes()
     device = model.mean.device
     mine = processes.shard(len(store.table))
     total = mine.stop - mine.start
@@ -102,19 +99,17 @@ def embed(
     return processes.gather(vectors, ((len(store.table), 1),))
 
 
-def used_once(processes: Processes) -> Cache:
-    """Where to keep images that are embedded and then done with: with several processes, none reads another's share."""
-    return "none" if processes.several else "auto"
+def used_once() -> Cache:
+    """Where to keep images that are embedded and then done with: with several processes, none reads another's shard."""
+    return "none" if current_processes().several else "auto"
 
 
-def embed_splits(
-    model: Embedder, table: ImageTable, device: torch.device, console: Console | None = None
-) -> dict[str, tuple[Tensor, Tensor]]:
+def embed_splits(model: Embedder, table: ImageTable, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
     """Vectors and labels of the images trained on and of those that a paper would report on, by split."""
     embedded = {}
     for split in dict.fromkeys([*(["train"] if table.has("train") else []), choose_split(table, None)]):
         store = ImageStore(table if split == "all" else table.split(split), model.view, device)
-        embedded[split] = embed(model, store, console=console), torch.tensor(store.table.labels)
+        embedded[split] = embed(model, store), torch.tensor(store.table.labels)
     return embedded
 
 
@@ -128,15 +123,12 @@ def choose_split(table: ImageTable, split: str | None) -> str:
     return next((s for s in ("query", "test", "val") if table.has(s)), "all")
 
 
-def read_table(
-    data: str | dict[str, Any] | ImageTable, skip_bad: bool, console: Console | None = None
-) -> tuple[ImageTable, bool]:
+def read_table(data: str | dict[str, Any] | ImageTable, skip_bad: bool) -> tuple[ImageTable, bool]:
     """The table of some data, and whether bad images are left out: asked for here, or by the data's own block.
 
     Args:
         data: a table, or a data specification.
         skip_bad: leave unreadable images out.
-        console: told which files are no part of it.
     """
     from holdfast.data import load, parse
 
@@ -145,7 +137,7 @@ def read_table(
     block = parse(data)
     skip_bad = skip_bad or block.get("skip_bad") is True
     table = load({**block, "skip_bad": True} if skip_bad else block)
-    if console is not None and table.skipped_files:
+    if table.skipped_files:
         console.say(f"skipped: {table.skipped_files}")
     return table, skip_bad
 
@@ -162,8 +154,6 @@ def evaluate(
     seed: int = 0,
     factor: int = 10,
     clusters: int | None = None,
-    console: Console | None = None,
-    processes: Processes = ALONE,
 ) -> Result:
     """Retrieval, clustering and geometry of a model on labelled images.
 
@@ -179,10 +169,8 @@ def evaluate(
         factor: clusters per class of NMI+; the EPS paper has 30 on Omniglot.
         clusters: number of clusters of NMI; the number of classes when left out. Published tables of HM and ADML have
             the number of training classes.
-        console: shows progress if given.
-        processes: who else embeds a share of the images and ranks a share of the queries.
     """
-    table, skip_bad = read_table(data, skip_bad, console)
+    table, skip_bad = read_table(data, skip_bad)
     if not table.labelled:
         raise DataError(f"the images of '{table.name}' have no labels to evaluate by; give folder:DIR or csv:FILE")
     embedder = as_embedder(model, size)
@@ -190,15 +178,15 @@ def evaluate(
     embedder = embedder.to(place)
     chosen = choose_split(table, split)
     query = table if chosen == "all" else table.split(chosen)
-    cache = used_once(processes)
+    cache = used_once()
     store = ImageStore(query, embedder.view, place, cache, skip_bad)
-    vectors = embed(embedder, store, batch, console, processes=processes)
+    vectors = embed(embedder, store, batch)
     arguments: dict[str, Any] = {}
     skipped = list(store.skipped)
     if chosen == "query":
         others = ImageStore(table.split("gallery"), embedder.view, place, cache, skip_bad)
         arguments = _columns(others.table, "gallery")
-        arguments["gallery"] = embed(embedder, others, batch, console, processes=processes)
+        arguments["gallery"] = embed(embedder, others, batch)
         skipped += others.skipped
 
     found = metrics.evaluate(
@@ -209,7 +197,6 @@ def evaluate(
         clusters=clusters,
         factor=factor,
         seed=seed,
-        processes=processes,
     )
     values = {name: _plain(value) for name, value in found.values.items()}
     asked = {"factor": factor, "clusters": clusters}

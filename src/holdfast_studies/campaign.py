@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
-from holdfast.console import Console
+from holdfast import console
 from holdfast.errors import HoldfastError, described
 from holdfast.training import Interrupted
 from holdfast_studies.jobs import Cell, Measure, Training
@@ -51,7 +51,6 @@ def run_cells(
     store: Store,
     places: Places,
     jobs: int = 1,
-    console: Console | None = None,
     deadline: float | None = None,
 ) -> dict[str, str]:
     """Run what is left of some cells; returns cell → why it could not be run, for those that could not.
@@ -63,18 +62,16 @@ def run_cells(
         store: what is done already, and where results go.
         places: of datasets and weights.
         jobs: cells side by side, each in a process of its own if more than one.
-        console: shows progress if given.
         deadline: no cell is begun after this time (`time.monotonic()`, which no change of the clock moves).
     """
-    console = console or Console(quiet=True)
     failed: dict[str, str] = {}
     # Before all others, so that no two processes train the start they share.
     starts = [start for cell in cells if not store.done(cell) and (start := _start(cell)) is not None]
     waiting = [cell for cell in distinct(starts) if not store.done(cell) or not _over(cell, store)]
     if waiting:
-        _run(waiting, store, places, jobs, console, deadline, failed)
+        _run(waiting, store, places, jobs, deadline, failed)
     left = [cell for cell in distinct(cells) if not store.done(cell)]
-    _run(left, store, places, jobs, console, deadline, failed)
+    _run(left, store, places, jobs, deadline, failed)
     return failed
 
 
@@ -94,7 +91,6 @@ def _run(
     store: Store,
     places: Places,
     jobs: int,
-    console: Console,
     deadline: float | None,
     failed: dict[str, str],
 ) -> None:
@@ -122,7 +118,8 @@ def _in_turn(cells: Iterator[Cell], store: Store, places: Places) -> Iterator[tu
     """Each cell with why it could not be run, None where it was."""
     for cell in cells:
         try:
-            run_cell(cell, store, places)
+            with console.shown(False):
+                run_cell(cell, store, places)
         except Interrupted:
             raise
         except Exception as error:  # one bad cell must not end a night's work

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.console import Console, table
+from holdfast import console
+from holdfast.console import table
 from holdfast.data import names as datasets
 from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError, harmless, unknown
@@ -36,7 +37,6 @@ def run(options: argparse.Namespace) -> None:
     places = _places(options)
     check_weights(places.weights, studies, scale)
     choose_device(places.device)
-    console = Console(options.json)
     seeds = tuple(dict.fromkeys(options.seeds)) if options.seeds else None
     cells = only_arms([cell for study in studies for cell in study.cells(scale, seeds)], options.arm)
     if options.part:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     failed: dict[str, str] = {}
     if not options.summary:
         deadline = time.monotonic() + options.limit_seconds if options.limit_seconds else None
-        failed = run_cells(cells, store, places, options.jobs or 1, console, deadline)
+        failed = run_cells(cells, store, places, options.jobs or 1, deadline)
     names = {cell.key: f"{cell.arm}, seed {cell.seed}" for cell in cells} if failed else {}
     _tell(studies, scale, store, seeds, {names.get(key, key): why for key, why in failed.items()}, options.json)
     if failed:

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from holdfast import audit
+from holdfast import audit, console
 from holdfast.config import builder
-from holdfast.console import Console
 from holdfast.data import load
 from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError
@@ -22,8 +21,7 @@ from holdfast.models import load_model
 from holdfast.models.build import ModelConfig
 from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, passes_per_step, training_seconds
 from holdfast.training import train
-from holdfast.training.collapse import Collapsed
-from holdfast.training.health import Diverged
+from holdfast.training.health import Collapsed, Diverged
 from holdfast.versions import versions
 from holdfast_studies import probes
 from holdfast_studies.changes import names
@@ -91,19 +89,18 @@ def _named(file: str) -> str:
     return f"{Path(file).name} (SHA-256 {digest.hexdigest()[:12]})"
 
 
-def run_cell(cell: Cell, store: Store, places: Places, console: Console | None = None) -> None:
+def run_cell(cell: Cell, store: Store, places: Places) -> None:
     """Do what is missing of a cell; a training that collapses or diverges is a result too.
 
     Measures that are known stay, unless the model had to be trained again and came out another one: then all are
     taken anew.
     """
-    console = console or Console(quiet=True)
     console.say(f"{cell.arm}, seed {cell.seed}")
     scene = probes.Scene(seed=cell.seed, device=choose_device(places.device))
     record = store.read(cell) or {"arm": cell.arm, "seed": cell.seed, "measures": {}, "place": _place(cell, places)}
     if isinstance(cell.job, Training):
         try:
-            found = _train(cell.job, cell.seed, store, places, console)
+            found = _train(cell.job, cell.seed, store, places)
         except (Collapsed, Diverged) as error:
             ending = "collapsed" if isinstance(error, Collapsed) else "diverged"
             stopped = {"stopped": str(error), "figures": {ending: 1.0}, "recipe": recipe_of(cell.job, cell.seed)}
@@ -120,7 +117,7 @@ def run_cell(cell: Cell, store: Store, places: Places, console: Console | None =
             continue
         start = time.perf_counter()
         if isinstance(cell.job, Training):
-            taken = _measure(measure, cell.job, cell.seed, store, places, scene, console)
+            taken = _measure(measure, cell.job, cell.seed, store, places, scene)
         else:
             taken = _probe(cell.job.measure, scene)
         taken["changes"] = names()
@@ -129,11 +126,11 @@ def run_cell(cell: Cell, store: Store, places: Places, console: Console | None =
         store.write(cell, record)
 
 
-def _train(job: Training, seed: int, store: Store, places: Places, console: Console) -> dict[str, Any]:
+def _train(job: Training, seed: int, store: Store, places: Places) -> dict[str, Any]:
     """Train (or find trained) and read the run's files."""
     plain = _located(job, seed, store, places)
     relocate(store.run(job, seed), plain)
-    run = train(plain, out=store.run(job, seed), device=places.device, console=console)
+    run = train(plain, out=store.run(job, seed), device=places.device)
     lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8", "replace"))
     checked = _validated(lines)
     curve = curve_on_test(lines)
@@ -172,7 +169,7 @@ def _located(job: Training, seed: int, store: Store, places: Places) -> dict[str
 
 
 def _measure(
-    measure: Measure, job: Training, seed: int, store: Store, places: Places, scene: probes.Scene, console: Console
+    measure: Measure, job: Training, seed: int, store: Store, places: Places, scene: probes.Scene
 ) -> dict[str, Any]:
     """One measure of a trained model."""
     folder, recipe = store.run(job, seed), _located(job, seed, store, places)
@@ -191,7 +188,6 @@ def _measure(
         split=measure.split,
         seed=seed,
         device=places.device,
-        console=console,
     )
     values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
     return {

@@ -91,12 +91,12 @@ def look_on(file: str) -> None:
     from holdfast import console
     from holdfast.training import loop
 
-    real_step, real_bar, process = loop.one_step, console.Console.bar, psutil.Process()
+    real_step, real_bar, process = loop.one_step, console.bar, psutil.Process()
     bars: list[Any] = []
     count = 0
 
-    def bar(self: console.Console, *arguments: Any, **settings: Any) -> Any:
-        made = real_bar(self, *arguments, **settings)
+    def bar(*arguments: Any, **settings: Any) -> Any:
+        made = real_bar(*arguments, **settings)
         if not bars:  # the training's own; every evaluation has another, which must not be kept
             bars.append(made)
         return made
@@ -111,7 +111,7 @@ def look_on(file: str) -> None:
                 handle.write(json.dumps(look) + "\n")
         return real_step(*arguments)
 
-    console.Console.bar = bar  # type: ignore[method-assign]
+    console.bar = bar
     loop.one_step = step
 
 

@@ -16,13 +16,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import holdfast
-from holdfast.console import Console
 from holdfast.errors import ModelError, RecipeError
 from holdfast.models import Embedder
 from holdfast.models.bank import BANK_FILE, BatchNormBank, SetStart, Through
 from holdfast.models.batchnorm import batchnorm_layers
 from holdfast.training.checkpoint import load_checkpoint, save_checkpoint
-from holdfast.training.ema import Average
+from holdfast.training.optimizers import Average
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import build_session
 
@@ -371,7 +370,7 @@ def mdprop_recipe(**more: Any) -> dict[str, Any]:
 
 def test_after_training_the_packaged_model_is_the_clean_path_to_the_bit(tmp_path: Path) -> None:
     run = holdfast.train(mdprop_recipe(), out=tmp_path / "run")
-    session = build_session(load_recipe(mdprop_recipe()), "cpu", False, Console(quiet=True))
+    session = build_session(load_recipe(mdprop_recipe()), "cpu", False)
     found = load_checkpoint(run.folder / "checkpoint")
     assert found is not None
     session.restore(found)
@@ -393,7 +392,7 @@ def test_sets_start_from_the_run_to_start_from_and_survive_a_checkpoint(tmp_path
     first(pictures(first))
     first.save_pretrained(tmp_path / "first")
     recipe = load_recipe(mdprop_recipe(init=str(tmp_path / "first"), ema=0.9))
-    session = build_session(recipe, "cpu", False, Console(quiet=True))
+    session = build_session(recipe, "cpu", False)
     own = {k.removeprefix("backbone."): v for k, v in first.state_dict().items()}
     assert all(torch.equal(t, own[k]) for k, t in session.model.bank.tensors("mtax").items())
     assert not torch.equal(session.model.bank.tensors("stax")["1.weight"], own["1.weight"])
@@ -403,7 +402,7 @@ def test_sets_start_from_the_run_to_start_from_and_survive_a_checkpoint(tmp_path
         for tensor in session.model.bank.tensors("stax").values():
             tensor.add_(1)
     save_checkpoint(tmp_path / "checkpoint", session.checkpoint(3))
-    again = build_session(recipe, "cpu", False, Console(quiet=True))
+    again = build_session(recipe, "cpu", False)
     found = load_checkpoint(tmp_path / "checkpoint")
     assert found is not None
     again.restore(found)
@@ -416,7 +415,7 @@ def test_sets_start_from_the_run_to_start_from_and_survive_a_checkpoint(tmp_path
 def test_frozen_batchnorm_and_sets_to_learn_are_refused_together() -> None:
     recipe = mdprop_recipe(model={"backbone": "conv-tiny", "dim": 16, "batchnorm": "freeze"})
     with pytest.raises(RecipeError, match="freeze forbids"):
-        build_session(load_recipe(recipe), "cpu", False, Console(quiet=True))
+        build_session(load_recipe(recipe), "cpu", False)
 
 
 @pytest.mark.parametrize("policy", ["freeze-statistics", "freeze"])
@@ -424,7 +423,7 @@ def test_statistics_from_scratch_must_be_learnt(policy: str) -> None:
     model = {"backbone": "conv-tiny", "dim": 16, "batchnorm": policy}
     recipe = mdprop_recipe(model=model, regime={"name": "mdprop", "variant": "released"})
     with pytest.raises(RecipeError, match=f"mdprop starts .* scratch, and model.batchnorm: {policy} .*; use train"):
-        build_session(load_recipe(recipe), "cpu", False, Console(quiet=True))
+        build_session(load_recipe(recipe), "cpu", False)
 
 
 @pytest.mark.parametrize("regime", ["mdprop", "advprop-d"])
@@ -432,7 +431,7 @@ def test_sets_for_a_backbone_without_batchnorm_are_refused(regime: str) -> None:
     model = {"backbone": "convnext_atto", "dim": 16, "size": 32, "canvas": 32}
     recipe = load_recipe(mdprop_recipe(model=model, regime=regime))
     with pytest.raises(RecipeError, match="has no BatchNorm layers; choose another backbone, or regime: at or adml"):
-        build_session(recipe, "cpu", False, Console(quiet=True))
+        build_session(recipe, "cpu", False)
 
 
 @pytest.mark.slow

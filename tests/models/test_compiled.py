@@ -15,8 +15,7 @@ from holdfast.losses import Criterion
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
 from holdfast.models.compiled import WORTH, CompiledPasses, worth_compiling
-from holdfast.regimes import Batch
-from holdfast.training.context import TrainingContext
+from holdfast.regimes import Batch, StepContext
 
 
 @pytest.fixture(params=["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
@@ -99,7 +98,7 @@ def test_a_training_step_has_the_loss_and_gradient_of_the_plain_one(name: str) -
         plain = model("freeze-statistics")
         regime = regimes.build(name, **arguments)
         criterion = Criterion(losses.build("triplet", miner="random"))
-        ctx = TrainingContext(plain, criterion, Accelerator(cpu=True), 0, compiled=compiled)
+        ctx = StepContext(plain, criterion, Accelerator(cpu=True), 0, compiled=compiled)
         ctx.start(1)
         loss = regime.step(ctx, batch).loss
         loss.backward()

@@ -15,7 +15,7 @@ from holdfast import metrics
 from holdfast.cli import main
 from holdfast.metrics import EmbeddedSet, base, ranks
 from holdfast.metrics.ranks import match_ranks
-from holdfast.processes import Processes, joined
+from holdfast.processes import joined
 from meeting import meet
 
 SMALL_BLOCK, NARROW = 2**11, 100
@@ -46,12 +46,12 @@ def embedded(case: str) -> dict[str, Any]:
 CASES = ("itself", "few matches", "gallery")
 
 
-def measured(case: str, processes: Processes) -> dict[str, Any]:
+def measured(case: str) -> dict[str, Any]:
     """All values, why some are missing, and how many queries were ranked here."""
     data = embedded(case)
-    found = metrics.evaluate(**data, seed=4, processes=processes)
+    found = metrics.evaluate(**data, seed=4)
     queries = EmbeddedSet.of(**{key: value for key, value in data.items() if key != "coarse"})
-    ranked = sum(len(block) for block, _, _ in match_ranks(queries, processes=processes))
+    ranked = sum(len(block) for block, _, _ in match_ranks(queries))
     return {"values": found.values, "reasons": found.reasons, "ranked": ranked}
 
 
@@ -63,8 +63,8 @@ def one_of_several(rank: int, world: int, port: int, folder: str, commands: list
     """Measure every case, run some commands, and write down what was found and printed."""
     meet(rank, world, port)
     cut_small()
-    with joined(torch.device("cpu")) as processes:
-        found = {case: measured(case, processes) for case in CASES}
+    with joined(torch.device("cpu")):
+        found = {case: measured(case) for case in CASES}
     printed = []
     for words in commands:
         out = StringIO()

@@ -15,7 +15,6 @@ from measuring import CASES, NARROW, SMALL_BLOCK, measured, one_of_several
 from holdfast.cli import main
 from holdfast.metrics import base, ranks
 from holdfast.models import Embedder
-from holdfast.processes import ALONE
 from holdfast.search import read_index, read_manifest
 from meeting import free_port
 from small_photos import draw_photos
@@ -78,7 +77,7 @@ def test_every_process_gets_the_values_of_one(
 ) -> None:
     monkeypatch.setattr(base, "BLOCK", SMALL_BLOCK)
     monkeypatch.setattr(ranks, "WIDTH", NARROW)
-    expected = measured(case, ALONE)
+    expected = measured(case)
     assert 0 < expected["values"]["mAP"] < 100
     for process in by_two:
         same_values(process["found"][case]["values"], expected["values"], 1e-9)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast import seeds
 from holdfast.models import Embedder
-from holdfast.training.context import TrainingContext
+from holdfast.regimes import StepContext
 
 SEED, STEP = 0, 3
 """Those of `regime_cases.context`."""
@@ -81,7 +81,7 @@ def every_triplet(labels: Tensor) -> list[tuple[int, int, int]]:
     return [(a, p, n) for a in count for p in others(labels, a, True) for n in others(labels, a, False)]
 
 
-def images_learnt(ctx: TrainingContext) -> list[Tensor]:
+def images_learnt(ctx: StepContext) -> list[Tensor]:
     """A list that fills with the images of every pass that learns."""
     seen: list[Tensor] = []
     real = ctx.encode

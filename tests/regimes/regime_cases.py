@@ -11,8 +11,7 @@ from holdfast.losses import Criterion
 from holdfast.losses import build as build_loss
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
-from holdfast.regimes import Batch, Regime
-from holdfast.training.context import TrainingContext
+from holdfast.regimes import Batch, Regime, StepContext
 
 CLASSES, PER_CLASS, SIZE, FEATURES = 4, 3, 6, 5
 
@@ -51,12 +50,10 @@ def batch(seed: int = 0, classes: int = CLASSES, per_class: int = PER_CLASS) -> 
     return Batch(images, torch.arange(classes).repeat_interleave(per_class))
 
 
-def context(
-    model: Embedder, loss: str = "triplet", seed: int = 0, step: int = 3, **arguments: object
-) -> TrainingContext:
+def context(model: Embedder, loss: str = "triplet", seed: int = 0, step: int = 3, **arguments: object) -> StepContext:
     """The real step context around a model."""
     criterion = Criterion(build_loss(loss, **arguments)).double()
-    made = TrainingContext(model, criterion, Accelerator(cpu=True), seed)
+    made = StepContext(model, criterion, Accelerator(cpu=True), seed)
     made.start(step)
     return made
 
@@ -73,7 +70,7 @@ def unit(model: Embedder, images: Tensor) -> Tensor:
     return F.normalize(model.backbone((images - model.mean) / model.std), dim=1)
 
 
-def train_a_few(regime: Regime, made: TrainingContext, model: Embedder, steps: int = 3) -> list[float]:
+def train_a_few(regime: Regime, made: StepContext, model: Embedder, steps: int = 3) -> list[float]:
     """Losses of a few plain SGD steps."""
     losses = []
     for step in range(steps):

@@ -17,8 +17,7 @@ from torch import Tensor
 from holdfast import regimes
 from holdfast.errors import RecipeError, TrainingError
 from holdfast.models import Embedder
-from holdfast.regimes import Regime, StepResult
-from holdfast.training.context import TrainingContext
+from holdfast.regimes import Regime, StepContext, StepResult
 
 EPS, STEP = 0.012, 0.008
 RATE = 0.002
@@ -29,7 +28,7 @@ def free(destination: Any = 2.0, **arguments: Any) -> Regime:
 
 
 def learn(
-    regime: Regime, ctx: TrainingContext, model: Embedder, rate: float = RATE
+    regime: Regime, ctx: StepContext, model: Embedder, rate: float = RATE
 ) -> tuple[list[StepResult], list[Tensor]]:
     """One batch as training learns it: results and images of every replay, a step of SGD after each."""
     seen, results = by_hand.images_learnt(ctx), []

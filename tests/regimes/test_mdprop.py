@@ -19,10 +19,9 @@ from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses import build as build_loss
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
-from holdfast.regimes import Batch, Regime
+from holdfast.regimes import Batch, Regime, StepContext
 from holdfast.regimes import mdprop as module
 from holdfast.regimes.mdprop import Distribution, MDProp, permutations
-from holdfast.training.context import TrainingContext
 
 LOSS = "contrastive"
 """Without a miner or a random draw, so that an oracle can compute it anywhere."""
@@ -39,7 +38,7 @@ def mdprop(*distributions: dict[str, Any], **arguments: Any) -> MDProp:
     return made
 
 
-def ready(regime: Regime, batchnorm: str = "train", **arguments: Any) -> tuple[Embedder, TrainingContext]:
+def ready(regime: Regime, batchnorm: str = "train", **arguments: Any) -> tuple[Embedder, StepContext]:
     """A model with the regime's sets, each made different from the others, and a context around it."""
     sets = tuple(SetStart(s.name, 0.3, s.fresh) for s in regime.sets())
     model = embedder(batchnorm, sets=sets)
@@ -72,7 +71,7 @@ def one_step(model: Embedder, images: Tensor, targets: Tensor, eps: float, stati
     return (images - eps * slope.sign()).clamp(0, 1)
 
 
-def drawn(regime: MDProp, made: TrainingContext, z: Tensor, labels: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
+def drawn(regime: MDProp, made: StepContext, z: Tensor, labels: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
     """The targets each distribution's goal draws, by the generators of the step."""
     found = []
     for distribution, part in zip(regime.distributions, rows, strict=True):

@@ -24,9 +24,8 @@ from holdfast.losses import build as build_loss
 from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN
 from holdfast.processes import Blocks
-from holdfast.regimes import Batch, Regime, StepResult
+from holdfast.regimes import Batch, Regime, StepContext, StepResult
 from holdfast.regimes.base import registry
-from holdfast.training.context import TrainingContext
 from holdfast.training.logs import read_log
 
 CLASSES = 6
@@ -55,14 +54,14 @@ class Run:
     regime: Regime
     model: Embedder
     criterion: Criterion
-    ctx: TrainingContext
+    ctx: StepContext
 
     @classmethod
     def of(cls, name: str, loss: str = "triplet", batchnorm: str = "train", **arguments: Any) -> Run:
         regime = regimes.build(name, **arguments)
         model = embedder(batchnorm, sets=regime.sets())
         criterion = Criterion(build_loss(loss, **LOSSES[loss])).double()
-        return cls(regime, model, criterion, TrainingContext(model, criterion, Accelerator(cpu=True), seed=0))
+        return cls(regime, model, criterion, StepContext(model, criterion, Accelerator(cpu=True), seed=0))
 
     def parameters(self) -> dict[str, Tensor]:
         return dict(self.model.named_parameters()) | {f"loss.{n}": p for n, p in self.criterion.named_parameters()}

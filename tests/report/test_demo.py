@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
-from holdfast.console import Console
 from holdfast.demo import MODELS, Demo, _earlier_audit, demo
 from holdfast.training import Run, load_recipe
 
@@ -22,7 +21,7 @@ LIMIT = 20
 
 def small_demo(out: Path) -> Demo:
     """Everything that `holdfast demo` does, on less."""
-    return demo(out, Console(quiet=True), SMALL, LIMIT)
+    return demo(out, SMALL, LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +140,7 @@ def test_json(done: Demo, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_the_whole_demo_teaches_its_lesson(tmp_path: Path, record_property: pytest.RecordProperty) -> None:
     """HM is far more robust than plain training, MDProp in between; none gives up much of its retrieval."""
-    whole = demo(tmp_path / "demo", Console(quiet=True))
+    whole = demo(tmp_path / "demo")
     record_property("seconds", whole.seconds)
     print(f"the demo took {whole.seconds:.0f} s")
     standard, hm, mdprop = whole.models.values()

@@ -9,8 +9,8 @@ import pytest
 from compared_runs import add_exhibits, make_run
 from PIL import Image
 
+from holdfast import console
 from holdfast.cli import main
-from holdfast.console import Console
 
 STEERS = "\x1b[31mred\x07\r\u202eback"
 
@@ -55,5 +55,6 @@ def test_a_check_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    Console().say(f"skipped: {STEERS}\nsecond line")
+    with console.shown():
+        console.say(f"skipped: {STEERS}\nsecond line")
     assert capsys.readouterr().err == "skipped: \\x1b[31mred\\x07\\r\\u202eback\nsecond line\n"

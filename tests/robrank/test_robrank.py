@@ -27,8 +27,7 @@ from holdfast.losses import build as build_loss
 from holdfast.mining import Miner, Triplets
 from holdfast.models import Embedder
 from holdfast.models.batchnorm import BatchNormPolicy
-from holdfast.regimes import Batch, Regime, StepResult
-from holdfast.training.context import TrainingContext
+from holdfast.regimes import Batch, Regime, StepContext, StepResult
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +126,7 @@ def step(regime: Regime, mined: str, policy: BatchNormPolicy = "freeze-statistic
     model = Embedder.wrap(network(), size=28).double()
     model.batchnorm = policy
     model.train()
-    ctx = TrainingContext(
+    ctx = StepContext(
         model, Criterion(build_loss("triplet", miner=Given(mined))).double(), Accelerator(cpu=True), seed=0
     )
     ctx.start(0)

@@ -11,7 +11,6 @@ import yaml
 
 import holdfast
 from holdfast.attacks.frozen import frozen
-from holdfast.console import Console
 from holdfast.data import load
 from holdfast.errors import HoldfastError
 from holdfast.gradients import Diagram
@@ -80,7 +79,7 @@ def test_training_batches_are_those_that_training_drew(tmp_path: Path, monkeypat
     drawn = []
     real = loop.load_batch
     monkeypatch.setattr(loop, "load_batch", lambda *given: drawn.append(real(*given)) or drawn[-1])
-    run = holdfast.train(recipe, out=tmp_path / "run", device="cpu", console=Console(quiet=True))
+    run = holdfast.train(recipe, out=tmp_path / "run", device="cpu")
     plain = yaml.safe_load((run.folder / "recipe.yaml").read_text())
     model = Embedder.from_pretrained(str(run.folder / "last"))
     scene = Scene(seed=0, device=CPU, model=model, table=load(plain["data"]), run=plain)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fake_training import FakeTraining, fake_training
 
-from holdfast.training.collapse import Collapsed
+from holdfast.training.health import Collapsed
 from holdfast_studies import campaign
 from holdfast_studies.jobs import Cell, Training
 from holdfast_studies.running import Places

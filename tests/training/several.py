@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from holdfast.console import Console
 from holdfast.data import RaggedImages
 from holdfast.data.augment import Augment, Draws
-from holdfast.processes import Processes, joined
-from holdfast.training.context import TrainingContext
+from holdfast.processes import joined
+from holdfast.regimes import StepContext
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import Session, build_session
 from holdfast.training.step import gradients, load_batch, one_step
@@ -102,9 +101,9 @@ class Precise(Augment):
         return self.of.view(images, draws).double()
 
 
-def double_session(case: str, processes: Processes) -> Session:
+def double_session(case: str) -> Session:
     recipe = load_recipe({**RECIPE, **{**CASES, **MORE}[case]})
-    session = build_session(recipe, "cpu", False, Console(quiet=True), processes=processes)
+    session = build_session(recipe, "cpu", False)
     session.model.double()
     session.criterion.double()
     session.optimizer = recipe.optimizer.build().build(session.model, session.criterion)
@@ -112,10 +111,10 @@ def double_session(case: str, processes: Processes) -> Session:
     return session
 
 
-def recorded(case: str, processes: Processes) -> dict[str, Tensor]:
+def recorded(case: str) -> dict[str, Tensor]:
     """Losses, logs and gradients of every step, what was communicated, and what the model is after the last step."""
-    session = double_session(case, processes)
-    context = TrainingContext(session.model, session.criterion, session.accelerator, 0, processes=processes)
+    session = double_session(case)
+    context = StepContext(session.model, session.criterion, session.accelerator, 0)
     found: dict[str, Tensor] = {}
     update = session.optimizer.step
     seen: list[Tensor] = []
@@ -141,6 +140,6 @@ def recorded(case: str, processes: Processes) -> dict[str, Tensor]:
 def record_all(rank: int, world: int, port: int, folder: str, cases: list[str]) -> None:
     """Some cases in one of several processes."""
     meet(rank, world, port)
-    with joined(torch.device("cpu")) as processes:
+    with joined(torch.device("cpu")):
         for case in cases:
-            torch.save(recorded(case, processes), Path(folder) / f"{case}-{rank}.pt")
+            torch.save(recorded(case), Path(folder) / f"{case}-{rank}.pt")

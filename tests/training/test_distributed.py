@@ -10,7 +10,6 @@ import torch.distributed as dist
 from several import CASES, MORE, record_all, recorded
 from torch import Tensor
 
-from holdfast.processes import ALONE
 from meeting import free_port
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
@@ -40,7 +39,7 @@ def of_process(folder: Path, case: str, rank: int) -> dict[str, Tensor]:
 
 
 def same(case: str, folder: Path) -> None:
-    expected = recorded(case, ALONE)
+    expected = recorded(case)
     assert any(name.startswith("gradient") and tensor.abs().max() > 1e-4 for name, tensor in expected.items())
     for rank in range(WORLD):
         found = of_process(folder, case, rank)

@@ -18,9 +18,8 @@ from holdfast.losses import Loss
 from holdfast.run_files import best_on_test, curve_on_test
 from holdfast.training import loop
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from holdfast.training.collapse import Collapsed, LastGood
 from holdfast.training.folder import RunFolder
-from holdfast.training.health import NARROW
+from holdfast.training.health import NARROW, Collapsed, LastGood
 from holdfast.training.logs import read_log
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.console import Console
 from holdfast.errors import RecipeError
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.training.recipe import load_recipe
@@ -58,7 +57,7 @@ def test_skip_bad_of_a_recipe_reaches_the_images(tiny: dict[str, Any], photos: P
     tiny["batch"] = {"classes": 3, "per_class": 3}
     for name in range(12):
         (photos / f"class-{name}" / "0.png").write_bytes(b"junk")
-    session = build_session(load_recipe(tiny), "cpu", skip_bad=False, console=Console(quiet=True))
+    session = build_session(load_recipe(tiny), "cpu", skip_bad=False)
     assert session.skip_bad
     assert session.store.skipped
 

@@ -6,19 +6,17 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.console import Console
 from holdfast.errors import RecipeError
 from holdfast.regimes import Batch, Regime, StepContext, StepResult
 from holdfast.regimes.base import registry
-from holdfast.training.context import TrainingContext
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import Session, build_session
 from holdfast.training.step import load_batch, one_step
 
 
-def parts(recipe: dict[str, Any], **changes: Any) -> tuple[Session, TrainingContext, Batch]:
-    session = build_session(load_recipe({**recipe, **changes}), "cpu", False, Console(quiet=True))
-    context = TrainingContext(session.model, session.criterion, session.accelerator, session.recipe.seed)
+def parts(recipe: dict[str, Any], **changes: Any) -> tuple[Session, StepContext, Batch]:
+    session = build_session(load_recipe({**recipe, **changes}), "cpu", False)
+    context = StepContext(session.model, session.criterion, session.accelerator, session.recipe.seed)
     context.start(0)
     return session, context, load_batch(session, context, next(iter(session.batches)))
 

@@ -18,7 +18,7 @@ from holdfast.attacks.result import Attacked, Crafted, worst
 from holdfast.attacks.shard import Shard
 from holdfast.attacks.steppers import STEPPERS
 from holdfast.errors import ModelError, RecipeError
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import ALONE, Processes, current_processes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -143,7 +143,7 @@ def _craft(
     require_pixels(budget)
     ball = Ball(images, budget.eps, budget.norm)
     start = ball.start(budget.start_eps, generator, shard)
-    processes = shard.processes if shard else ALONE
+    processes = current_processes() if shard else ALONE
     made, previous, slopes, passed = [], [], [], 0
     for rows, part in chunks(images, goal, chunk):
         x, loss, slope, taken = _descend(forward, ball.part(rows), start[rows], part, budget, checked, processes)

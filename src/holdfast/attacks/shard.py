@@ -7,7 +7,7 @@ import dataclasses
 from torch import Tensor
 
 from holdfast.attacks.base import BoundGoal
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import current_processes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,12 +17,10 @@ class Shard:
     Args:
         rows: its images among all.
         total: how many there are in all.
-        processes: who has the others.
     """
 
     rows: slice
     total: int
-    processes: Processes = ALONE
 
 
 class GatheredGoal(BoundGoal):
@@ -50,18 +48,19 @@ class GatheredGoal(BoundGoal):
         return self._goal.measure(self._everyone(z))
 
     def _everyone(self, z: Tensor) -> Tensor:
-        return self._shard.processes.gather(z, ((self._shard.total, 1),))
+        return current_processes().gather(z, ((self._shard.total, 1),))
 
 
-def shard_goal(goal: BoundGoal, count: int, processes: Processes) -> tuple[BoundGoal, Shard | None]:
+def shard_goal(goal: BoundGoal, count: int) -> tuple[BoundGoal, Shard | None]:
     """This process's part of a goal, for the `count` images that it has; the goal itself if it is alone."""
+    processes = current_processes()
     if not processes.several:
         return goal, None
     bound = goal.images()
     total = processes.total(count) if bound is None else bound
     if goal.group is None:
-        shard = Shard(processes.shard(total), total, processes)
+        shard = Shard(processes.shard(total), total)
         return GatheredGoal(goal, shard), shard
-    shard = Shard(processes.shard(total, goal.group), total, processes)
+    shard = Shard(processes.shard(total, goal.group), total)
     groups = slice(shard.rows.start // goal.group, shard.rows.stop // goal.group)
     return goal.take(groups), shard

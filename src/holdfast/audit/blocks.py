@@ -1,4 +1,4 @@
-"""Attacking block by block, alone or with the blocks shared out among processes."""
+"""Attacking block by block, alone or with the blocks sharded over processes."""
 
 from __future__ import annotations
 
@@ -8,39 +8,35 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from holdfast import seeds
+from holdfast import console, seeds
 from holdfast.audit.base import Part
 from holdfast.audit.state import SECONDS, AuditState, joined
 from holdfast.audit.subject import Subject
-from holdfast.console import Console
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import ALONE, current_processes, use_processes
 
 Measured = dict[str, Tensor]
 
 
 def attack_all(
-    parts: list[Part],
-    subject: Subject,
-    state: AuditState | None,
-    console: Console,
-    processes: Processes = ALONE,
+    parts: list[Part], subject: Subject, state: AuditState | None
 ) -> tuple[dict[str, Measured], dict[str, float]]:
     """Every block of every part, from the state where it is known; measurements and seconds by part.
+
+    Several processes attack a block each at a time, and all of them get all measurements.
 
     Args:
         parts: the attacks.
         subject: what is attacked.
         state: what is known already; the main process alone has one.
-        console: shows progress.
-        processes: who else attacks some of the blocks; all of them get all measurements.
     """
+    processes = current_processes()
     measured: dict[str, Measured] = {}
     seconds: dict[str, float] = {}
     with console.bar(len(parts) * len(subject.rows), unit="image", what="attacking") as bar:
         for part in parts:
             bar.set_description(f"attacking: {part.name}")
             blocks = part.blocks(len(subject.rows), subject.block)
-            found = from_main(_known(part, blocks, state), processes)
+            found = from_main(_known(part, blocks, state))
             bar.update(sum(_rows(blocks[number]) for number in found))
             unknown = [number for number in range(len(blocks)) if number not in found]
             for first in range(0, len(unknown), processes.world):
@@ -48,9 +44,10 @@ def attack_all(
                 made: Measured = {}
                 if processes.rank < len(at_once):
                     number = at_once[processes.rank]
-                    made = attack_block(part, subject, number, blocks[number])
+                    with use_processes(ALONE):
+                        made = attack_block(part, subject, number, blocks[number])
                 # At the end there may be fewer blocks than processes: the last ones have nothing to bring.
-                for number, new in zip(at_once, shared(made, processes), strict=False):
+                for number, new in zip(at_once, from_all(made), strict=False):
                     found[number] = new
                     if state:
                         state.put(part.name, number, new)
@@ -83,15 +80,17 @@ def attack_block(part: Part, subject: Subject, number: int, block: slice) -> Mea
     return found
 
 
-def shared(made: Measured, processes: Processes) -> list[Measured]:
+def from_all(made: Measured) -> list[Measured]:
     """What every process measured, in the order of the ranks."""
+    processes = current_processes()
     if not processes.several:
         return [made]
     return [load(content) for content in processes.exchange(save(_plain(made)))]
 
 
-def from_main(known: dict[int, Measured], processes: Processes) -> dict[int, Measured]:
+def from_main(known: dict[int, Measured]) -> dict[int, Measured]:
     """Blocks that the main process knows, for all."""
+    processes = current_processes()
     if not processes.several:
         return known
     flat = {f"{number}:{name}": tensor for number, block in known.items() for name, tensor in block.items()}

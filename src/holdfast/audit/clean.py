@@ -16,7 +16,7 @@ def retrieval_figures(
 ) -> None:
     """R@k and mAP figures of the attacked images as some vectors."""
     ks = tuple(int(key.removeprefix("R@")) for key in keys if key.startswith("R@"))
-    scores = Retrieval(ks).per_query(searched(subject, vectors, mode), subject.processes)
+    scores = Retrieval(ks).per_query(searched(subject, vectors, mode))
     for key in keys:
         figures.mean(prefix + key, scores[key].cpu(), scale=100)
 

@@ -16,14 +16,12 @@ from holdfast.audit import flags as checks
 from holdfast.audit.flags import Flag
 from holdfast.audit.sampling import balanced_rows, few_classes
 from holdfast.audit.subject import Expectation, Subject
-from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
 from holdfast.models.bank import Through
 from holdfast.models.compiled import Compile, CompiledPasses, worth_compiling
-from holdfast.processes import ALONE, Processes
 
 PROBED = (24, 4)
 """Classes, and images of each, that the first checks look at."""
@@ -57,9 +55,7 @@ def make_subject(
     seed: int,
     batch: int,
     skip_bad: bool,
-    console: Console,
     through_sets: bool = False,
-    processes: Processes = ALONE,
 ) -> tuple[Subject, list[tuple[str, str]], list[Flag]]:
     """The subject of an audit, unreadable images that were left out, and flags of the first checks.
 
@@ -71,9 +67,7 @@ def make_subject(
         seed: of everything random.
         batch: images per pass.
         skip_bad: leave unreadable images out.
-        console: shows progress.
         through_sets: prepare a subject for each auxiliary BatchNorm set, too.
-        processes: who else embeds a share.
     """
     device = embedder.mean.device
     store = ImageStore(table if split == "all" else table.split(split), embedder.view, device, skip_bad=skip_bad)
@@ -91,7 +85,7 @@ def make_subject(
         size=embedder.size,
         std=embedder.std,
         labels=labels,
-        references=_references(model, store, gallery, seed, batch, console, processes),
+        references=_references(model, store, gallery, seed, batch),
         rows=balanced_rows(labels, limit, seed).to(device),
         seed=seed,
         differentiable=embedder.differentiable,
@@ -100,14 +94,11 @@ def make_subject(
         gallery_groups=_groups(stores[-1].table, device),
         chunk=batch,
         digest=_digest([each.table for each in stores]),
-        processes=processes,
     )
     if through_sets:
         views = {name: _view(model, Through(embedder, name)) for name in embedder.bank.names()}
         sets = {
-            name: dataclasses.replace(
-                subject, model=view, references=_references(view, store, gallery, seed, batch, console, processes)
-            )
+            name: dataclasses.replace(subject, model=view, references=_references(view, store, gallery, seed, batch))
             for name, view in views.items()
         }
         subject = dataclasses.replace(subject, sets=sets)
@@ -142,18 +133,16 @@ def _references(
     gallery: ImageStore | None,
     seed: int,
     batch: int,
-    console: Console,
-    processes: Processes,
 ) -> References:
     """Clean embeddings of the images that may be attacked and, where it is another set, of the gallery."""
     device = model.mean.device
     torch.manual_seed(seeds.derive(seed, "clean"))  # for randomised models
-    vectors = embed(model, store, batch, console=console, processes=processes).to(device)
+    vectors = embed(model, store, batch).to(device)
     labels, groups = torch.tensor(store.table.labels, device=device), _groups(store.table, device)
     if gallery is None:
         return References(vectors, labels, groups=groups)
     return References(
-        embed(model, gallery, batch, console=console, processes=processes).to(device),
+        embed(model, gallery, batch).to(device),
         torch.tensor(gallery.table.labels, device=device),
         queries=vectors,
         query_labels=labels,

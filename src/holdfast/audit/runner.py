@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from holdfast import console
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
@@ -25,7 +26,6 @@ from holdfast.audit.preparation import GPU_BLOCK, borrow_model, make_subject, sp
 from holdfast.audit.state import AuditState
 from holdfast.audit.subject import Subject
 from holdfast.config import builder
-from holdfast.console import Console
 from holdfast.data import ImageTable, parse
 from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import HoldfastError, RecipeError
@@ -35,7 +35,7 @@ from holdfast.locks import locked
 from holdfast.models import Embedder
 from holdfast.models.compiled import Compile
 from holdfast.models.run_card import write_card
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import current_processes
 from holdfast.run_files import parse_json
 from holdfast.versions import versions
 
@@ -75,8 +75,6 @@ def run(
     trust_code: bool = False,
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
     compile: Compile = "auto",
-    console: Console | None = None,
-    processes: Processes = ALONE,
 ) -> Audit:
     """Attack a model's embedding of labelled images and say how much of its retrieval is left.
 
@@ -101,31 +99,27 @@ def run(
         precision: of crafting; `auto` is bfloat16 where the device is fast at it. What is measured afterwards, and
             the clean embeddings, are in float32 either way.
         compile: craft through `torch.compile`; `auto` does on a GPU when the audit is long enough to gain.
-        console: shows progress if given.
-        processes: who else embeds and attacks a share; the main one alone writes.
     """
-    console = console if console and processes.main else Console(quiet=True)
+    main = current_processes().main  # which alone writes
     given = {**(settings or {}), **({} if eps is None else {"eps": eps})}
     chosen: Protocol = builder(registry)(protocol, mode=mode, **given)
     if limit is not None and limit < 1:
         raise RecipeError(f"limit must be 1 or more, got {limit}")
     if examples and out is None:
         raise RecipeError("examples need a folder to go to; give out")
-    table, skip_bad = read_table(data, skip_bad, console)
+    table, skip_bad = read_table(data, skip_bad)
     place = choose_device(device)
     batch = batch or (GPU_BLOCK if place.type == "cuda" else 256)
     embedder, raised = borrow_model(model, size, trust_code, place, chosen.through_sets)
     part = choose_split(table, split)
     title = f"{protocol}-{mode}"
-    folder = Path(out) if out and processes.main else None
+    folder = Path(out) if out and main else None
     with (
-        _held(folder, title, processes),
+        _held(folder, title),
         frozen(embedder),
         torch.random.fork_rng(seeded_devices(embedder.mean.device)),
     ):
-        subject, skipped, more = make_subject(
-            embedder, table, part, limit, seed, batch, skip_bad, console, chosen.through_sets, processes
-        )
+        subject, skipped, more = make_subject(embedder, table, part, limit, seed, batch, skip_bad, chosen.through_sets)
         budget = chosen.budget(subject)
         subject = speed_up(subject, budget, precision, compile)
         if budget.eps > 1:
@@ -139,7 +133,7 @@ def run(
             state = AuditState(inside(folder, folder / "artifacts" / f"audit-{title}.partial"), identity)
             if state.resumed:
                 console.say(f"resuming the audit in {folder}")
-        measured, seconds = attack_all(chosen.parts(subject), subject, state, console, processes)
+        measured, seconds = attack_all(chosen.parts(subject), subject, state)
         figures = chosen.figures(subject, measured)
         collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
         masked = masking_flags(subject, budget.eps) if subject.differentiable else []
@@ -184,18 +178,17 @@ def run(
         write_json(file, document)
         state.forget()
         if isinstance(model, str) and (folder / "recipe.yaml").is_file() and Path(model).resolve() == folder.resolve():
-            _refresh_card(folder, console)
+            _refresh_card(folder)
         return Audit(document, file)
 
 
 @contextmanager
-def _held(folder: Path | None, title: str, processes: Processes) -> Iterator[None]:
+def _held(folder: Path | None, title: str) -> Iterator[None]:
     """Keep other audits of the protocol out of the folder: they would throw away each other's measurements.
 
     Args:
         folder: of the audit, which the main process alone has; None where nothing is written.
         title: protocol and mode; different ones may share a folder.
-        processes: those that stop together if the folder is in use.
     """
     with ExitStack() as stack:
 
@@ -205,11 +198,11 @@ def _held(folder: Path | None, title: str, processes: Processes) -> Iterator[Non
                 artifacts.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(artifacts / f".{title}.lock", f"the {title} audit in {folder}"))
 
-        processes.tell(hold)
+        current_processes().tell(hold)
         yield
 
 
-def _refresh_card(run: Path, console: Console) -> None:
+def _refresh_card(run: Path) -> None:
     """Write the audit into the model card of a run; one that cannot be written is no reason to lose the audit."""
     try:
         write_card(run)

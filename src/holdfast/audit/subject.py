@@ -16,7 +16,6 @@ from holdfast.data import ImageStore
 from holdfast.metrics import EmbeddedSet
 from holdfast.models import Embedder
 from holdfast.models.bank import Through
-from holdfast.processes import ALONE, Processes
 from holdfast.sphere import precise
 
 SQUARE_QUERIES = 500
@@ -66,7 +65,6 @@ class Subject:
         run: another way to call the model, such as its compiled form, for the passes that craft.
         digest: identifies images and labels on both sides.
         sets: the same subject with everything seen through one auxiliary BatchNorm set, by the set's name.
-        processes: who else audits it; blocks are attacked by one each, figures made by all together.
     """
 
     model: nn.Module
@@ -87,7 +85,6 @@ class Subject:
     run: Callable[[Tensor], Tensor] | None = None
     digest: str = ""
     sets: Mapping[str, Subject] = dataclasses.field(default_factory=dict)
-    processes: Processes = ALONE
 
     def images(self, rows: Tensor) -> Tensor:
         """Images of some rows, as the model takes them."""

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 from holdfast.cli.parsing import Commands, command, common, model_and_data, non_negative, positive
-from holdfast.console import Console
 
 
 def add(commands: Commands) -> None:
@@ -65,8 +64,6 @@ def run(options: argparse.Namespace) -> None:
             trust_code=options.trust_code,
             precision=options.precision,
             compile="auto" if options.compile == "auto" else options.compile == "yes",
-            console=Console(options.json),
-            processes=processes,
         )
     if not processes.main:
         return

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from holdfast.cli.parsing import Commands, command, common, model_and_data, rate, writable
-from holdfast.console import Console, table
+from holdfast.console import table
 
 
 def add(commands: Commands) -> None:
@@ -44,7 +44,6 @@ def run(options: argparse.Namespace) -> None:
         batch=options.batch or 256,
         seed=options.seed or 0,
         skip_bad=options.skip_bad,
-        console=Console(options.json),
     )
     found = {"model": options.model, "data": parse(options.data), **found}
     if out:

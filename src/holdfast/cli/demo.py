@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.parsing import Commands, command
-from holdfast.console import Console, table
+from holdfast.console import table
 
 if TYPE_CHECKING:
     from holdfast.demo import Demo
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the demo, and say where the page is."""
     from holdfast.demo import demo
 
-    done = demo(Path(options.out), Console(options.json))
+    done = demo(Path(options.out))
     print(json.dumps(done.plain()) if options.json else summary(done))
     if options.open:
         import webbrowser

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 from holdfast.cli.parsing import Commands, command, common, model_and_data, writable
-from holdfast.console import Console
 
 
 def add(commands: Commands) -> None:
@@ -35,13 +34,12 @@ def run(options: argparse.Namespace) -> None:
     out = check_format(Path(options.out or "embeddings.npz"))
     device = choose_device(options.device)
     with joined(device) as processes:
-        console = Console(options.json or not processes.main)
-        images, skip_bad = read_table(options.data, options.skip_bad, console)
+        images, skip_bad = read_table(options.data, options.skip_bad)
         split = choose_split(images, options.split or "all")
         model = load_model(options.model, options.size, options.trust_code).to(device)
         chosen = images if split == "all" else images.split(split)
-        store = ImageStore(chosen, model.view, device, used_once(processes), skip_bad)
-        vectors = embed(model, store, options.batch or 256, console, processes=processes)
+        store = ImageStore(chosen, model.view, device, used_once(), skip_bad)
+        vectors = embed(model, store, options.batch or 256)
         if not processes.main:
             return
         save_vectors(writable(str(out)), vectors, store.table)

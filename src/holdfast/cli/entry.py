@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast import console
 from holdfast.cli.memory import memory_line
 from holdfast.cli.parsing import Parser
 from holdfast.errors import HoldfastError, reason
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         _refuse_several(options)
-        options.run(options)
+        with console.shown(not options.json):
+            options.run(options)
     except HoldfastError as error:
         if options.debug:
             traceback.print_exc()

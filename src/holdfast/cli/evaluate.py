@@ -7,7 +7,6 @@ import json
 
 from holdfast.cli.metrics_table import metrics_table
 from holdfast.cli.parsing import Commands, command, common, model_and_data, positive, writable
-from holdfast.console import Console
 
 
 def add(commands: Commands) -> None:
@@ -45,8 +44,6 @@ def run(options: argparse.Namespace) -> None:
             seed=options.seed or 0,
             factor=options.factor,
             clusters=options.clusters,
-            console=Console(options.json or not processes.main),
-            processes=processes,
         )
     if not processes.main:
         return

@@ -6,7 +6,6 @@ import argparse
 import json
 
 from holdfast.cli.parsing import DATA_HELP, Commands, command, writable
-from holdfast.console import Console
 from holdfast.errors import HoldfastError
 
 
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     rule, embedded = parse(options.rule), {}
     if options.model is not None:
         model, images = load_model(options.model), load(options.data)
-        embedded = embed_splits(model, images, torch.device("cpu"), Console(options.json))
+        embedded = embed_splits(model, images, torch.device("cpu"))
     explanation = explain(rule, embedded)
     out = writable(options.out or f"{explanation.name.replace(' × ', '-')}.png")
     explanation.save(out)

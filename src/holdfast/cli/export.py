@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.parsing import DATA_HELP, MODEL_HELP, Commands, command, positive, refuse_idle, writable
-from holdfast.console import Console
 from holdfast.errors import ModelError
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _with_data(
     from holdfast.evaluation import choose_split, evaluate, read_table
     from holdfast.models import export_int8, export_onnx
 
-    table, skip_bad = read_table(options.data, options.skip_bad, Console(options.json))
+    table, skip_bad = read_table(options.data, options.skip_bad)
     split = choose_split(table, options.split)
     if not options.int8:
         return export_onnx(model, file, images=some_images(model, table, split, skip_bad), **settings)

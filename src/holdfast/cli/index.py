@@ -19,14 +19,12 @@ from holdfast.cli.parsing import (
     refuse_idle,
     writable,
 )
-from holdfast.console import Console
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     import torch
 
     from holdfast.data import ImageTable
-    from holdfast.processes import Processes
     from holdfast.search import Index
     from holdfast.search.building import Added
 
@@ -64,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     _refuse(options)
     device = choose_device(options.device)
     with joined(device) as processes:
-        folder, index, added = _built(options, device, processes)
+        folder, index, added = _built(options, device)
     if not processes.main:
         return
     counts = dataclasses.asdict(added)
@@ -76,15 +74,15 @@ def run(options: argparse.Namespace) -> None:
     print(f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.structure.name})")
 
 
-def _built(options: argparse.Namespace, device: torch.device, processes: Processes) -> tuple[Path, Index, Added]:
+def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Index, Added]:
     """The folder, the index in it, and what was added."""
     from holdfast.evaluation import choose_split, read_table
     from holdfast.models import load_model
+    from holdfast.processes import current_processes
     from holdfast.search import add_images, create_index
     from holdfast.search.building import CALIBRATED_ON
 
-    console = Console(options.json or not processes.main)
-    table, skip_bad = read_table(options.add or options.data, options.skip_bad, console)
+    table, skip_bad = read_table(options.add or options.data, options.skip_bad)
     split = choose_split(table, options.split or "all")
     table = _named(table if split == "all" else table.split(split), options.prefix)
     if options.add:
@@ -98,11 +96,9 @@ def _built(options: argparse.Namespace, device: torch.device, processes: Process
             batch=options.batch,
             skip_bad=skip_bad,
             trust_code=options.trust_code,
-            console=console,
-            processes=processes,
         )
         return folder, index, added
-    folder = Path(processes.tell(lambda: str(writable(options.out))))
+    folder = Path(current_processes().tell(lambda: str(writable(options.out))))
     index, added = create_index(
         folder,
         load_model(options.model, options.size, options.trust_code).to(device),
@@ -113,8 +109,6 @@ def _built(options: argparse.Namespace, device: torch.device, processes: Process
         batch=options.batch,
         seed=options.seed or 0,
         skip_bad=skip_bad,
-        console=console,
-        processes=processes,
     )
     return folder, index, added
 

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, writable
-from holdfast.console import Console
 from holdfast.errors import HoldfastError, harmless
 
 
@@ -64,7 +63,6 @@ def _collect(folder: Path, images: bool, options: argparse.Namespace) -> str | N
             seed=options.seed,
             limit=options.limit,
             trust_code=options.trust_code,
-            console=Console(options.json),
         )
     except HoldfastError as error:
         if asked:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, rate, refuse_idle, writable
-from holdfast.console import Console, table
+from holdfast.console import table
 from holdfast.errors import HoldfastError
 
 
@@ -57,9 +57,8 @@ def run(options: argparse.Namespace) -> None:
         refuse_idle({"--size": options.size}, "the model inside the index knows its own")
     if not options.data:
         refuse_idle({"--split": options.split}, "it is about --data")
-    console = Console(options.json)
     wanted = image_files(options.query) if options.query else options.data
-    images, skip_bad = read_table(wanted, options.skip_bad, console)
+    images, skip_bad = read_table(wanted, options.skip_bad)
     split = choose_split(images, options.split or "all")
     images = images if split == "all" else images.split(split)
     folder, device = Path(options.index), choose_device(options.device)
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     own = load_model(options.model, options.size, options.trust_code).to(device) if options.model else None
     model = model_of(folder, index, own, device, options.trust_code)
     store = ImageStore(images, model.view, device, skip_bad=skip_bad)
-    found = ask(index, model, store, options.k, options.false_alarms, options.batch, console)
+    found = ask(index, model, store, options.k, options.false_alarms, options.batch)
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
     if options.html:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None

@@ -7,7 +7,6 @@ import json
 
 from holdfast.cli.metrics_table import metrics_table
 from holdfast.cli.parsing import DATA_HELP, Commands, command, common
-from holdfast.console import Console
 
 
 def add(commands: Commands) -> None:
@@ -36,7 +35,6 @@ def run(options: argparse.Namespace) -> None:
         seed=options.seed,
         device=options.device,
         skip_bad=options.skip_bad,
-        console=Console(options.json),
     )
     if not starts_first():
         return

@@ -7,11 +7,10 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from holdfast import attacks
+from holdfast import attacks, console
 from holdfast.attacks import Budget, sweep
 from holdfast.audit.examples import as_bytes, rounded
 from holdfast.audit.subject import Subject
-from holdfast.console import Console
 
 GOAL = "misrank"
 SHARES = (0.125, 0.25, 0.5, 1.0, 2.0)
@@ -40,7 +39,7 @@ class Attacks:
     stored_hits: Tensor
 
 
-def attack_queries(subject: Subject, budget: Budget, console: Console) -> Attacks:
+def attack_queries(subject: Subject, budget: Budget) -> Attacks:
     """Make every query find a wrong image first, at each radius.
 
     With APGD a larger radius keeps what a smaller one found, so no query recovers as the radius grows.
@@ -48,7 +47,6 @@ def attack_queries(subject: Subject, budget: Budget, console: Console) -> Attack
     Args:
         subject: the model and the queries.
         budget: at the radius of the audit, in pixel units.
-        console: shows progress.
     """
     eps = tuple(min(1.0, share * budget.eps) for share in SHARES)
     goal = attacks.build(GOAL).bind(subject.references, subject.rows)

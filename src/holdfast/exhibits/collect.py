@@ -12,7 +12,6 @@ import torch
 
 from holdfast.attacks.frozen import frozen
 from holdfast.audit.preparation import borrow_model
-from holdfast.console import Console
 from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import RecipeError
 from holdfast.exhibits.attacked import GOAL
@@ -57,7 +56,6 @@ def collect(
     seed: int | None = None,
     limit: int | None = None,
     trust_code: bool = False,
-    console: Console | None = None,
 ) -> Path:
     """Look at a finished run or audit and write `artifacts/exhibits.json`, with pictures beside it; returns the file.
 
@@ -71,11 +69,9 @@ def collect(
         seed: of every choice; that of the run or audit when left out.
         limit: attack at most so many queries; 200 when left out.
         trust_code: let the model import its own module, or be a function in a Python file.
-        console: shows progress if given.
     """
     if limit is not None and limit < 1:
         raise RecipeError(f"limit must be 1 or more, got {limit}")
-    console = console or Console(quiet=True)
     file = folder / "artifacts" / FILE
     for place in (file.parent, file.with_name(PICTURES), file):  # also where no pictures are wanted: older ones go
         inside(folder, place)
@@ -87,7 +83,7 @@ def collect(
         frozen(embedder),
         torch.random.fork_rng(seeded_devices(embedder.mean.device)),
     ):
-        scene = open_scene(origin, embedder, pictures, seed, limit or LIMIT, console)
+        scene = open_scene(origin, embedder, pictures, seed, limit or LIMIT)
         document = _document(scene, origin, images)
     write_json(file, document)
     return file

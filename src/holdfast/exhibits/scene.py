@@ -13,7 +13,6 @@ from holdfast.attacks import Budget
 from holdfast.audit.ers import usual_eps
 from holdfast.audit.preparation import GPU_BLOCK, make_subject, speed_up
 from holdfast.audit.subject import Subject
-from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable
 from holdfast.evaluation import choose_split, read_table
 from holdfast.exhibits.attacked import Attacks, attack_queries
@@ -39,7 +38,6 @@ class Scene:
         pictures: writes them, or not.
         seed: of every choice.
         budget: of the attack.
-        console: shows progress.
         audited: the subject of the attacks, or why there is none.
     """
 
@@ -50,7 +48,6 @@ class Scene:
     pictures: Pictures
     seed: int
     budget: Budget
-    console: Console
     audited: Subject | str
 
     @property
@@ -70,16 +67,14 @@ class Scene:
         """The attacked queries; `Missing` where the model gives no gradients."""
         if not self.subject.differentiable:
             raise Missing(NO_GRADIENTS)
-        return attack_queries(self.subject, self.budget, self.console)
+        return attack_queries(self.subject, self.budget)
 
     def name_of(self, label: int | Tensor) -> str:
         """The name of a class."""
         return self.table.class_names[int(label)]
 
 
-def open_scene(
-    origin: Origin, embedder: Embedder, folder: Path | None, seed: int, limit: int, console: Console
-) -> Scene:
+def open_scene(origin: Origin, embedder: Embedder, folder: Path | None, seed: int, limit: int) -> Scene:
     """Embed the evaluation split and prepare the attack.
 
     Args:
@@ -88,7 +83,6 @@ def open_scene(
         folder: of the pictures, if any.
         seed: of every choice.
         limit: how many queries to attack at most; a class-balanced, seeded subset.
-        console: shows progress.
     """
     table, skip_bad = read_table(origin.data, origin.skip_bad)
     split = choose_split(table, origin.split)
@@ -98,13 +92,13 @@ def open_scene(
     audited: Subject | str = ONE_CLASS
     if len(np.unique(part.labels)) > 1:
         batch = GPU_BLOCK if device.type == "cuda" else 256
-        made, _, _ = make_subject(embedder, table, split, limit, seed, batch, skip_bad, console)
+        made, _, _ = make_subject(embedder, table, split, limit, seed, batch, skip_bad)
         audited = speed_up(made, budget, "auto", "auto") if _finite(made) else BROKEN
         store = made.store
     else:
         store = ImageStore(part, embedder.view, device, skip_bad=skip_bad)
     pictures = Pictures(folder, embedder.size)
-    return Scene(table, split, store, embedder, pictures, seed, budget, console, audited)
+    return Scene(table, split, store, embedder, pictures, seed, budget, audited)
 
 
 def _finite(subject: Subject) -> bool:

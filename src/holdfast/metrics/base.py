@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.processes import Processes
+from holdfast.processes import current_processes
 from holdfast.registry import Registry
 from holdfast.sphere import precise
 
@@ -148,11 +148,12 @@ class Metric(ABC):
     def __call__(self, data: EmbeddedSet) -> Values:
         """Measure a set of embeddings."""
 
-    def together(self, data: EmbeddedSet, processes: Processes) -> Values:
+    def together(self, data: EmbeddedSet) -> Values:
         """Measure a set that every process has; all get the values.
 
-        Here the main process measures and tells the others. A metric whose work can be shared out does so instead.
+        Here the main process measures and tells the others. A metric whose work can be sharded does so instead.
         """
+        processes = current_processes()
         if not processes.several:
             return self(data)
         told = processes.tell(lambda: _told(self(data)))

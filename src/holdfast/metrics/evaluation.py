@@ -9,7 +9,6 @@ from typing import Any
 from holdfast.config import instantiate
 from holdfast.errors import DataError
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Value, registry
-from holdfast.processes import ALONE, Processes
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,6 @@ def evaluate(
     clusters: int | None = None,
     factor: int = 10,
     seed: int = 0,
-    processes: Processes = ALONE,
 ) -> Evaluation:
     """All metrics of a set of embeddings: `retrieval`, `clustering`, `geometry`, `hardness` and any added ones.
 
@@ -53,25 +51,22 @@ def evaluate(
         clusters: number of clusters of NMI (published tables: the number of training classes); fine labels only.
         factor: clusters per class of NMI+.
         seed: of everything random.
-        processes: who else measures; all are given the same, and get the same values.
     """
     if (coarse is not None and gallery is not None) != (gallery_coarse is not None):
         raise DataError("with a gallery, coarse and gallery_coarse belong together; give both or neither")
     settings: dict[str, Any] = {"ks": tuple(ks), "clusters": clusters, "factor": factor, "seed": seed}
     fine = EmbeddedSet.of(embeddings, labels, gallery, gallery_labels, groups, gallery_groups)
     result = Evaluation({}, {})
-    _measure(result, fine, settings, "", processes)
+    _measure(result, fine, settings, "")
     if coarse is not None:
         coarser = EmbeddedSet.of(embeddings, coarse, gallery, gallery_coarse, groups, gallery_groups)
-        _measure(result, coarser, settings | {"clusters": None}, "coarse/", processes)
+        _measure(result, coarser, settings | {"clusters": None}, "coarse/")
     return result
 
 
-def _measure(
-    result: Evaluation, data: EmbeddedSet, settings: Mapping[str, Any], prefix: str, processes: Processes
-) -> None:
+def _measure(result: Evaluation, data: EmbeddedSet, settings: Mapping[str, Any], prefix: str) -> None:
     for name in registry.names():
         metric: Metric = instantiate(Metric, name, provided=settings)
-        measured = metric.together(data, processes)
+        measured = metric.together(data)
         result.values.update({prefix + key: value for key, value in measured.items()})
         result.reasons.update({prefix + key: reason for key, reason in measured.reasons.items()})

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from holdfast.metrics.base import EmbeddedSet, blocks
 from holdfast.metrics.gallery import LAST, WIDTH, Gallery
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import current_processes
 from holdfast.sphere import Mask
 
 FEW = 16
@@ -21,7 +21,7 @@ FEW = 16
 
 
 def match_ranks(
-    data: EmbeddedSet, chunk: int | None = None, within: int | None = None, processes: Processes = ALONE
+    data: EmbeddedSet, chunk: int | None = None, within: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Ranks of each query's matches in its ordering of the gallery, for one block of queries after another.
 
@@ -29,13 +29,14 @@ def match_ranks(
     each are counted; else the row is sorted and the matches are looked up in it. Blocks hold queries with similar
     numbers of matches, not in their given order; queries whose class the gallery lacks are in none.
 
+    Of n processes each gets every n-th block. They are dealt out whole, as the last bit of a product of matrices, and
+    with it the order of near neighbours, may depend on what else is in them.
+
     Args:
         data: the queries and what they search.
         chunk: queries per block.
         within: rank only each query's nearest match, and that one exactly only up to here: R@k asks no more, and
             nearly all of the counting is spared.
-        processes: who else ranks; each gets every n-th block. They are dealt out whole, as the last bit of a
-            product of matrices, and with it the order of near neighbours, may depend on what else is in them.
 
     Yields:
         queries: which queries the block holds.
@@ -43,6 +44,7 @@ def match_ranks(
             Width 1 where `within` is given.
         counts: how many matches each row has.
     """
+    processes = current_processes()
     gallery = Gallery(data.embeddings if data.gallery is None else data.gallery)
     gallery_labels = data.labels if data.gallery_labels is None else data.gallery_labels
     gallery_groups = data.groups if data.gallery is None else data.gallery_groups

@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.errors import DataError
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, register
 from holdfast.metrics.ranks import match_ranks
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import current_processes
 
 
 def retrieval(
@@ -24,7 +24,6 @@ def retrieval(
     gallery_groups: Array | None = None,
     averages: bool = True,
     chunk: int | None = None,
-    processes: Processes = ALONE,
 ) -> Values:
     """R@k, mAP, mAP@R and mAP@C in percent, ranked by euclidean distance.
 
@@ -49,7 +48,6 @@ def retrieval(
         gallery_groups: group of each gallery vector.
         averages: also mAP, mAP@R and mAP@C; without them only each query's nearest match is ranked, in less time.
         chunk: queries per block; chosen from the size of the gallery when left out.
-        processes: who else ranks a share of the queries; all are given the same vectors and get the same values.
 
     Requirements: a class with two images, or with one in the queries and one in the gallery; otherwise every value is
         None. Equal distances are ordered by gallery index. Distances are compared in float32.
@@ -57,7 +55,7 @@ def retrieval(
     Reference: mAP@R: Musgrave et al., ECCV 2020; mAP@C: Roth et al., ICML 2020.
     """
     data = EmbeddedSet.of(embeddings, labels, gallery, gallery_labels, groups, gallery_groups)
-    return Retrieval(tuple(ks), chunk, averages).together(data, processes)
+    return Retrieval(tuple(ks), chunk, averages)(data)
 
 
 @register("retrieval")
@@ -80,35 +78,28 @@ class Retrieval(Metric):
         self.averages = averages
 
     def __call__(self, data: EmbeddedSet) -> Values:
-        """Measure the ranking of every query."""
-        return self.together(data, ALONE)
-
-    def together(self, data: EmbeddedSet, processes: Processes) -> Values:
-        """Measure the rankings of queries that are shared out."""
+        """Measure the ranking of every query; several processes rank a shard of them each."""
         values = Values()
-        for key, scores in self.per_query(data, processes).items():
+        for key, scores in self.per_query(data).items():
             answered = scores[~scores.isnan()]
             mean = 100 * float(answered.mean()) if len(answered) else None
             values.put(key, mean, "no query has an image of its class to find")
         return values
 
-    @torch.no_grad()
-    def per_query(self, data: EmbeddedSet, processes: Processes = ALONE) -> dict[str, Tensor]:
-        """Each query's share of each value, between 0 and 1; NaN for a query that has no match to find.
+    together = __call__
 
-        Args:
-            data: the queries and what they search.
-            processes: who else ranks some of the queries; all of them get all scores.
-        """
+    @torch.no_grad()
+    def per_query(self, data: EmbeddedSet) -> dict[str, Tensor]:
+        """Each query's share of each value, between 0 and 1; NaN for a query that has no match to find."""
         keys = [*(f"R@{k}" for k in self.ks), *(("mAP", "mAP@R", "mAP@C") if self.averages else ())]
         # Each row is filled by one process at most, so adding changes no bit; the last column says whether one did.
         scores = torch.zeros(len(data.labels), len(keys) + 1, dtype=torch.float64, device=data.labels.device)
         within = None if self.averages else max(self.ks)
-        for queries, ranks, counts in match_ranks(data, self.chunk, within, processes):
+        for queries, ranks, counts in match_ranks(data, self.chunk, within):
             answerable = counts > 0
             found = self._scores(ranks[answerable], counts[answerable, None])
             scores[queries[answerable]] = torch.nn.functional.pad(found, (0, 1), value=1)
-        *columns, answered = processes.add(scores).unbind(1)
+        *columns, answered = current_processes().add(scores).unbind(1)
         return {key: column.where(answered > 0, torch.nan) for key, column in zip(keys, columns, strict=True)}
 
     def _scores(self, ranks: Tensor, counts: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from holdfast.processes.group import Processes
+from holdfast.processes.group import Processes, current_processes
 from holdfast.sphere import precise
 
 
@@ -20,14 +20,11 @@ class SharedBatchNorm(TorchFunctionMode):
     Any layer that calls `torch.nn.functional.batch_norm` is meant, whatever tensors it is lent, so BatchNorm sets and
     timm's layers need nothing of their own. Running statistics are kept alike in every process. Layers in eval mode,
     and those whose statistics are frozen, normalise as always and communicate nothing.
-
-    Args:
-        processes: who shares a batch.
     """
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._processes = processes
+        self._processes = current_processes()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None

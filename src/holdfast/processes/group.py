@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import torch
@@ -158,7 +159,8 @@ class Processes:
             told: T = heard["result"]
             return told
         try:
-            result = work()
+            with use_processes(ALONE):
+                result = work()
         except HoldfastError as error:
             self.send(json.dumps({"problem": str(error)}).encode())
             raise
@@ -174,6 +176,23 @@ class Processes:
 
 
 ALONE = Processes()
+
+_current: ContextVar[Processes] = ContextVar("processes", default=ALONE)
+
+
+def current_processes() -> Processes:
+    """Those that share the present work: the ones that were `joined`, or this one alone."""
+    return _current.get()
+
+
+@contextmanager
+def use_processes(processes: Processes) -> Iterator[None]:
+    """Let these processes share the work of the block; `ALONE` for what one of them does by itself."""
+    before = _current.set(processes)
+    try:
+        yield
+    finally:
+        _current.reset(before)
 
 
 class _Gather(torch.autograd.Function):

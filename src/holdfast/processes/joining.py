@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from holdfast import console
 from holdfast.errors import HoldfastError, reason
-from holdfast.processes.group import ALONE, Processes
+from holdfast.processes.group import ALONE, Processes, use_processes
 from holdfast.processes.heartbeat import watched
 
 MEETING = timedelta(minutes=5)
@@ -27,7 +28,10 @@ _meetings = itertools.count()
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Processes]:
-    """The processes that `torchrun` or `accelerate launch` started, for the length of a block; alone without them."""
+    """The processes that `torchrun` or `accelerate launch` started share the work of the block; alone without them.
+
+    Only the main one shows progress.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         yield ALONE
         return
@@ -35,7 +39,9 @@ def joined(device: torch.device) -> Iterator[Processes]:
         raise HoldfastError(f"with several processes each takes its own GPU; write --device {device.type}, or nothing")
     processes, groups = join(device)
     with watched(processes.rank, processes.world, str(next(_meetings))) as heartbeat:
-        yield processes
+        quiet = nullcontext() if processes.main else console.shown(False)
+        with use_processes(processes), quiet:
+            yield processes
         if heartbeat is not None:
             heartbeat.leaving = True  # who arrives first may be gone before the last one looks
         processes.wait()

@@ -1,28 +1,19 @@
-"""The contract of a regime: one batch to one loss, with what training lends it.
-
-The step context is a protocol: `training` provides it, regimes only use it. BatchNorm routing, precision and gathering
-across processes live behind it and nowhere else.
-
-Where several processes train, pixels are a process's own and everything else is everybody's: each holds the images of
-its share of a batch, and labels, embeddings, tuples, draws and losses are those of the whole batch, alike in all.
-"""
+"""The contract of a regime: one batch to one loss, by what a step context lends it."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from holdfast.attacks import BoundGoal, Budget
-from holdfast.attacks.frozen import Statistics
 from holdfast.losses import Encoded
-from holdfast.mining import Tuples
-from holdfast.models.bank import CLEAN, SetStart
-from holdfast.processes import ALONE, Blocks, Processes
+from holdfast.models.bank import SetStart
+from holdfast.processes import current_processes
+from holdfast.regimes.context import StepContext
 from holdfast.registry import Registry
 
 
@@ -31,7 +22,7 @@ class Batch:
     """Augmented images in [0, 1] with their class numbers.
 
     Args:
-        images: of this process's share of the batch.
+        images: of this process's shard of the batch.
         labels: of the whole batch.
         make: the images of any rows of the whole batch; left out where `images` has them all.
         numbers: which image of the dataset each row of the whole batch shows, by which miners know copies; left out,
@@ -51,13 +42,13 @@ class Batch:
         """Which images any rows of the whole batch show."""
         return None if self.numbers is None else self.numbers[rows]
 
-    def parts(self, count: int, processes: Processes = ALONE) -> list[Batch]:
-        """Equal consecutive parts, each shared out among the processes."""
+    def parts(self, count: int) -> list[Batch]:
+        """Equal consecutive parts, each sharded over the processes."""
         everyone = torch.arange(len(self.labels), device=self.labels.device)
-        return [self._part(rows, processes) for rows in everyone.chunk(count)] if count > 1 else [self]
+        return [self._part(rows) for rows in everyone.chunk(count)] if count > 1 else [self]
 
-    def _part(self, rows: Tensor, processes: Processes) -> Batch:
-        mine = rows[processes.shard(len(rows))]
+    def _part(self, rows: Tensor) -> Batch:
+        mine = rows[current_processes().shard(len(rows))]
         numbers = self.numbers_of(rows)
         return Batch(self.pick(mine), self.labels[rows], lambda positions: self.pick(rows[positions]), numbers)
 
@@ -92,74 +83,6 @@ class StepResult:
             terms={name: average(lambda r, n=name: r.terms[n]) for name in first.terms},  # type: ignore[misc]
             logs={name: average(lambda r, n=name: r.logs[n]) for name in first.logs},  # type: ignore[misc]
         )
-
-
-class StepContext(Protocol):
-    """What a regime works with during one step.
-
-    `statistics` says what BatchNorm layers use while nothing is learnt: `eval` the running statistics, `keep` what
-    they use in training, which may be those of the batch. Nothing is learnt or remembered either way.
-    """
-
-    def mine(self, rows: Tensor, group: int = 1) -> Tensor:
-        """This process's share of some rows; groups of consecutive rows stay together. All of them if it is alone."""
-
-    def encode(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        distribution: str = CLEAN,
-        blocks: Blocks | None = None,
-        numbers: Tensor | None = None,
-    ) -> Encoded:
-        """Embed images through the BatchNorm set of a distribution, to learn from them.
-
-        Args:
-            images: this process's share.
-            labels: of all images, in the order in which they are returned.
-            distribution: names the set.
-            blocks: how many images there are in all, and how many stay together; single ones when left out.
-            numbers: which image of the dataset each shows, as the batch has it, so that miners know copies.
-        """
-
-    def observe(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        distribution: str = CLEAN,
-        statistics: Statistics = "eval",
-        numbers: Tensor | None = None,
-    ) -> Encoded:
-        """Embed images to look at them: no graph, no running statistics updated."""
-
-    def attack(
-        self,
-        images: Tensor,
-        bound_goal: BoundGoal,
-        budget: Budget,
-        distribution: str = CLEAN,
-        statistics: Statistics = "eval",
-        stage: str = "start",
-    ) -> Tensor:
-        """This process's share of the images of a goal, moved; `stage` names the generator of a random start."""
-
-    def criterion(self, encoded: Encoded, tuples: Tuples | None = None, stage: str = "loss") -> Tensor:
-        """The recipe's loss on embeddings; `stage` names the generator of its miner."""
-
-    @property
-    def on_triplets(self) -> bool:
-        """Whether the recipe's loss learns from triplets; another is given the images with their labels."""
-
-    @property
-    def replay(self) -> int:
-        """How often this batch has been learnt already, for regimes that replay it."""
-
-    @property
-    def group(self) -> int:
-        """Which part of a batch this is, where mining groups cut it into parts; otherwise 0."""
-
-    def generator(self, stage: str) -> Generator:
-        """A generator seeded from (seed, step, stage)."""
 
 
 class Regime(ABC):

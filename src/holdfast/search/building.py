@@ -13,14 +13,13 @@ import numpy as np
 import torch
 
 from holdfast import seeds
-from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import ModelError, SearchError
 from holdfast.evaluation import used_once
 from holdfast.files import new_folder
 from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import current_processes
 from holdfast.search.embedding import embed_images, fingerprint_images, model_facts, refuse_other_model
 from holdfast.search.index import Index, make_index
 from holdfast.search.querying import statistics
@@ -52,8 +51,6 @@ def create_index(
     batch: int = 256,
     seed: int = 0,
     skip_bad: bool = False,
-    console: Console | None = None,
-    processes: Processes = ALONE,
 ) -> tuple[Index, Added]:
     """Embed images and write an index of them.
 
@@ -67,9 +64,8 @@ def create_index(
         batch: images per pass.
         seed: of everything random.
         skip_bad: leave unreadable images out.
-        console: shows progress if given.
-        processes: who else embeds a shard of the images; the main one alone writes.
     """
+    processes = current_processes()
     with ExitStack() as stack:
 
         def begin() -> None:
@@ -80,14 +76,14 @@ def create_index(
 
         processes.tell(begin)
         model.eval()
-        store = ImageStore(table, model.view, model.mean.device, used_once(processes), skip_bad)
+        store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad)
         _refuse_twins(store.table)
         everything = np.arange(len(store))
-        vectors = embed_images(model, store, everything, batch, console=console, processes=processes).vectors
-        fingerprints = fingerprint_images(store, batch, processes)
+        vectors = embed_images(model, store, everything, batch).vectors
+        fingerprints = fingerprint_images(store, batch)
         facts = model_facts(model, reference)
         index = make_index(vectors, store.table.ids, _labels(store.table), fingerprints, facts, kind, seed)
-        index = _calibrated(index, model, store, everything, calibrate, batch, console, processes)
+        index = _calibrated(index, model, store, everything, calibrate, batch)
         if processes.main:
             _write_new(folder, model, index)
     return index, Added(len(index), 0, 0, len(store.skipped))
@@ -112,8 +108,6 @@ def add_images(
     batch: int = 256,
     skip_bad: bool = False,
     trust_code: bool = False,
-    console: Console | None = None,
-    processes: Processes = ALONE,
 ) -> tuple[Index, Added]:
     """Add images to the index of a folder; those that are in it already, and have not changed, are skipped.
 
@@ -125,9 +119,8 @@ def add_images(
         batch: images per pass.
         skip_bad: leave unreadable images out.
         trust_code: let the model inside import its own module.
-        console: shows progress if given.
-        processes: who else embeds a shard of the images; the main one alone writes.
     """
+    processes = current_processes()
     with ExitStack() as stack:
 
         def begin() -> None:
@@ -135,7 +128,7 @@ def add_images(
             stack.enter_context(locked(folder / LOCK, f"the index {folder}"))
 
         processes.tell(begin)
-        return _add(folder, table, model, device, batch, skip_bad, trust_code, console, processes)
+        return _add(folder, table, model, device, batch, skip_bad, trust_code)
 
 
 def _add(
@@ -146,16 +139,14 @@ def _add(
     batch: int,
     skip_bad: bool,
     trust_code: bool,
-    console: Console | None,
-    processes: Processes,
 ) -> tuple[Index, Added]:
     """As `add_images`, once no other process can change the index."""
     manifest = read_manifest(folder)
     index = read_index(folder, manifest)
     model = model_of(folder, index, model, device, trust_code)
-    store = ImageStore(table, model.view, model.mean.device, used_once(processes), skip_bad)
+    store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad)
     _refuse_twins(store.table)
-    fingerprints = fingerprint_images(store, batch, processes)
+    fingerprints = fingerprint_images(store, batch)
     row_of = {name: row for row, name in enumerate(index.ids)}
     old = [row_of.get(name) for name in store.table.ids]
     labels = _labels(store.table)
@@ -168,11 +159,11 @@ def _add(
     done = Added(len(new) - replaced, replaced, len(store) - len(new), len(store.skipped))
     if not len(new):
         return index, done
-    vectors = embed_images(model, store, new, batch, console=console, processes=processes).vectors
+    vectors = embed_images(model, store, new, batch).vectors
     index = index.extended(vectors, [store.table.ids[i] for i in new], [labels[i] for i in new], fingerprints[new])
     calibrate = max(len(index.clean), CALIBRATED_ON if len(index.clean) else 0)
-    index = _calibrated(index, model, store, new, calibrate, batch, console, processes)
-    if processes.main:
+    index = _calibrated(index, model, store, new, calibrate, batch)
+    if current_processes().main:
         write_index(folder, index, replaces=manifest)
     return index, done
 
@@ -197,8 +188,6 @@ def _calibrated(
     rows: Any,
     count: int,
     batch: int,
-    console: Console | None,
-    processes: Processes,
 ) -> Index:
     """The index with statistics of a seeded choice of images, each searched among the others."""
     if count == 0:
@@ -208,9 +197,7 @@ def _calibrated(
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
     share = count if not len(old) else max(1, round(count * len(rows) / len(index)))
     chosen = np.sort(draw.permutation(rows)[:share])
-    embedded = embed_images(
-        model, store, chosen, batch, index.seed, perturbed=True, console=console, processes=processes
-    )
+    embedded = embed_images(model, store, chosen, batch, index.seed, perturbed=True)
     row_of = {name: row for row, name in enumerate(index.ids)}
     fingerprints = index.fingerprints[[row_of[store.table.ids[row]] for row in chosen]]
     found = statistics(index, embedded, fingerprints)

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast import seeds
-from holdfast.console import Console
+from holdfast import console, seeds
 from holdfast.data import ImageStore
 from holdfast.errors import ModelError
 from holdfast.models import Embedder
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import current_processes
 from holdfast.search.index import Fingerprints, ModelFacts
 from holdfast.search.kinds import usable
 
@@ -45,8 +44,9 @@ class EmbeddedImages:
     shift: NDArray[np.float32] | None = None
 
 
-def fingerprint_images(store: ImageStore, batch: int, processes: Processes = ALONE) -> Fingerprints:
-    """A digest of each image of a store, whose images are shared out if there are other processes."""
+def fingerprint_images(store: ImageStore, batch: int) -> Fingerprints:
+    """A digest of each image of a store; several processes take a shard each."""
+    processes = current_processes()
     found = []
     mine = processes.shard(len(store))
     for start in range(mine.start, mine.stop, batch):
@@ -64,10 +64,10 @@ def embed_images(
     batch: int = 256,
     seed: int = 0,
     perturbed: bool = False,
-    console: Console | None = None,
-    processes: Processes = ALONE,
 ) -> EmbeddedImages:
     """Vectors of some images and, if asked, how far small changes move them.
+
+    Several processes embed a shard each, and all of them get everything.
 
     Args:
         model: in eval mode, on the store's device.
@@ -76,12 +76,11 @@ def embed_images(
         batch: images per pass.
         seed: of the noise, the same for all images, so that no verdict depends on the rest of the batch.
         perturbed: also look at changed copies, which costs six more passes.
-        console: shows a bar if given.
-        processes: who else embeds a shard; all of them get everything.
     """
+    processes = current_processes()
     parts = [torch.empty(0, model.dim + 2 * perturbed)]
     mine = rows[processes.shard(len(rows))]
-    with (console or Console(quiet=True)).bar(len(mine), unit="image", what="embedding") as bar:
+    with console.bar(len(mine), unit="image", what="embedding") as bar:
         for start in range(0, len(mine), batch):
             images = store.inputs(torch.from_numpy(mine[start : start + batch]))
             vectors = model(images).float()

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.console import Console
 from holdfast.data import ImageStore
 from holdfast.models import Embedder
 from holdfast.search.embedding import EmbeddedImages, embed_images, fingerprint_images
@@ -151,7 +150,6 @@ def ask(
     k: int = 10,
     false_alarms: float = FALSE_ALARMS,
     batch: int = 256,
-    console: Console | None = None,
 ) -> Answers:
     """Search an index for images.
 
@@ -162,12 +160,9 @@ def ask(
         k: matches of each.
         false_alarms: share of clean queries that may be marked as tampered with.
         batch: images per pass.
-        console: shows progress if given.
     """
     detector, unchecked = detector_of(index, false_alarms)
-    embedded = embed_images(
-        model, queries, np.arange(len(queries)), batch, index.seed, perturbed=detector is not None, console=console
-    )
+    embedded = embed_images(model, queries, np.arange(len(queries)), batch, index.seed, perturbed=detector is not None)
     found = index.search(embedded.vectors, k)
     verdicts: list[TamperVerdict] | list[None] = [None] * len(queries)
     if detector is not None:

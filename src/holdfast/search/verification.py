@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast import seeds
-from holdfast.console import Console
 from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import DataError
 from holdfast.evaluation import choose_split, embed, read_table
@@ -200,7 +199,6 @@ def calibrate(
     batch: int = 256,
     seed: int = 0,
     skip_bad: bool = False,
-    console: Console | None = None,
 ) -> dict[str, Any]:
     """Thresholds for rates of false acceptance, with the curve they lie on, as plain data.
 
@@ -212,15 +210,14 @@ def calibrate(
         batch: images per pass.
         seed: of the choice of images, where there are too many to pair, and of the bootstrap.
         skip_bad: leave unreadable images out.
-        console: shows progress if given.
     """
-    table, skip_bad = read_table(data, skip_bad, console)
+    table, skip_bad = read_table(data, skip_bad)
     if not table.labelled:
         raise DataError(f"the images of '{table.name}' have no labels to pair by; give folder:DIR or csv:FILE")
     chosen = choose_split(table, split)
     table = table if chosen == "all" else table.split(chosen)
     store = ImageStore(table.subset(choose_rows(len(table), seed)), model.view, model.mean.device, skip_bad=skip_bad)
-    vectors = embed(model, store, batch, console)
+    vectors = embed(model, store, batch)
     groups = store.table.groups
     pairs = pair_up(vectors, torch.tensor(store.table.labels), None if groups is None else torch.tensor(groups))
     if fars is None:

@@ -19,9 +19,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from holdfast import console
 from holdfast.errors import TrainingError
 from holdfast.files import new_folder, write_synced
-from holdfast.processes import Processes
+from holdfast.processes import current_processes
 
 SCHEMA = 1
 KEPT = 2
@@ -60,19 +61,14 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         shutil.rmtree(useless, ignore_errors=True)
 
 
-def load_checkpoint(folder: Path, say: Callable[[str], None] = lambda text: None) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None where there is none at all.
-
-    Args:
-        folder: of the run's checkpoints.
-        say: told which were passed over.
-    """
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint of a folder that is whole, or None where there is none at all."""
     steps = _steps(folder)
     for candidate in reversed(steps):
         found = _read(candidate)
         if found is not None:
             return found
-        say(f"warning: the checkpoint {candidate} is damaged, the one before it is taken")
+        console.say(f"warning: the checkpoint {candidate} is damaged, the one before it is taken")
     if any(any(step.iterdir()) for step in steps):
         raise TrainingError(
             f"no checkpoint in {folder} is whole; put back a copy, or delete it to train from the start"
@@ -80,8 +76,9 @@ def load_checkpoint(folder: Path, say: Callable[[str], None] = lambda text: None
     return None
 
 
-def broadcast_checkpoint(processes: Processes, read: Callable[[], Checkpoint | None]) -> Checkpoint | None:
+def broadcast_checkpoint(read: Callable[[], Checkpoint | None]) -> Checkpoint | None:
     """What the main process finds, for all: only its disk need hold the run."""
+    processes = current_processes()
     if not processes.several:
         return read()
     found: Checkpoint | None = None

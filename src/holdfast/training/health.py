@@ -1,12 +1,18 @@
-"""Is training still healthy? A guard against NaN and a watch for collapse."""
+"""Is training still healthy? A guard against NaN, a watch for collapse, and the last good model kept."""
 
 from __future__ import annotations
+
+import shutil
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.errors import TrainingError
+from holdfast.files import new_folder
 from holdfast.sphere import total_variation
+from holdfast.training.checkpoint import load_checkpoint
+from holdfast.training.folder import RunFolder, model_card
+from holdfast.training.session import Session
 
 STUCK_AFTER = 10
 """Logged intervals in a row that must look bad before a warning is given."""
@@ -20,6 +26,10 @@ NARROW = 5e-3
 
 class Diverged(TrainingError):
     """The loss or a weight is no number any more; the newest checkpoint is kept."""
+
+
+class Collapsed(TrainingError):
+    """All embeddings became the same; the last good model is kept."""
 
 
 class Finite:
@@ -108,3 +118,43 @@ def spread(embeddings: Tensor) -> float:
     embeddings = embeddings.detach().float()
     scale = float(embeddings.square().sum(1).mean()) or 1.0
     return float(total_variation(embeddings)) / scale
+
+
+class LastGood:
+    """Sets the newest checkpoint aside when a collapse may have begun, until it turns out not to have.
+
+    Training goes on saving meanwhile, so nothing is lost if the suspicion was wrong.
+
+    Args:
+        run: the run's folder.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+
+    def mind(self, suspicious: bool) -> None:
+        """Called after every look at the embeddings."""
+        aside = self._run.good
+        if not suspicious:
+            self.forget()
+        elif self._run.checkpoints.exists() and not aside.exists():
+            with new_folder(aside) as copy:
+                shutil.copytree(self._run.checkpoints, copy, dirs_exist_ok=True)
+
+    def forget(self) -> None:
+        """There is nothing to fear any more."""
+        shutil.rmtree(self._run.good, ignore_errors=True)
+
+    def package(self, session: Session) -> str:
+        """Make sure that the packaged model is from before the collapse; says what was kept.
+
+        A model that validation chose is: none is packaged while a collapse may have begun.
+        """
+        run = self._run
+        if not run.model.exists():
+            found = load_checkpoint(run.good)
+            if found is None:
+                return "It began before the first checkpoint, so there is no good model to keep"
+            session.restore(found)
+            run.save_model(session.evaluated_model, run.model, model_card(session.recipe, {}, ""))
+        return f"The last good model is kept in {run.model}"

@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from holdfast import metrics, seeds
-from holdfast.console import Console
+from holdfast import console, metrics, seeds
 from holdfast.data import ImageStore
 from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import embed
 from holdfast.models.compiled import worth_compiling
-from holdfast.processes import joined
-from holdfast.regimes import StepResult
+from holdfast.processes import current_processes, joined
+from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import ON_TEST
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
-from holdfast.training.collapse import Collapsed, LastGood
-from holdfast.training.context import TrainingContext
-from holdfast.training.finishing import finish
+from holdfast.training.evaluations import OnTest, finish
 from holdfast.training.folder import RunFolder, default_folder, model_card
-from holdfast.training.health import NARROW, STUCK_AFTER, CollapseWatch, Finite, spread
+from holdfast.training.health import NARROW, STUCK_AFTER, Collapsed, CollapseWatch, Finite, LastGood, spread
 from holdfast.training.logs import Interval, MetricsLog
-from holdfast.training.on_test import OnTest
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.session import Session, build_session
 from holdfast.training.step import load_batch, one_step
-from holdfast.training.stop import StopRequest
 
 T = TypeVar("T")
 
@@ -68,7 +66,6 @@ def train(
     seed: int | None = None,
     device: str | torch.device | None = None,
     skip_bad: bool = False,
-    console: Console | None = None,
 ) -> Run:
     """Train an embedding, or go on where an interrupted run of the same recipe stopped.
 
@@ -80,16 +77,12 @@ def train(
         seed: replaces the recipe's seed.
         device: `cpu`, `cuda`, `cuda:1`, `mps`, or None for the best there is.
         skip_bad: leave unreadable images out, and report them, instead of stopping.
-        console: shows progress if given.
     """
-    console = console or Console(quiet=True)
     name = str(recipe) if isinstance(recipe, (str, Path)) else "run"
     checked = load_recipe(recipe, data, settings, seed)
     place = choose_device(device)
     run = RunFolder(Path(out) if out else default_folder(name, checked))
     with joined(place) as processes, ExitStack() as stack:
-        if not processes.main:
-            console = Console(quiet=True)
         done = processes.tell(lambda: run.open(checked))
         if done is not None:
             console.say(f"{run.folder} is already finished")
@@ -97,10 +90,10 @@ def train(
         processes.tell(lambda: stack.enter_context(run.held(checked)))
         stack.enter_context(tiny_as_zero(place))
         stack.enter_context(torch.random.fork_rng(seeded_devices(place)))  # the caller's random state is its own
-        session = build_session(checked, place, skip_bad, console, run.folder, processes)
+        session = build_session(checked, place, skip_bad, run.folder)
         with seeds.deterministic(session.device):
-            Loop(session, run, console).learn()
-            evaluation = finish(session, run, console)
+            Loop(session, run).learn()
+            evaluation = finish(session, run)
     return Run(run.folder, checked, evaluation)
 
 
@@ -110,12 +103,10 @@ class Loop:
     Args:
         session: the parts of the run.
         run: where it writes.
-        console: shows progress.
     """
 
-    def __init__(self, session: Session, run: RunFolder, console: Console) -> None:
-        self.session, self.run, self.console = session, run, console
-        self.processes = session.processes
+    def __init__(self, session: Session, run: RunFolder) -> None:
+        self.session, self.run, self.processes = session, run, current_processes()
         self.recipe, self.epoch_steps = session.recipe, len(session.batches)
         self.total = self.recipe.epochs * self.epoch_steps
         self.step = 0
@@ -125,7 +116,7 @@ class Loop:
 
     def learn(self) -> None:
         """Train until the last epoch is done."""
-        found = broadcast_checkpoint(self.processes, lambda: load_checkpoint(self.run.checkpoints, self.console.say))
+        found = broadcast_checkpoint(lambda: load_checkpoint(self.run.checkpoints))
         if found:
             try:
                 self.session.restore(found)
@@ -135,7 +126,7 @@ class Loop:
                     f"({' '.join(str(error).split())[:120]}); put back the images it began with, or give another --out"
                 ) from error
             self.step = self.saved = found.step
-            self.console.say(f"resuming {self.run.folder} at step {found.step} of {self.total}")
+            console.say(f"resuming {self.run.folder} at step {found.step} of {self.total}")
         try:
             self._learn(found.state.get("interval") if found else None)
         except OSError as error:
@@ -149,23 +140,17 @@ class Loop:
         self.log = MetricsLog(self.run.metrics, self.saved) if self.processes.main else None
         self.finite = Finite(session.device)
         self.watch = CollapseWatch(_triplet_margin(recipe), session.regime.advice)
-        self.validation = _validation_store(session)
+        self.validation = session.open_store("val") if session.table.has("val") else None
         self.on_test = OnTest(session) if recipe.test_curve else None
         batches = (self.total - self.step) * session.regime.passes
         images = batches * recipe.batch.classes * recipe.batch.per_class
-        context = TrainingContext(
-            session.model,
-            session.criterion,
-            session.accelerator,
-            recipe.seed,
-            compiled=worth_compiling(recipe.compile, session.device, images),
-            processes=self.processes,
-        )
+        compiled = worth_compiling(recipe.compile, session.device, images)
+        context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled)
         schedule = recipe.schedule.build()
         self.interval = Interval(session.device, interval)
         if recipe.trackers:
             session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
-        with StopRequest() as stop, self.console.bar(self.total, self.step, what="training") as self.bar:
+        with StopRequest() as stop, console.bar(self.total, self.step, what="training") as self.bar:
             if self.step == 0:
                 self._evaluate()
             save_due = False
@@ -214,7 +199,7 @@ class Loop:
         self._show()
         if warning:
             self._write({"warning": warning})
-            self.console.say(f"warning: {warning}")
+            console.say(f"warning: {warning}")
         if self.processes.main:
             self.good.mind(self.watch.suspicious)
         if self.watch.collapsed and self.recipe.on_collapse == "stop":
@@ -233,7 +218,7 @@ class Loop:
         if self.validation is None and self.on_test is None:
             return
         self.finite.check_weights(self.session.model, self.step, self._kept())
-        with self.interval.paused():
+        with self.interval.paused(), console.shown(False):
             if self.validation is not None:
                 self._validate(self.validation)
             if self.on_test is not None:
@@ -245,9 +230,9 @@ class Loop:
         """Retrieval on the validation classes; a new best is packaged."""
         session = self.session
         model, precision = session.evaluated_model, session.precision
-        vectors = embed(model, validation, precision=precision, processes=self.processes)
+        vectors = embed(model, validation, precision=precision)
         labels = torch.tensor(validation.table.labels_for(self.recipe.data.plain["labels"]))
-        values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8), processes=self.processes)
+        values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8))
         if self.processes.main:
             self._judge(vectors, values)
 
@@ -294,6 +279,32 @@ class Loop:
         return f"the checkpoint of step {self.saved} is kept" if self.saved else "no checkpoint was written yet"
 
 
+class StopRequest:
+    """A clean stop: while active, the first SIGINT or SIGTERM only sets a flag; a second one interrupts as usual."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # a background job that ignores it keeps doing so
+                    self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
 def _rows_from(session: Session, step: int) -> Iterator[Tensor]:
     """Batches of row numbers from a step to the end of training."""
     length = len(session.batches)
@@ -313,13 +324,6 @@ def with_next(items: Iterable[T]) -> Iterator[tuple[T, T | None]]:
         waiting = item
     if waiting is not None:
         yield waiting, None
-
-
-def _validation_store(session: Session) -> ImageStore | None:
-    if not session.table.has("val"):
-        return None
-    table = session.table.split("val")
-    return ImageStore(table, session.model.view, session.device, session.recipe.cache, session.skip_bad)
 
 
 def _triplet_margin(recipe: Recipe) -> float | None:

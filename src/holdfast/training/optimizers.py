@@ -1,7 +1,8 @@
-"""Optimisers a recipe can name."""
+"""Optimisers a recipe can name, and the running average of weights."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any
@@ -104,3 +105,24 @@ class SGD(Optimizer):
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """A torch SGD."""
         return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov)
+
+
+class Average:
+    """An exponential moving average of a model's weights; buffers (BatchNorm statistics) are copied.
+
+    Args:
+        model: the model that trains.
+        decay: weight of the past, e.g. 0.999.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.model = copy.deepcopy(model).requires_grad_(False)
+        self._decay = decay
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Move the average towards the model's present weights."""
+        for mine, theirs in zip(self.model.parameters(), model.parameters(), strict=True):
+            mine.lerp_(theirs.detach(), 1 - self._decay)
+        for own, present in zip(self.model.buffers(), model.buffers(), strict=True):
+            own.copy_(present)

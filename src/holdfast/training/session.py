@@ -13,8 +13,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor
 
-from holdfast import seeds
-from holdfast.console import Console
+from holdfast import console, seeds
 from holdfast.data import SAMPLERS, Batches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
@@ -22,10 +21,10 @@ from holdfast.errors import DataError, ModelError, RecipeError, reason
 from holdfast.losses import Criterion
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.models.batchnorm import batchnorm_layers
-from holdfast.processes import ALONE, Processes
+from holdfast.processes import current_processes
 from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
-from holdfast.training.ema import Average
+from holdfast.training.optimizers import Average
 from holdfast.training.recipe import Recipe
 
 
@@ -37,7 +36,6 @@ class Session:
         model: the embedder that trains; `evaluated_model` is the one to evaluate.
         labels: class numbers of the training rows, 0..C-1, on the device.
         table: all the data, the validation classes split off.
-        processes: who trains it together.
         best: highest validation R@1 so far.
     """
 
@@ -54,7 +52,6 @@ class Session:
     optimizer: torch.optim.Optimizer
     average: Average | None
     skip_bad: bool
-    processes: Processes = ALONE
     best: float | None = None
 
     @property
@@ -71,6 +68,10 @@ class Session:
     def precision(self) -> str:
         """What `auto` came to."""
         return "bfloat16" if self.accelerator.mixed_precision == "bf16" else "float32"
+
+    def open_store(self, split: str) -> ImageStore:
+        """The images of a split that is not trained on."""
+        return ImageStore(self.table.split(split), self.model.view, self.device, self.recipe.cache, self.skip_bad)
 
     def checkpoint(self, step: int) -> Checkpoint:
         """All that a resumed run needs; random states need none, see `seeds`."""
@@ -94,12 +95,7 @@ class Session:
 
 
 def build_session(
-    recipe: Recipe,
-    device: str | torch.device | None,
-    skip_bad: bool,
-    console: Console,
-    folder: Path | None = None,
-    processes: Processes = ALONE,
+    recipe: Recipe, device: str | torch.device | None, skip_bad: bool = False, folder: Path | None = None
 ) -> Session:
     """Read the data and build model, loss, regime and optimiser.
 
@@ -107,10 +103,9 @@ def build_session(
         recipe: what to build.
         device: `cpu`, `cuda`, `cuda:1`, `mps`, or None for the best there is.
         skip_bad: leave missing and unreadable images out instead of stopping, whatever the recipe says.
-        console: told which cache was chosen and what was skipped.
         folder: the run's, for trackers that write files.
-        processes: who trains it together.
     """
+    processes = current_processes()
     accelerator = make_accelerator(recipe, device, folder)
     reader = recipe.data.build()
     skip_bad = skip_bad or reader.skip_bad
@@ -159,7 +154,6 @@ def build_session(
         optimizer=recipe.optimizer.build().build(model, criterion),
         average=Average(model, recipe.ema) if recipe.ema is not None else None,
         skip_bad=skip_bad,
-        processes=processes,
     )
 
 

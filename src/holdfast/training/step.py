@@ -3,28 +3,58 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from holdfast.regimes import Batch, StepResult
-from holdfast.training.context import TrainingContext
-from holdfast.training.images import BatchImages
+from holdfast.data import ImageStore
+from holdfast.data.augment import Augment
+from holdfast.data.ragged import RaggedImages
+from holdfast.processes import current_processes
+from holdfast.regimes import Batch, StepContext, StepResult
 from holdfast.training.session import Session
 
 
-def load_batch(session: Session, context: TrainingContext, rows: Tensor) -> Batch:
-    """Augmented images of this process's share of some rows, and class and image numbers of all, on the device."""
+class BatchImages:
+    """Makes the augmented image of any position in a batch.
+
+    Which view is seen was drawn for the whole batch, so every process that makes an image makes the same one, and no
+    pixel travels between processes.
+
+    Args:
+        rows: rows of the store, one per position.
+        store: the images.
+        augment: makes the views.
+        generator: draws them.
+    """
+
+    def __init__(self, rows: Tensor, store: ImageStore, augment: Augment, generator: Generator) -> None:
+        self._rows, self._store, self._augment = rows.to(store.device), store, augment
+        self._draws = augment.draw(len(rows), generator)
+
+    def __call__(self, positions: Tensor) -> Tensor:
+        """The images at some positions."""
+        if self._store.cache != "none":
+            return self._view(self._store.get(self._rows[positions]), positions)
+        once, back = torch.unique(positions, return_inverse=True)  # triplets share images, and decoding takes time
+        return self._view(self._store.get(self._rows[once]), once)[back]
+
+    def _view(self, images: RaggedImages, positions: Tensor) -> Tensor:
+        return self._augment.view(images, tuple(drawn[positions.to(drawn.device)] for drawn in self._draws))
+
+
+def load_batch(session: Session, context: StepContext, rows: Tensor) -> Batch:
+    """Augmented images of this process's shard of some rows, and class and image numbers of all, on the device."""
     numbers = rows.to(session.device)
     labels = session.labels[numbers]
-    if not session.processes.several:
+    if not current_processes().several:
         images = session.augment(session.store.get(rows), context.generator("augment"))
         return Batch(images, labels, numbers=numbers)
     make = BatchImages(rows, session.store, session.augment, context.generator("augment"))
     return Batch(make(context.mine(torch.arange(len(rows), device=session.device))), labels, make, numbers)
 
 
-def one_step(session: Session, context: TrainingContext, batch: Batch, update: bool) -> StepResult:
+def one_step(session: Session, context: StepContext, batch: Batch, update: bool) -> StepResult:
     """Learn from a batch, as often as the regime replays it."""
-    processes = session.processes
+    processes = current_processes()
     before = processes.gathered + processes.reduced
     for context.replay in range(session.regime.replays):
         result = _learn_once(session, context, batch)
@@ -35,11 +65,11 @@ def one_step(session: Session, context: TrainingContext, batch: Batch, update: b
     return result
 
 
-def _learn_once(session: Session, context: TrainingContext, batch: Batch) -> StepResult:
+def _learn_once(session: Session, context: StepContext, batch: Batch) -> StepResult:
     """Embed, cost and differentiate, each mining group by itself."""
     groups = session.recipe.mining_groups
     results = []
-    for context.group, part in enumerate(batch.parts(groups, session.processes)):
+    for context.group, part in enumerate(batch.parts(groups)):
         result = session.regime.step(context, part)
         session.accelerator.backward(result.loss / groups)
         results.append(result)
@@ -53,7 +83,7 @@ def gradients(module: nn.Module) -> list[Tensor]:
 
 def _update(session: Session) -> None:
     """Move the weights along the gathered gradients."""
-    recipe, accelerator, processes = session.recipe, session.accelerator, session.processes
+    recipe, accelerator, processes = session.recipe, session.accelerator, current_processes()
     processes.add_all(gradients(session.model))
     # Every process costs the whole batch, so the loss's own gradients are alike in all, up to rounding on GPUs.
     processes.add_all(gradients(session.criterion), 1 / processes.world)

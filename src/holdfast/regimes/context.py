@@ -1,4 +1,8 @@
-"""The step context that training lends to regimes."""
+"""What a regime works with during one step; BatchNorm routing, precision and gathering live here and nowhere else.
+
+Where several processes train, pixels are a process's own and everything else is everybody's: each holds the images of
+its shard of a batch, and labels, embeddings, tuples, draws and losses are those of the whole batch, alike in all.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,15 @@ from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN, Through
 from holdfast.models.batchnorm import batchnorm_layers
 from holdfast.models.compiled import CompiledPasses
-from holdfast.processes import ALONE, Blocks, Processes
+from holdfast.processes import Blocks, current_processes
 from holdfast.processes.batchnorm import SharedBatchNorm
 
 
-class TrainingContext:
-    """Embeds, attacks, costs and draws for the step it is set to, and counts its passes through the model.
+class StepContext:
+    """Embeds, attacks, computes the loss and draws for the step it is set to, and counts its passes through the model.
 
-    With several processes each runs its share of every pass, and the embeddings of all are put together.
+    `statistics` says what BatchNorm layers use while nothing is learnt: `eval` the running statistics, `keep` what
+    they use in training, which may be those of the batch. Nothing is learnt or remembered either way.
 
     Args:
         model: the embedder.
@@ -35,20 +40,13 @@ class TrainingContext:
         accelerator: knows device and precision.
         seed: of the run.
         compiled: run the passes of training and crafting through `torch.compile`.
-        processes: who shares the batches.
     """
 
     def __init__(
-        self,
-        model: Embedder,
-        criterion: Criterion,
-        accelerator: Accelerator,
-        seed: int,
-        compiled: bool = False,
-        processes: Processes = ALONE,
+        self, model: Embedder, criterion: Criterion, accelerator: Accelerator, seed: int, compiled: bool = False
     ) -> None:
-        self._processes = processes
-        self._shared = processes.several and model.batchnorm == "train" and any(batchnorm_layers(model))
+        self._processes = current_processes()
+        self._shared = self._processes.several and model.batchnorm == "train" and any(batchnorm_layers(model))
         self._model = model
         # What layers tell each other between processes is no part of a graph.
         self._run = CompiledPasses(model) if compiled and not self._shared else model
@@ -58,7 +56,9 @@ class TrainingContext:
         self._std = float(model.std.mean())  # read once: asking a GPU makes it wait
         self.step = 0
         self.replay = 0
+        """How often this batch has been learnt already, for regimes that replay it."""
         self.group = 0
+        """Which part of a batch this is, where mining groups cut it into parts; otherwise 0."""
         self.passes = 0
         self.looks = 0
 
@@ -70,7 +70,7 @@ class TrainingContext:
         torch.manual_seed(seeds.derive(self._seed, step, "layers", *other))
 
     def mine(self, rows: Tensor, group: int = 1) -> Tensor:
-        """This process's share of some rows."""
+        """This process's shard of some rows; groups of consecutive rows stay together. All of them if it is alone."""
         return rows[self._processes.shard(len(rows), group)]
 
     def encode(
@@ -81,7 +81,15 @@ class TrainingContext:
         blocks: Blocks | None = None,
         numbers: Tensor | None = None,
     ) -> Encoded:
-        """Embed images in the recipe's precision, to learn from them: one pass forward and back."""
+        """Embed images in the recipe's precision, to learn from them: one pass forward and back.
+
+        Args:
+            images: this process's shard.
+            labels: of all images, in the order in which they are returned.
+            distribution: names the BatchNorm set.
+            blocks: how many images there are in all, and how many stay together; single ones when left out.
+            numbers: which image of the dataset each shows, as the batch has it, so that miners know copies.
+        """
         self.passes += 1
         return self._embed(images, labels, distribution, blocks)._replace(numbers=numbers)
 
@@ -94,21 +102,10 @@ class TrainingContext:
         statistics: Statistics = "eval",
         numbers: Tensor | None = None,
     ) -> Encoded:
-        """Embed images to look at them: one pass forward, which leaves no trace."""
+        """Embed images to look at them: one pass forward, no graph, no running statistics updated."""
         self.looks += 1
         with frozen(self._model, statistics):
             return self._embed(images, labels, distribution, None)._replace(numbers=numbers)
-
-    def _embed(self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None) -> Encoded:
-        """Embed this process's images and put them together with those of the others."""
-        with self._batchnorm(), self._accelerator.autocast():
-            z, pooled = self._run(images, return_pooled=True, distribution=distribution)
-        blocks = blocks or ((len(labels), 1),)
-        return Encoded(self._processes.gather(z, blocks), self._processes.gather(pooled, blocks), labels)
-
-    def _batchnorm(self) -> AbstractContextManager[Any]:
-        """Layers that normalise by the batch see that of all processes."""
-        return SharedBatchNorm(self._processes) if self._shared else nullcontext()
 
     def attack(
         self,
@@ -119,8 +116,17 @@ class TrainingContext:
         statistics: Statistics = "eval",
         stage: str = "start",
     ) -> Tensor:
-        """Images moved towards a goal, in the recipe's precision and in `budget.steps` passes at most."""
-        goal, shard = shard_goal(bound_goal, len(images), self._processes)
+        """Adversarial images, in the recipe's precision and in `budget.steps` passes at most.
+
+        Args:
+            images: this process's shard of the images that the goal is bound to.
+            bound_goal: what the attack minimises.
+            budget: in any units.
+            distribution: names the BatchNorm set.
+            statistics: what BatchNorm layers use.
+            stage: names the generator of a random start.
+        """
+        goal, shard = shard_goal(bound_goal, len(images))
         with self._batchnorm():
             crafted = craft(
                 Through(self._model, distribution),
@@ -139,13 +145,13 @@ class TrainingContext:
         return crafted.images
 
     def criterion(self, encoded: Encoded, tuples: Tuples | None = None, stage: str = "loss") -> Tensor:
-        """The recipe's loss in float32."""
-        cost: Tensor = self._criterion(encoded, tuples, self.generator(stage), self.step)
-        return cost
+        """The recipe's loss on embeddings, in float32; `stage` names the generator of its miner."""
+        loss: Tensor = self._criterion(encoded, tuples, self.generator(stage), self.step)
+        return loss
 
     @property
     def on_triplets(self) -> bool:
-        """Whether the recipe's loss learns from triplets."""
+        """Whether the recipe's loss learns from triplets; another is given the images with their labels."""
         return self._criterion.loss.on_triplets
 
     def generator(self, stage: str) -> Generator:
@@ -153,3 +159,14 @@ class TrainingContext:
         # A replayed or second part of a batch must not repeat the draws of the first; the first keeps its plain name.
         part = (f"{self.replay}/{self.group}",) if self.replay or self.group else ()
         return seeds.generator(self._seed, self.step, stage, *part, device=self._accelerator.device)
+
+    def _embed(self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None) -> Encoded:
+        """Embed this process's images and put them together with those of the others."""
+        with self._batchnorm(), self._accelerator.autocast():
+            z, pooled = self._run(images, return_pooled=True, distribution=distribution)
+        blocks = blocks or ((len(labels), 1),)
+        return Encoded(self._processes.gather(z, blocks), self._processes.gather(pooled, blocks), labels)
+
+    def _batchnorm(self) -> AbstractContextManager[Any]:
+        """Layers that normalise by the batch see that of all processes."""
+        return SharedBatchNorm() if self._shared else nullcontext()

@@ -1,0 +1,117 @@
+"""Evaluations of a run: the test classes while it goes on, and the reported model at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from safetensors.torch import load, save
+
+from holdfast import metrics
+from holdfast.errors import RecipeError
+from holdfast.evaluation import document, embed, evaluate
+from holdfast.models import Embedder, load_model
+from holdfast.models.run_card import write_card
+from holdfast.processes import current_processes
+from holdfast.run_files import best_on_test, curve_on_test
+from holdfast.training.folder import RunFolder, model_card, split_counts
+from holdfast.training.health import LastGood
+from holdfast.training.logs import read_log
+from holdfast.training.session import Session
+
+RECALLS = (1, 2, 4, 8)
+CLUSTERED = 2**22
+"""Images times classes up to which k-means adds little to embedding the images; NMI is left out beyond."""
+
+LAST = "last"
+BEST = "best on validation"
+
+
+class OnTest:
+    """Retrieval and clustering on the test classes, epoch by epoch; written down, never used to choose a model.
+
+    Args:
+        session: the run's; its table must have a test split, or queries and a gallery.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        table = session.table
+        split = next((name for name in ("query", "test") if table.has(name)), None)
+        if split is None:
+            raise RecipeError(f"test_curve: {table.name} has no test classes; leave it at false, or give them in data")
+        self._store = session.open_store(split)
+        self._gallery = session.open_store("gallery") if split == "query" else None
+
+    def measure(self) -> dict[str, float | None]:
+        """R@1, R@2, R@4, R@8 and, where it is cheap, NMI of the model as it is now."""
+        session = self._session
+        arguments: dict[str, Any] = {}
+        stores = {"": self._store} if self._gallery is None else {"": self._store, "gallery_": self._gallery}
+        for prefix, store in stores.items():
+            vectors = embed(session.evaluated_model, store, precision=session.precision)
+            arguments["gallery" if prefix else "embeddings"] = vectors.to(session.device)
+            arguments[f"{prefix}labels"] = torch.tensor(store.table.labels)
+            if store.table.groups is not None:
+                arguments[f"{prefix}groups"] = torch.tensor(store.table.groups)
+        values = metrics.retrieval(**arguments, ks=RECALLS, averages=False)
+        found = {key: None if value is None else float(value) for key, value in values.items()}
+        vectors, labels = metrics.EmbeddedSet.of(**arguments).everything()
+        classes = len(torch.unique(labels))
+        if current_processes().main and classes > 1 and classes * len(vectors) <= CLUSTERED:
+            found["NMI"] = 100 * metrics.nmi(labels, metrics.kmeans(vectors, classes, seed=session.recipe.seed))
+        return found
+
+
+def finish(session: Session, run: RunFolder) -> dict[str, Any]:
+    """Package the last model, evaluate the reported one on the test classes and write evaluation.json.
+
+    Reported is the best on the validation classes, or the last where there are none. What was best on the test classes
+    stands beside it under its own name.
+    """
+    recipe, processes = session.recipe, current_processes()
+    if processes.main:
+        LastGood(run).forget()
+        run.save_model(session.evaluated_model, run.last, model_card(recipe, {}, ""))
+        if session.best is None:  # nothing to choose by, so the last is the model
+            run.save_model(session.evaluated_model, run.model, model_card(recipe, {}, ""))
+    result = evaluate(
+        packaged_model(session, run),
+        session.table,
+        device=session.device,
+        skip_bad=session.skip_bad,
+        seed=recipe.seed,
+        factor=recipe.clustering.factor,
+        clusters=recipe.clustering.clusters,
+    )
+    content = document(result, model=run.folder.name, data=recipe.data.plain, seed=recipe.seed)
+    content["recipe"] = recipe.digest()
+    content["reported"] = LAST if session.best is None else BEST
+    if recipe.test_curve:
+        content["best_on_test"] = processes.tell(lambda: _best(run, content, recipe.epochs))
+    content["splits"] = split_counts(session.table)
+    if processes.main:
+        run.save_evaluation(content)
+        write_card(run.folder)
+    return content
+
+
+def _best(run: RunFolder, content: dict[str, Any], epochs: int) -> dict[str, Any] | None:
+    """The best epoch on the test classes; the last is as it was evaluated, where that is the reported model."""
+    curve = curve_on_test(read_log(run.metrics))
+    if curve and content["reported"] == LAST and curve[-1]["epoch"] == epochs:
+        curve[-1] |= {key: content["metrics"][key] for key in curve[-1] if key in content["metrics"]}
+    return best_on_test(curve)
+
+
+def packaged_model(session: Session, run: RunFolder) -> Embedder:
+    """The model in the run folder, which only the main process need be able to read."""
+    processes = current_processes()
+    if processes.main:
+        model = load_model(str(run.folder), trust_code=session.recipe.model.backbone)
+        if processes.several:
+            processes.send(save({k: v.cpu().contiguous() for k, v in model.state_dict().items()}))
+        return model
+    model = session.evaluated_model
+    model.load_state_dict(load(processes.send(b"")), strict=False)  # packages come without BatchNorm sets
+    return model
