@@ -26,7 +26,7 @@ from holdfast.audit.preparation import borrow_model, make_subject
 from holdfast.audit.subject import Subject
 from holdfast.data import ImageStore, ImageTable, load
 from holdfast.data.sources import ArraySource
-from holdfast.search import Detector, Index, make_index, statistics
+from holdfast.search import Detector, Index, statistics
 from holdfast.search.embedding import changed_copies, embed_images, fingerprint_images, model_facts
 from holdfast.search.querying import SIGNS
 from holdfast.view import View
@@ -82,7 +82,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         fingerprints = fingerprint_images(store, 256)
         vectors = subject.references.vectors.numpy()
         facts = model_facts(model, "")
-        index: Index = make_index(vectors, store.table.ids, [""] * len(vectors), fingerprints, facts)
+        index = Index(vectors, store.table.ids, [""] * len(vectors), fingerprints, facts)
         others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(len(vectors)), rows))
         calibrating, asked = others[: arguments.calibrate], others[arguments.calibrate :]
         clean = statistics(index, embed_images(model, store, calibrating, perturbed=True), fingerprints[calibrating])

@@ -19,7 +19,7 @@ from mutations import damaged, damaged_bytes, damaged_text, json_fit
 from holdfast.audit.state import AuditState, read_measurements
 from holdfast.errors import HoldfastError
 from holdfast.models import Embedder, load_model
-from holdfast.search import ModelFacts, make_index
+from holdfast.search import Index, ModelFacts
 from holdfast.search.store import read_index, write_index
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from holdfast.view import View
@@ -82,7 +82,7 @@ def _index(kind: str) -> Files:
     facts = ModelFacts("nobody", "", View(32), vectors[:1])
     names = [f"v{i}" for i in range(24)]
     with tempfile.TemporaryDirectory() as folder:
-        write_index(Path(folder), make_index(vectors, names, ["x"] * 24, fingerprints, facts, kind))
+        write_index(Path(folder), Index(vectors, names, ["x"] * 24, fingerprints, facts, kind))
         return _read(Path(folder))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.data import ImageTable
 from holdfast.data.sources import ArraySource
 from holdfast.models import Embedder
-from holdfast.search import Index, ModelFacts, create_index, make_index
+from holdfast.search import Index, ModelFacts, create_index
 from holdfast.view import View
 
 
@@ -59,4 +59,4 @@ def index_of(vectors: NDArray[np.float32], kind: str | None = None) -> Index:
     count = len(vectors)
     fingerprints = np.random.default_rng(9).integers(0, 256, (count, 16), dtype=np.uint8)
     facts = ModelFacts("nobody", "", View(32), vectors[:1])
-    return make_index(vectors, [f"v{i}" for i in range(count)], [""] * count, fingerprints, facts, kind)
+    return Index(vectors, [f"v{i}" for i in range(count)], [""] * count, fingerprints, facts, kind)

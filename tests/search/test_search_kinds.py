@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
 
 import numpy as np
 import pytest
@@ -10,8 +10,7 @@ from index_cases import index_of, unit_vectors
 from numpy.typing import NDArray
 
 from holdfast.errors import SearchError
-from holdfast.search.kinds import KINDS, MANY, kind_for
-from holdfast.search.kinds.ivf import cell_count
+from holdfast.search.kinds import KINDS, MANY, Structure, cell_count, kind_for
 
 DIM = 16
 
@@ -22,7 +21,9 @@ def brute_force(vectors: NDArray[np.float32], query: NDArray[np.float32], k: int
 
 
 def recall(kind: str, vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int = 10) -> float:
-    exact, found = (index_of(vectors, one).search(queries, k).rows for one in ("flat", kind))
+    quick = index_of(vectors, kind)
+    quick.structure.prepare()
+    exact, found = (index.search(queries, k).rows for index in (index_of(vectors, "flat"), quick))
     return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(exact.tolist(), found.tolist(), strict=True)]))
 
 
@@ -42,39 +43,38 @@ def test_a_quick_kind_finds_most_of_what_flat_finds(kind: str, least: float) -> 
     assert recall(kind, vectors, unit_vectors(100, DIM, 1, clusters=100)) >= least
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_a_restored_structure_answers_alike(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+def test_queries_are_answered_exactly_until_building_pays(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, kind, dataclasses.replace(KINDS[kind], pays_after=40))
     vectors, queries = unit_vectors(600, DIM), unit_vectors(40, DIM, 1)
-    first = KINDS[kind].build(vectors, 0)
-    again = KINDS[kind].restore(vectors, first.arrays())
-    np.testing.assert_array_equal(first.search(queries, 9), again.search(queries, 9))
-    assert first.arrays().keys() == again.arrays().keys()
-    for name, array in first.arrays().items():
-        np.testing.assert_array_equal(array, again.arrays()[name])
+    structure = Structure(vectors, kind, 0)
+    np.testing.assert_array_equal(structure.search(queries, 9), Structure(vectors, "flat", 0).search(queries, 9))
+    prepared = Structure(vectors, kind, 0)
+    prepared.prepare()
+    np.testing.assert_array_equal(structure.search(queries[:1], 9), prepared.search(queries[:1], 9))
+    assert type(structure._faiss) is type(prepared._faiss) is not type(Structure(vectors, "flat", 0)._faiss)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("gone", [0, 25])
-def test_a_grown_structure_is_over_the_new_vectors(kind: str, gone: int) -> None:
-    old, added = unit_vectors(400, DIM), unit_vectors(60, DIM, 1)
-    kept = np.arange(gone, 400)
-    vectors = np.concatenate([old[kept], added])
-    grown = KINDS[kind].build(old, 0).grown(vectors, kept, 0)
+def test_an_extended_index_is_over_the_new_vectors(kind: str, gone: int) -> None:
+    old, added = index_of(unit_vectors(400, DIM), kind), unit_vectors(60, DIM, 1)
+    names = [*(f"v{i}" for i in range(gone)), *(f"w{i}" for i in range(60 - gone))]
+    grown = old.extended(added, names, [""] * 60, np.zeros((60, 16), np.uint8))
+    assert (len(grown), grown.kind) == (460 - gone, kind)
+    grown.structure.prepare()
     # Every vector finds itself, which an index that missed or misplaced it could not.
-    assert np.mean(grown.search(vectors, 1)[:, 0] == np.arange(len(vectors))) >= 0.99
-    np.testing.assert_array_equal(KINDS[kind].restore(vectors, grown.arrays()).search(added, 5), grown.search(added, 5))
+    assert np.mean(grown.search(grown.vectors, 1).rows[:, 0] == np.arange(len(grown))) >= 0.99
 
 
-def test_cells_are_learned_anew_when_an_index_has_outgrown_them() -> None:
-    vectors = unit_vectors(2000, DIM)
-    grown = KINDS["ivf"].build(vectors[:100], 0).grown(vectors, np.arange(100), 0)
-    assert len(grown.arrays()["centroids"]) == cell_count(2000) > cell_count(100)
+def test_cells_grow_with_the_vectors() -> None:
+    assert [cell_count(n) for n in (1, 100, 2000, 10**7)] == [1, 40, 179, 4096]
 
 
 def test_kinds_are_chosen_by_number_or_by_name() -> None:
-    assert kind_for(MANY) is KINDS["flat"]
-    assert kind_for(MANY + 1) is KINDS["ivf"]
-    assert kind_for(10, "hnsw") is KINDS["hnsw"]
+    assert kind_for(MANY) == "flat"
+    assert kind_for(MANY + 1) == "ivf"
+    assert kind_for(10, "hnsw") == "hnsw"
     with pytest.raises(SearchError, match="did you mean 'hnsw'"):
         kind_for(10, "hnws")
 
@@ -97,52 +97,3 @@ def test_copies_of_a_query_are_skipped() -> None:
     plain, others = (index.search(index.vectors, 3, without=w).rows for w in (None, index.fingerprints))
     np.testing.assert_array_equal(plain[:, 0], np.arange(50))
     np.testing.assert_array_equal(plain[:, 1:], others[:, :2])
-
-
-def changed(arrays: dict[str, NDArray[Any]], name: str, place: int, value: int) -> dict[str, NDArray[Any]]:
-    arrays = {key: array.copy() for key, array in arrays.items()}
-    arrays[name][place] = value
-    return arrays
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "value"),
-    [
-        ("ivf", "cells", -1),
-        ("ivf", "cells", 10**9),
-        ("ivf", "centroids", np.nan),
-        ("hnsw", "links", 10**6),
-        ("hnsw", "links", -2),
-        ("hnsw", "levels", 0),
-        ("hnsw", "levels", 7),
-        ("hnsw", "levels", 2**31 - 1),
-        ("hnsw", "entry", -1),
-        ("hnsw", "entry", 10**12),
-    ],
-)
-def test_arrays_out_of_bounds_are_refused(kind: str, name: str, value: float) -> None:
-    vectors = unit_vectors(300, DIM)
-    arrays = changed(KINDS[kind].build(vectors, 0).arrays(), name, 0, value)  # type: ignore[arg-type]
-    with pytest.raises(SearchError, match="damaged"):
-        KINDS[kind].restore(vectors, arrays)
-
-
-def test_a_link_from_a_high_layer_to_a_vector_of_a_low_one_is_refused() -> None:
-    vectors = unit_vectors(300, DIM)
-    arrays = KINDS["hnsw"].build(vectors, 0).arrays()
-    levels, low = arrays["levels"], int(np.flatnonzero(arrays["levels"] == 1)[-1])
-    high = int(np.flatnonzero(levels == 2)[0])
-    widths = {1: 64, 2: 96, 3: 128}
-    start = sum(widths[int(level)] for level in levels[:high])
-    with pytest.raises(SearchError, match="across layers"):
-        KINDS["hnsw"].restore(vectors, changed(arrays, "links", start + 64, low))
-
-
-@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
-def test_missing_short_and_mistyped_arrays_are_refused(kind: str) -> None:
-    vectors = unit_vectors(300, DIM)
-    arrays = KINDS[kind].build(vectors, 0).arrays()
-    for name, array in arrays.items():
-        for wrong in (None, array[: len(array) // 2], array.astype(np.float64), array[None]):
-            with pytest.raises(SearchError, match="damaged"):
-                KINDS[kind].restore(vectors, {**arrays, name: wrong} if wrong is not None else {})

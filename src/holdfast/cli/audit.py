@@ -1,4 +1,7 @@
-"""`holdfast audit`."""
+"""Measure how easily a model is fooled.
+
+holdfast audit runs/demo/hm --data glyphs --limit 500
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,14 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import Commands, command, common, model_and_data, non_negative, positive
+from holdfast.cli.parsing import MODEL_ON_DATA, Parser, non_negative, positive, shared
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "audit",
-        run,
-        "measure how easily a model is fooled",
-        "holdfast audit runs/demo/hm --data glyphs --limit 500",
-    )
-    model_and_data(sub)
-    sub.add_argument("--protocol", default="ers", help="ers (default), adml, stax or thorough")
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
+    shared(sub, "--data", required=True)
+    shared(sub, *MODEL_ON_DATA)
+    sub.add_argument("--protocol", default="ers", help="{protocols} (default: ers)")
     sub.add_argument("--mode", default="fixed", help="fixed (default), published (ers) or replaced (adml, stax)")
     sub.add_argument(
         "--precision", choices=("auto", "float32", "bfloat16"), metavar="P", default="auto", help="of crafting"
@@ -27,13 +24,13 @@ def add(commands: Commands) -> None:
     sub.add_argument(
         "--compile", choices=("auto", "yes", "no"), metavar="C", default="auto", help="craft through torch.compile"
     )
-    sub.add_argument("--eps", help="radius in place of the protocol's own, e.g. 4/255")
-    sub.add_argument("--units", choices=("pixel", "normalized"), metavar="U", help="of the radius of adml (pixel)")
+    sub.add_argument("--eps", help="in place of the protocol's own, e.g. 4/255")
+    sub.add_argument("--units", choices=("pixel", "normalized"), metavar="U", help="of the eps of adml (pixel)")
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
     sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked images")
-    common(sub, "folder for audit.json and what belongs to it (default: the run, or audits/MODEL-DATA)")
+    sub.add_argument("--out", help="folder for audit.json and the rest (default: the run, or audits/MODEL-DATA)")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,4 +1,7 @@
-"""`holdfast calibrate`."""
+"""Find the distance below which two images show the same.
+
+holdfast calibrate runs/demo/hm --data glyphs --far 1e-3 1e-4
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,18 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import Commands, command, common, model_and_data, rate, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_of, rate, shared, writable
 from holdfast.console import table
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "calibrate",
-        run,
-        "find the distance below which two images show the same",
-        "holdfast calibrate runs/demo/hm --data glyphs --far 1e-3 1e-4",
-    )
-    model_and_data(sub)
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
+    shared(sub, "--data", required=True)
+    shared(sub, *MODEL_ON_DATA)
     sub.add_argument(
         "--far", type=rate, nargs="+", metavar="RATE", help="false acceptance (1e-3 1e-4, where there are enough pairs)"
     )
-    common(sub, "JSON file (default: artifacts/verification.json of a run)")
+    sub.add_argument("--out", help="JSON file (default: artifacts/verification.json of a run)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -31,13 +28,11 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.data import parse
     from holdfast.devices import choose_device
     from holdfast.files import write_json
-    from holdfast.models import load_model
     from holdfast.search import calibrate
 
     out = options.out or _place_in_run(Path(options.model))
-    model = load_model(options.model, options.size, options.trust_code).to(choose_device(options.device))
     found = calibrate(
-        model,
+        model_of(options, choose_device(options.device)),
         options.data,
         options.far,
         split=options.split,

@@ -1,22 +1,18 @@
-"""`holdfast card`."""
+"""Write the model card of a run, with its licence and title.
+
+holdfast card runs/demo/hm --license apache-2.0 --title "Glyph search"
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from holdfast.cli.parsing import Commands, command
+from holdfast.cli.parsing import Parser
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "card",
-        run,
-        "write the model card of a run, with its licence and title",
-        'holdfast card runs/demo/hm --license apache-2.0 --title "Glyph search"',
-    )
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
     sub.add_argument("folder", metavar="RUN", help="a run folder; the card is model/README.md in it")
     sub.add_argument("--license", metavar="ID", help="of the model, as the Hugging Face Hub names it: apache-2.0, mit")
     sub.add_argument("--title", help="heading of the card (default: loss and data)")

@@ -1,19 +1,19 @@
-"""`holdfast check`."""
+"""Look for what is wrong with a dataset.
+
+holdfast check --data folder:photos
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from holdfast.cli.parsing import DATA_HELP, Commands, command
+from holdfast.cli.parsing import Parser, shared
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands, "check", run, "look for what is wrong with a dataset", "holdfast check --data folder:photos"
-    )
-    sub.add_argument("--data", required=True, metavar="DATA", help=DATA_HELP)
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
+    shared(sub, "--data", required=True)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,29 +1,25 @@
-"""`holdfast compare`."""
+"""Put runs beside each other: one table, one page.
+
+holdfast compare runs/standard runs/hm --out compare.html
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from holdfast.cli.parsing import Commands, command, writable
+from holdfast.cli.parsing import Parser, shared, writable
 from holdfast.errors import harmless
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "compare",
-        run,
-        "put runs beside each other: one table, one page",
-        "holdfast compare runs/standard runs/hm --out compare.html",
-    )
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
     sub.add_argument("runs", nargs="+", metavar="RUN", help="a folder that `holdfast train` or `holdfast audit` wrote")
     sub.add_argument("--out", default="compare.html", help="the page (default: compare.html)")
     sub.add_argument("--csv", metavar="FILE", help="also write the table as CSV")
     sub.add_argument("--markdown", metavar="FILE", help="also write the table as Markdown")
     sub.add_argument("--latex", metavar="FILE", help="also write the table as LaTeX")
-    sub.add_argument("--no-images", action="store_true", help="leave every image out")
+    shared(sub, "--no-images")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,4 +1,7 @@
-"""`holdfast demo`."""
+"""Train three ways on embedded data, attack, and compare.
+
+holdfast demo
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli.parsing import Commands, command
+from holdfast.cli.parsing import Parser
 from holdfast.console import table
 
 if TYPE_CHECKING:
@@ -21,9 +24,8 @@ All three have the same start, loss and epochs. A small net, a short training an
 enough to see the difference; they are no benchmark."""
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(commands, "demo", run, "train three ways on embedded data, attack, and compare", "holdfast demo")
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
     sub.add_argument("--out", default="runs/demo", help="folder of the runs and report.html (default: runs/demo)")
     sub.add_argument("--open", action="store_true", help="open the page in the browser at the end")
 

@@ -1,4 +1,7 @@
-"""`holdfast embed`."""
+"""Write the vectors of images to disk.
+
+holdfast embed runs/demo/hm --data folder:photos
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,14 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import Commands, command, common, model_and_data, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_of, shared, writable
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "embed",
-        run,
-        "write the vectors of images to disk",
-        "holdfast embed runs/demo/hm --data folder:photos",
-    )
-    model_and_data(sub)
-    common(sub, "npz or parquet file (default: embeddings.npz)")
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
+    shared(sub, "--data", required=True)
+    shared(sub, *MODEL_ON_DATA)
+    sub.add_argument("--out", help="npz or parquet file (default: embeddings.npz)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -27,7 +24,6 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.data import ImageStore
     from holdfast.devices import choose_device
     from holdfast.evaluation import choose_split, embed, read_table, used_once
-    from holdfast.models import load_model
     from holdfast.processes import joined
     from holdfast.search.vectors import check_format, save_vectors
 
@@ -36,9 +32,8 @@ def run(options: argparse.Namespace) -> None:
     with joined(device) as processes:
         images, skip_bad = read_table(options.data, options.skip_bad)
         split = choose_split(images, options.split or "all")
-        model = load_model(options.model, options.size, options.trust_code).to(device)
-        chosen = images if split == "all" else images.split(split)
-        store = ImageStore(chosen, model.view, device, used_once(), skip_bad)
+        model = model_of(options, device)
+        store = ImageStore(images.split(split), model.view, device, used_once(), skip_bad)
         vectors = embed(model, store, options.batch or 256)
         if not processes.main:
             return

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,11 @@ COMMANDS = (
     *("train", "evaluate", "embed", "index", "search", "calibrate", "audit", "report", "compare", "export", "card"),
     *("check", "explain", "list", "demo", "study"),
 )
-"""Modules beside this one, in the order of `holdfast --help`; each has `add(commands)` and `run(options)`."""
+"""Modules beside this one, in the order of `holdfast --help`.
+
+Each has `arguments(sub)`, which declares its options, and `run(options)`; its docstring is its help: a sentence for the
+list of commands, then examples.
+"""
 
 TOGETHER = ("train", "evaluate", "embed", "index", "audit")
 """Commands that several processes do together; of any other, each would do and write all of it."""
@@ -76,7 +81,19 @@ def parser() -> Parser:
         title="commands", metavar="COMMAND", dest="command", required=True, parser_class=Parser
     )
     for name in COMMANDS:
-        importlib.import_module(f"holdfast.cli.{name}").add(commands)
+        module = importlib.import_module(f"holdfast.cli.{name}")
+        sentence, _, examples = (module.__doc__ or "").strip().partition("\n\n")
+        sub = commands.add_parser(
+            name,
+            help=sentence[0].lower() + sentence[1:].rstrip("."),
+            description=sentence,
+            epilog="example:\n" + textwrap.indent(examples, "  "),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.add_argument("--json", action="store_true", help="one JSON object on standard output, nothing else")
+        sub.add_argument("--debug", action="store_true", help="show tracebacks")
+        sub.set_defaults(run=module.run)
+        module.arguments(sub)
     return top
 
 

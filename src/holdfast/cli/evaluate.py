@@ -1,4 +1,7 @@
-"""`holdfast evaluate`."""
+"""Measure retrieval on labelled images.
+
+holdfast evaluate runs/demo/hm --data glyphs
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,16 @@ import argparse
 import json
 
 from holdfast.cli.metrics_table import metrics_table
-from holdfast.cli.parsing import Commands, command, common, model_and_data, positive, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_of, positive, shared, writable
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "evaluate",
-        run,
-        "measure retrieval on labelled images",
-        "holdfast evaluate runs/demo/hm --data glyphs",
-    )
-    model_and_data(sub)
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
+    shared(sub, "--data", required=True)
+    shared(sub, *MODEL_ON_DATA)
     sub.add_argument("--factor", type=positive, default=10, help="clusters per class of NMI+ (default 10)")
     sub.add_argument("--clusters", type=positive, help="clusters of NMI (default: as many as classes)")
-    common(sub, "also write the result to this JSON file")
+    sub.add_argument("--out", help="also write the result to this JSON file")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -30,12 +27,11 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.devices import choose_device
     from holdfast.evaluation import document, evaluate
     from holdfast.files import write_json
-    from holdfast.models import load_model
     from holdfast.processes import joined
 
     with joined(choose_device(options.device)) as processes:
         result = evaluate(
-            load_model(options.model, options.size, options.trust_code),
+            model_of(options),
             options.data,
             split=options.split,
             batch=options.batch or 256,

@@ -1,26 +1,22 @@
-"""`holdfast explain`."""
+"""Draw what a direct gradient does.
+
+holdfast explain best --run runs/gs --data glyphs
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from holdfast.cli.parsing import DATA_HELP, Commands, command, writable
+from holdfast.cli.parsing import Parser, shared, writable
 from holdfast.errors import HoldfastError
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "explain",
-        run,
-        "draw what a direct gradient does",
-        "holdfast explain best --run runs/gs --data glyphs",
-    )
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
     sub.add_argument("rule", metavar="RULE", help="see `holdfast list gradients`; or '{pair: sig, mask: sc1}'")
     sub.add_argument("--run", dest="model", metavar="RUN", help="also show where this model's triplets lie")
-    sub.add_argument("--data", metavar="DATA", help=DATA_HELP)
+    shared(sub, "--data")
     sub.add_argument("--out", help="png, svg or pdf file (default: RULE.png)")
 
 

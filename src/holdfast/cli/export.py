@@ -1,4 +1,7 @@
-"""`holdfast export`."""
+"""Write a model as one ONNX graph, compared with torch.
+
+holdfast export runs/demo/hm --onnx demo.onnx --data glyphs
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.parsing import DATA_HELP, MODEL_HELP, Commands, command, positive, refuse_idle, writable
+from holdfast.cli.parsing import Parser, model_of, positive, refuse_idle, shared, writable
 from holdfast.errors import ModelError
 
 if TYPE_CHECKING:
@@ -21,24 +24,13 @@ SHOWN = 256
 """Real images that the graph is compared on, or that int8 reads its ranges from."""
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "export",
-        run,
-        "write a model as one ONNX graph, compared with torch",
-        "holdfast export runs/demo/hm --onnx demo.onnx --data glyphs",
-    )
-    sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
+    shared(sub, "model", "--split", "--size", "--trust-code", "--skip-bad")
     sub.add_argument("--onnx", required=True, metavar="FILE", help="where the graph goes")
-    sub.add_argument("--data", metavar="DATA", help=f"real images to compare on, needed for --int8: {DATA_HELP}")
+    shared(sub, "--data", help="real images to compare on, needed for --int8: {datasets}")
     sub.add_argument("--int8", action="store_true", help="8-bit integers; refused if R@1 on DATA loses over 1 point")
-    sub.add_argument("--split", help="train, val, test, query (against gallery) or all")
     sub.add_argument("--opset", type=positive, metavar="N", help="version of the ONNX operators (default 17)")
-    sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
-    sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
-    sub.add_argument("--skip-bad", action="store_true", help="leave unreadable images out")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -49,10 +41,10 @@ def run(options: argparse.Namespace) -> None:
         refuse_idle({"--split": options.split, "--skip-bad": options.skip_bad}, "it is about --data")
     if Path(options.onnx).is_dir():
         raise ModelError(f"{options.onnx} is a folder; name the file: --onnx {Path(options.onnx) / 'model.onnx'}")
-    from holdfast.models import export_onnx, load_model
+    from holdfast.models import export_onnx
     from holdfast.models.export import OPSET
 
-    model = load_model(options.model, options.size, options.trust_code)
+    model = model_of(options)
     settings: dict[str, Any] = {"opset": options.opset or OPSET, "notes": recipe_note(Path(options.model))}
     file = writable(options.onnx, "--onnx")
     done = _with_data(model, file, options, settings) if options.data else export_onnx(model, file, **settings)
@@ -86,7 +78,7 @@ def some_images(model: Embedder, table: ImageTable, split: str, skip_bad: bool) 
 
     from holdfast.data import ImageStore
 
-    chosen = table if split == "all" else table.split(split)
+    chosen = table.split(split)
     few = chosen.subset(torch.linspace(0, len(chosen) - 1, min(SHOWN, len(chosen))).round().long())
     store = ImageStore(few, model.view, "cpu", skip_bad=skip_bad)
     return store.inputs(torch.arange(len(store)))

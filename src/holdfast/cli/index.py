@@ -1,4 +1,8 @@
-"""`holdfast index`."""
+"""Make images searchable, or add some to an index.
+
+holdfast index runs/demo/hm --data folder:photos --out photos.index
+holdfast index photos.index --add images:more
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli.parsing import (
-    DATA_HELP,
-    MODEL_HELP,
-    Commands,
-    command,
-    common,
-    non_negative,
-    positive,
-    refuse_idle,
-    writable,
-)
+from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_of, non_negative, refuse_idle, shared, writable
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -29,29 +23,18 @@ if TYPE_CHECKING:
     from holdfast.search.building import Added
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "index",
-        run,
-        "make images searchable, or add some to an index",
-        "holdfast index runs/demo/hm --data folder:photos --out photos.index\n"
-        "          holdfast index photos.index --add images:more",
-    )
-    sub.add_argument("model", metavar="MODEL", help=f"{MODEL_HELP}; with --add, the index")
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
+    shared(sub, "model", help="{models}; with --add, the index")
     images = sub.add_mutually_exclusive_group(required=True)
-    images.add_argument("--data", metavar="DATA", help=DATA_HELP)
+    shared(images, "--data")
     images.add_argument("--add", metavar="DATA", help="images to add; those that have not changed are skipped")
-    sub.add_argument("--split", help="train, val, test, query, gallery or all (default)")
+    shared(sub, *MODEL_ON_DATA[1:])
     sub.add_argument("--prefix", default="", help="written before the images' names, to keep two folders apart")
-    sub.add_argument("--kind", choices=("flat", "ivf", "hnsw"), metavar="KIND", help="flat (exact), ivf or hnsw")
+    sub.add_argument("--kind", metavar="KIND", help="flat (exact), ivf or hnsw; by the number of images if left out")
     sub.add_argument("--model", dest="own", metavar="MODEL", help="with --add: the model, where it is not inside")
     sub.add_argument("--calibrate", type=non_negative, metavar="N", help="on N clean images (1000)")
-    sub.add_argument("--batch", type=positive, default=256, help="images per pass")
-    sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
-    sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
-    common(sub, "folder for the index")
+    sub.add_argument("--out", help="folder for the index")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -67,11 +50,11 @@ def run(options: argparse.Namespace) -> None:
         return
     counts = dataclasses.asdict(added)
     if options.json:
-        facts = {"folder": str(folder), "images": len(index), "dim": index.dim, "kind": index.structure.name}
+        facts = {"folder": str(folder), "images": len(index), "dim": index.dim, "kind": index.kind}
         print(json.dumps({**facts, **counts, "calibrated_on": len(index.clean)}))
         return
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing to add"
-    print(f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.structure.name})")
+    print(f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.kind})")
 
 
 def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Index, Added]:
@@ -84,7 +67,7 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
 
     table, skip_bad = read_table(options.add or options.data, options.skip_bad)
     split = choose_split(table, options.split or "all")
-    table = _named(table if split == "all" else table.split(split), options.prefix)
+    table = _named(table.split(split), options.prefix)
     if options.add:
         folder = Path(options.model)
         own = load_model(options.own, options.size, options.trust_code).to(device) if options.own else None
@@ -93,7 +76,7 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
             table,
             model=own,
             device=device,
-            batch=options.batch,
+            batch=options.batch or 256,
             skip_bad=skip_bad,
             trust_code=options.trust_code,
         )
@@ -101,12 +84,12 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
     folder = Path(current_processes().tell(lambda: str(writable(options.out))))
     index, added = create_index(
         folder,
-        load_model(options.model, options.size, options.trust_code).to(device),
+        model_of(options, device),
         table,
         reference=Path(options.model).name if Path(options.model).exists() else options.model,
         kind=options.kind,
         calibrate=CALIBRATED_ON if options.calibrate is None else options.calibrate,
-        batch=options.batch,
+        batch=options.batch or 256,
         seed=options.seed or 0,
         skip_bad=skip_bad,
     )
@@ -118,8 +101,11 @@ def _named(table: ImageTable, prefix: str) -> ImageTable:
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    """Refuse options that would do nothing, before any work is done."""
+    """Refuse options that are wrong or would do nothing, before any work is done."""
+    from holdfast.search.kinds import kind_for
+
     if not options.add:
+        kind_for(0, options.kind)
         refuse_idle({"--model": options.own}, "the model is the first argument")
         if not options.out:
             raise HoldfastError("say where the index goes: --out FOLDER")

@@ -1,4 +1,7 @@
-"""`holdfast list`."""
+"""List what recipes can name.
+
+holdfast list losses
+"""
 
 from __future__ import annotations
 
@@ -6,71 +9,43 @@ import argparse
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable
-from types import ModuleType
 
-from holdfast.cli.parsing import Commands, command
+from holdfast.cli.parsing import Parser
 from holdfast.cli.study import studies
 from holdfast.console import listing
 
+FAMILIES = {
+    "losses": "holdfast.losses.base",
+    "gradients": "holdfast.gradients.listing",
+    "miners": "holdfast.mining.base",
+    "goals": "holdfast.attacks.base",
+    "regimes": "holdfast.regimes.base",
+    "destinations": "holdfast.regimes.hardness_schedules",
+    "protocols": "holdfast.audit",
+    "datasets": "holdfast.data",
+    "augmentations": "holdfast.data.augment",
+    "optimizers": "holdfast.training.optimizers",
+    "schedules": "holdfast.training.lr_schedules",
+    "recipes": "holdfast.training.recipe_files",
+    "backbones": "holdfast.models.backbones",
+    "studies": "base",
+}
+"""What can be listed, and the module that has its `registry`, or its `entries()`: name → line."""
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(commands, "list", run, "list what recipes can name", "holdfast list losses")
-    sub.add_argument("what", choices=sorted(families()), metavar="FAMILY", help=", ".join(sorted(families())))
+
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
+    sub.add_argument("what", choices=sorted(FAMILIES), metavar="FAMILY", help=", ".join(sorted(FAMILIES)))
 
 
 def run(options: argparse.Namespace) -> None:
     """Print names with a line each; recipes with the paper and table they belong to, as an object each in JSON."""
-    entries = families()[options.what]()
+    find = studies if options.what == "studies" else importlib.import_module
+    module = find(FAMILIES[options.what])
+    if hasattr(module, "entries"):
+        entries = module.entries()
+    else:
+        entries = {name: module.registry.summary(name) for name in module.registry.names()}
     if options.json and options.what == "recipes":
-        from holdfast.training.recipe_files import about
-
-        print(json.dumps({name: dataclasses.asdict(about(name)) for name in entries}, ensure_ascii=False))
-        return
+        entries = {name: dataclasses.asdict(module.about(name)) for name in entries}
     print(json.dumps(entries, ensure_ascii=False) if options.json else listing(entries))
-
-
-def families() -> dict[str, Callable[[], dict[str, str]]]:
-    """What can be listed, and how."""
-
-    def registered(
-        module: str, load: Callable[[str], ModuleType] = importlib.import_module
-    ) -> Callable[[], dict[str, str]]:
-        def entries() -> dict[str, str]:
-            registry = load(module).registry
-            return {name: registry.summary(name) for name in registry.names()}
-
-        return entries
-
-    def recipes() -> dict[str, str]:
-        from holdfast.training.recipe_files import about, listed
-
-        return {name: f"[{about(name).origin}] {about(name).summary}" for name in listed()}
-
-    def direct_gradients() -> dict[str, str]:
-        from holdfast.gradients.listing import entries
-
-        return entries()
-
-    def backbones() -> dict[str, str]:
-        from holdfast.models.backbones import SUMMARIES
-
-        return dict(SUMMARIES)
-
-    return {
-        "losses": registered("holdfast.losses.base"),
-        "gradients": direct_gradients,
-        "miners": registered("holdfast.mining.base"),
-        "goals": registered("holdfast.attacks.base"),
-        "regimes": registered("holdfast.regimes.base"),
-        "destinations": registered("holdfast.regimes.hardness_schedules"),
-        "protocols": registered("holdfast.audit"),
-        "datasets": registered("holdfast.data"),
-        "augmentations": registered("holdfast.data.augment"),
-        "optimizers": registered("holdfast.training.optimizers"),
-        "schedules": registered("holdfast.training.lr_schedules"),
-        "studies": registered("base", studies),
-        "recipes": recipes,
-        "backbones": backbones,
-    }

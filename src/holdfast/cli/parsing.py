@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, unknown
 
-DATA_HELP = (
-    "glyphs, digits, folder:DIR, csv:FILE, images:DIR (without labels), "
-    "cub:DIR, cars:DIR, sop:DIR, inshop:DIR, omniglot:DIR or mnist:DIR"
-)
-MODEL_HELP = (
-    "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME (with @FILE: weights from a file), "
-    "file.py:function or onnx:FILE"
-)
+if TYPE_CHECKING:
+    import torch
+
+    from holdfast.models import Embedder
+
+
+def _datasets() -> str:
+    from holdfast.data import spellings
+
+    return ", ".join(spellings())
+
+
+def _models() -> str:
+    from holdfast.models import MODEL_HELP
+
+    return MODEL_HELP
+
+
+def _protocols() -> str:
+    from holdfast.audit import registry
+
+    return ", ".join(registry.names())
+
+
+LAZY = {"{datasets}": _datasets, "{models}": _models, "{protocols}": _protocols}
+"""What a help text may name that only the library knows; it is asked when the text is shown."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,52 +49,13 @@ class Parser(argparse.ArgumentParser):
         print(f"holdfast: {message}; see `{self.prog} --help`", file=sys.stderr)
         raise SystemExit(2)
 
-
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-"""What a command is added to."""
-
-
-def command(
-    commands: Commands, name: str, run: Callable[[argparse.Namespace], None], text: str, example: str
-) -> Parser:
-    """Add a command.
-
-    Args:
-        commands: where to.
-        name: what the user types.
-        run: does it.
-        text: one line for the list of commands.
-        example: a line that works.
-    """
-    sub = commands.add_parser(
-        name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
-        epilog=f"example:  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    sub.add_argument("--json", action="store_true", help="one JSON object on standard output, nothing else")
-    sub.add_argument("--debug", action="store_true", help="show tracebacks")
-    sub.set_defaults(run=run)
-    return sub
-
-
-def common(sub: Parser, out: str) -> None:
-    """Options of every command that reads images; `out` explains `--out`."""
-    sub.add_argument("--seed", type=int, help="of everything random")
-    sub.add_argument("--device", help="cpu, cuda or mps; by default the best there is")
-    sub.add_argument("--skip-bad", action="store_true", help="leave unreadable images out and report how many")
-    sub.add_argument("--out", help=out)
-
-
-def model_and_data(sub: Parser) -> None:
-    """A model, the images to show it, and how."""
-    sub.add_argument("model", metavar="MODEL", help=MODEL_HELP)
-    sub.add_argument("--data", required=True, metavar="DATA", help=DATA_HELP)
-    sub.add_argument("--split", help="train, val, test, query (against gallery) or all")
-    sub.add_argument("--batch", type=positive, help="images per pass (default 256; audits on a GPU 512)")
-    sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
-    sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
+    def format_help(self) -> str:
+        """The help text, with what the library knows filled in."""
+        for action in self._actions:
+            for word, known in LAZY.items():
+                if action.help and word in action.help:
+                    action.help = action.help.replace(word, known())
+        return super().format_help()
 
 
 def positive(text: str) -> int:
@@ -90,8 +68,18 @@ def non_negative(text: str) -> int:
     return _whole(text, 0)
 
 
+def _whole(text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, got '{text}'")
+    return value
+
+
 def rate(text: str) -> float:
-    """A share that is neither nothing nor all."""
+    """A fraction that is neither nothing nor all."""
     try:
         value = float(text)
     except ValueError:
@@ -101,14 +89,35 @@ def rate(text: str) -> float:
     return value
 
 
-def _whole(text: str, least: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if value < least:
-        raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, got '{text}'")
-    return value
+SHARED: dict[str, dict[str, Any]] = {
+    "model": {"metavar": "MODEL", "help": "{models}"},
+    "--data": {"metavar": "DATA", "help": "{datasets}"},
+    "--split": {"help": "train, val, test, query (against gallery) or all"},
+    "--batch": {"type": positive, "help": "images per pass (default 256; audits on a GPU 512)"},
+    "--size": {"type": positive, "help": "input size, for models that do not know their own"},
+    "--trust-code": {"action": "store_true", "help": "let a package import its own module"},
+    "--seed": {"type": int, "help": "of everything random"},
+    "--device": {"help": "cpu, cuda or mps; by default the best there is"},
+    "--skip-bad": {"action": "store_true", "help": "leave unreadable images out and report how many"},
+    "--no-images": {"action": "store_true", "help": "leave every image out, for private data"},
+}
+"""Options of several commands."""
+
+MODEL_ON_DATA = ("model", "--split", "--batch", "--size", "--trust-code", "--seed", "--device", "--skip-bad")
+"""Of the commands that show images to a model."""
+
+
+def shared(sub: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
+    """Add options of `SHARED`; `changes` are what differs here, such as `help`."""
+    for name in names:
+        sub.add_argument(name, **{**SHARED[name], **changes})
+
+
+def model_of(options: argparse.Namespace, device: torch.device | None = None) -> Embedder:
+    """The model that a command names, on a device."""
+    from holdfast.models import load_model
+
+    return load_model(options.model, options.size, options.trust_code).to(device or "cpu")
 
 
 def refuse_idle(given: dict[str, Any], reason: str) -> None:

@@ -1,4 +1,7 @@
-"""`holdfast report`."""
+"""Show a run or an audit as one HTML page.
+
+holdfast report runs/demo/hm
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,19 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, writable
+from holdfast.cli.parsing import Parser, positive, shared, writable
 from holdfast.errors import HoldfastError, harmless
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(commands, "report", run, "show a run or an audit as one HTML page", "holdfast report runs/demo/hm")
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
     sub.add_argument("run_folder", metavar="RUN", help="a folder that `holdfast train` or `holdfast audit` wrote")
-    sub.add_argument("--data", metavar="DATA", help=f"other images than the run's own: {DATA_HELP}")
+    shared(sub, "--no-images", "--device", "--trust-code")
+    shared(sub, "--data", help="other images than the run's own: {datasets}")
     sub.add_argument("--out", help="the page (default: RUN/report.html)")
-    sub.add_argument("--no-images", action="store_true", help="leave every image out, for private data")
     sub.add_argument("--refresh", action="store_true", help="look at the model again even if nothing has changed")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack at most N queries for the page (default 200)")
-    sub.add_argument("--seed", type=int, help="of everything random (default: the run's)")
-    sub.add_argument("--device", help="cpu, cuda or mps; by default the best there is")
-    sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
+    shared(sub, "--seed", help="of everything random (default: the run's)")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,4 +1,8 @@
-"""`holdfast search`."""
+"""Find the nearest images of an index.
+
+holdfast search photos.index --query new.jpg
+holdfast search photos.index --data images:new --html found.html --gallery folder:photos
+"""
 
 from __future__ import annotations
 
@@ -6,39 +10,25 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import DATA_HELP, Commands, command, positive, rate, refuse_idle, writable
+from holdfast.cli.parsing import Parser, positive, rate, refuse_idle, shared, writable
 from holdfast.console import table
 from holdfast.errors import HoldfastError
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands,
-        "search",
-        run,
-        "find the nearest images of an index",
-        "holdfast search photos.index --query new.jpg\n"
-        "          holdfast search photos.index --data images:new --html found.html --gallery folder:photos",
-    )
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
     sub.add_argument("index", metavar="FOLDER", help="an index that `holdfast index` made")
     asked = sub.add_mutually_exclusive_group(required=True)
     asked.add_argument("--query", nargs="+", metavar="IMAGE", help="image files to look for")
-    asked.add_argument("--data", metavar="DATA", help=f"look for every image of {DATA_HELP}")
+    shared(asked, "--data", help="look for every image of {datasets}")
     sub.add_argument("-k", type=positive, default=10, metavar="K", help="matches of each query (10)")
-    sub.add_argument("--split", help="of --data: train, val, test, query, gallery or all (default)")
+    shared(sub, "--split", "--batch", "--size", "--trust-code", "--device", "--skip-bad", "--no-images")
     sub.add_argument("--model", metavar="MODEL", help="the model that made the index, where it is not inside")
     sub.add_argument(
         "--false-alarms", type=rate, default=0.01, metavar="RATE", help="clean queries marked as tampered with (0.01)"
     )
     sub.add_argument("--html", metavar="FILE", help="also write a page with images")
     sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's images are")
-    sub.add_argument("--no-images", action="store_true", help="with --html: no images at all")
-    sub.add_argument("--batch", type=positive, default=256, help="images per pass")
-    sub.add_argument("--size", type=positive, help="input size, for models that do not know their own")
-    sub.add_argument("--trust-code", action="store_true", help="let a package import its own module")
-    sub.add_argument("--device", help="cpu, cuda or mps; by default the best there is")
-    sub.add_argument("--skip-bad", action="store_true", help="leave unreadable images out and report how many")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -60,13 +50,13 @@ def run(options: argparse.Namespace) -> None:
     wanted = image_files(options.query) if options.query else options.data
     images, skip_bad = read_table(wanted, options.skip_bad)
     split = choose_split(images, options.split or "all")
-    images = images if split == "all" else images.split(split)
+    images = images.split(split)
     folder, device = Path(options.index), choose_device(options.device)
     index = read_index(folder)
     own = load_model(options.model, options.size, options.trust_code).to(device) if options.model else None
     model = model_of(folder, index, own, device, options.trust_code)
     store = ImageStore(images, model.view, device, skip_bad=skip_bad)
-    found = ask(index, model, store, options.k, options.false_alarms, options.batch)
+    found = ask(index, model, store, options.k, options.false_alarms, options.batch or 256)
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
     if options.html:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None

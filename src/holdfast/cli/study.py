@@ -1,4 +1,7 @@
-"""`holdfast study`: its options. What it does lies in the package of studies: in a clone, not in the wheel."""
+"""Re-run a paper's claim and judge it by the numbers.
+
+holdfast study A6 --scale pocket
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,15 @@ import argparse
 import importlib
 from types import ModuleType
 
-from holdfast.cli.parsing import Commands, command, non_negative, positive, refuse_idle
+from holdfast.cli.parsing import Parser, non_negative, positive, refuse_idle
 from holdfast.errors import HoldfastError
 
 PACKAGE = "holdfast_studies"
+"""What does the work: in a clone, not in the wheel."""
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands, "study", run, "re-run a paper's claim and judge it by the numbers", "holdfast study A6 --scale pocket"
-    )
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
     sub.add_argument("ids", nargs="+", metavar="ID", help="A1, H4, ... (`holdfast list studies`), or all")
     sub.add_argument("--scale", choices=("pocket", "paper"), metavar="SCALE", default="pocket", help="pocket or paper")
     sub.add_argument("--seeds", nargs="+", type=non_negative, metavar="N", help="in place of the study's own")

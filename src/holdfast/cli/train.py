@@ -1,4 +1,7 @@
-"""`holdfast train`."""
+"""Train an embedding; the same command resumes.
+
+holdfast train pocket --data glyphs
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,16 @@ import argparse
 import json
 
 from holdfast.cli.metrics_table import metrics_table
-from holdfast.cli.parsing import DATA_HELP, Commands, command, common
+from holdfast.cli.parsing import Parser, shared
 
 
-def add(commands: Commands) -> None:
-    """Register the subcommand."""
-    sub = command(
-        commands, "train", run, "train an embedding; the same command resumes", "holdfast train pocket --data glyphs"
-    )
+def arguments(sub: Parser) -> None:
+    """Declare the options."""
     sub.add_argument("recipe", metavar="RECIPE", help="a name from `holdfast list recipes`, or a YAML file")
-    sub.add_argument("--data", metavar="DATA", help=DATA_HELP)
+    shared(sub, "--data", "--seed", "--device", "--skip-bad")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. optimizer.lr=1e-4")
     sub.add_argument("--init", metavar="MODEL", help="start from another run's or package's weights")
-    common(sub, "run folder (default: runs/RECIPE-DATA-sSEED)")
+    sub.add_argument("--out", help="run folder (default: runs/RECIPE-DATA-sSEED)")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,12 +1,26 @@
 """Tables of images with labels and splits, and everything between them and a batch on the device."""
 
 from holdfast.config import builder
-from holdfast.data.augment import Augment, centre_crop
+from holdfast.data.augment import Augment, CentreCrop, RandomCrop, RandomResizedCrop, centre_crop
 from holdfast.data.batches import SAMPLERS, Batches, ClassBatches, PairBatches, Sampler
 from holdfast.data.check import Problem, check
 from holdfast.data.decode import BadImage
 from holdfast.data.ragged import RaggedImages
-from holdfast.data.readers.base import Reader, from_csv, from_folder, load, parse, register, registry
+from holdfast.data.readers import (
+    Cars,
+    CsvFile,
+    Cub,
+    Digits,
+    Glyphs,
+    ImageFolder,
+    Images,
+    InShop,
+    Mnist,
+    Omniglot,
+    OnlineProducts,
+)
+from holdfast.data.readers.base import Reader, from_csv, from_folder, load, parse, register, registry, spellings
+from holdfast.data.sources import ArraySource, FileSource, ImageSource, ZipSource
 from holdfast.data.store import ImageStore
 from holdfast.data.table import ImageTable
 
@@ -14,17 +28,35 @@ build, names = builder(registry), registry.names
 
 __all__ = [
     "SAMPLERS",
+    "ArraySource",
     "Augment",
     "BadImage",
     "Batches",
+    "Cars",
+    "CentreCrop",
     "ClassBatches",
+    "CsvFile",
+    "Cub",
+    "Digits",
+    "FileSource",
+    "Glyphs",
+    "ImageFolder",
+    "ImageSource",
     "ImageStore",
     "ImageTable",
+    "Images",
+    "InShop",
+    "Mnist",
+    "Omniglot",
+    "OnlineProducts",
     "PairBatches",
     "Problem",
     "RaggedImages",
+    "RandomCrop",
+    "RandomResizedCrop",
     "Reader",
     "Sampler",
+    "ZipSource",
     "build",
     "centre_crop",
     "check",
@@ -35,4 +67,5 @@ __all__ = [
     "parse",
     "register",
     "registry",
+    "spellings",
 ]

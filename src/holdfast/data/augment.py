@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -15,7 +15,7 @@ from holdfast.config import builder
 from holdfast.data.ragged import RaggedImages
 from holdfast.errors import RecipeError
 from holdfast.registry import Registry
-from holdfast.view import View
+from holdfast.view import Fit, View
 
 Draws: TypeAlias = tuple[Tensor, ...]
 """What is random about the views of some images, one row per image."""
@@ -122,13 +122,21 @@ class CentreCrop(Augment):
     Relations: `random-crop` for small images, `random-resized-crop` for photographs.
     """
 
+    _fit: ClassVar[Fit] = "crop"
+
+    def fitted(self, view: View) -> Augment:
+        """The same for a model's view, cut where evaluation cuts it."""
+        fitted = super().fitted(view)
+        object.__setattr__(fitted, "_fit", view.fit)  # not an argument: a recipe says it of the model
+        return fitted
+
     def draw(self, count: int, generator: Generator) -> Draws:
         """Nothing."""
         return ()
 
     def view(self, images: RaggedImages, draws: Draws) -> Tensor:
         """The centre crop."""
-        return centre_crop(images, View(self.side))
+        return centre_crop(images, View(self.side, fit=self._fit))
 
 
 @register("random-crop")

@@ -48,14 +48,7 @@ class Batches(ABC):
         groups: equal parts of a batch that are learnt apart.
     """
 
-    def __init__(
-        self,
-        labels: ArrayLike | Tensor,
-        classes: int,
-        per_class: int,
-        seed: int,
-        groups: int = 1,
-    ) -> None:
+    def __init__(self, labels: ArrayLike | Tensor, classes: int, per_class: int, seed: int, groups: int = 1) -> None:
         if classes < 1 or per_class < 1:
             raise DataError(f"batch.classes and batch.per_class must be positive, got {classes} and {per_class}")
         if classes % groups:
@@ -65,6 +58,15 @@ class Batches(ABC):
         _, self._codes = np.unique(np.asarray(labels), return_inverse=True)
         order = np.argsort(self._codes, kind="stable")
         self._rows = np.split(order, np.cumsum(np.bincount(self._codes))[:-1])
+        self.check()
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name}={getattr(self, name)}" for name in ("classes", "per_class", "seed", "groups"))
+        return f"{type(self).__name__}({len(self._codes):,} images, {parts})"
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse a batch that cannot be made of these labels."""
 
     def set_epoch(self, epoch: int) -> None:
         """Choose whose batches the next iteration gives."""
@@ -90,38 +92,25 @@ class ClassBatches(Batches):
     repeats some. An epoch has max(ceil(C / P), N // (P·K)) batches: about one pass over the images, and at least one
     over the classes.
 
-    Args:
-        labels: class of each row.
-        classes: P, classes in a batch, over all groups and processes.
-        per_class: K, images of each.
-        seed: of the run.
-        groups: equal parts of a batch that are learnt apart; classes differ within each, and may come back in the next.
+    Classes differ within each group, and may come back in the next.
     """
 
-    def __init__(
-        self,
-        labels: ArrayLike | Tensor,
-        classes: int,
-        per_class: int,
-        seed: int,
-        groups: int = 1,
-    ) -> None:
-        super().__init__(labels, classes, per_class, seed, groups)
-        at_once = classes // groups
+    def check(self) -> None:
+        """Each group has classes that differ."""
+        at_once = self.classes // self.groups
         if len(self._rows) < at_once:
             raise DataError(
                 f"a batch of {at_once} classes needs more than the {len(self._rows)} there are; lower batch.classes"
             )
-        self._steps = max(-(-len(self._rows) // classes), len(self._codes) // (classes * per_class))
 
     def __len__(self) -> int:
-        return self._steps
+        return max(-(-len(self._rows) // self.classes), len(self._codes) // (self.classes * self.per_class))
 
     def deal(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
         """Classes from a deck, and the images of each from a deck of its own."""
         deck = Deck(np.arange(len(self._rows)), rng)
         images: dict[int, Deck] = {}
-        for _ in range(self._steps):
+        for _ in range(len(self)):
             batch = []
             for label in np.concatenate([deck.deal(self.classes // self.groups) for _ in range(self.groups)]):
                 if label not in images:
@@ -138,17 +127,10 @@ class PairBatches(Batches):
     as in the released batches of hardness manipulation.
     """
 
-    def __init__(
-        self,
-        labels: ArrayLike | Tensor,
-        classes: int,
-        per_class: int,
-        seed: int,
-        groups: int = 1,
-    ) -> None:
-        super().__init__(labels, classes, per_class, seed, groups)
-        if per_class != 2:
-            raise DataError(f"pairs have two images; set batch.per_class: 2, not {per_class}")
+    def check(self) -> None:
+        """A pair has two images."""
+        if self.per_class != 2:
+            raise DataError(f"pairs have two images; set batch.per_class: 2, not {self.per_class}")
 
     def __len__(self) -> int:
         return -(-len(self._codes) // self.classes)

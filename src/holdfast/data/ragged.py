@@ -24,6 +24,7 @@ class RaggedImages:
         widths: of each image.
         longest: no side of an image is longer; known without asking the device.
         shorter: no image has a longer shorter side; likewise.
+        shortest: no side of an image is shorter; likewise, of the whole buffer.
     """
 
     pixels: Tensor
@@ -32,6 +33,7 @@ class RaggedImages:
     widths: Tensor
     longest: int
     shorter: int
+    shortest: int
 
     @classmethod
     def of(cls, images: Sequence[NDArray[np.uint8]] | Tensor) -> RaggedImages:
@@ -51,7 +53,8 @@ class RaggedImages:
             torch.from_numpy(np.ascontiguousarray(column)).to(pixels.device)
             for column in (ends - shapes.prod(1), shapes[:, 0], shapes[:, 1])
         )
-        return cls(pixels, starts, heights, widths, int(shapes.max(initial=0)), int(shapes.min(1).max(initial=0)))
+        longest, shorter = int(shapes.max(initial=0)), int(shapes.min(1).max(initial=0))
+        return cls(pixels, starts, heights, widths, longest, shorter, int(shapes.min()) if len(shapes) else 0)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -102,9 +105,6 @@ class RaggedImages:
         return picked.permute(0, 3, 1, 2)
 
     def refuse_smaller(self, size: int, padding: int = 0) -> None:
-        """Refuse a crop that does not fit into an image; a GPU is not asked, its images come from a checked view."""
-        if self.device.type != "cpu" or not len(self):
-            return
-        side = int(torch.minimum(self.heights, self.widths).min())
-        if side + 2 * padding < size:
-            raise DataError(f"a crop of {size} px does not fit into images of {side} px; store them larger")
+        """Refuse a crop that does not fit into every image of the buffer; no device is asked."""
+        if len(self) and self.shortest + 2 * padding < size:
+            raise DataError(f"a crop of {size} px does not fit into images of {self.shortest} px; store them larger")

@@ -122,9 +122,11 @@ class ImageTable:
         return bool((self.splits == split).any())
 
     def split(self, split: str) -> ImageTable:
-        """The rows of one split."""
+        """The rows of one split, or every row where it is "all"."""
+        if split == "all":
+            return self
         if split not in SPLITS:
-            raise DataError(unknown("split", split, SPLITS))
+            raise DataError(unknown("split", split, [*SPLITS, "all"]))
         if not self.has(split):
             there = ", ".join(s for s in SPLITS if self.has(s))
             raise DataError(f"dataset '{self.name}' has no '{split}' images; it has: {there}")

@@ -1,19 +1,33 @@
 """Embedders: pixels to unit vectors."""
 
+from holdfast.models.backbones import Backbone, build_backbone
+from holdfast.models.bank import BatchNormBank, SetStart, Through
+from holdfast.models.batchnorm import BatchNormPolicy
 from holdfast.models.build import ModelConfig
 from holdfast.models.embedder import Embedder
 from holdfast.models.export import Parity, export_onnx
 from holdfast.models.int8 import Quantised, export_int8
 from holdfast.models.load import MODEL_HELP, as_embedder, load_model
+from holdfast.models.preprocessing import Preprocessing
 from holdfast.models.run_card import write_card
+from holdfast.models.small import MnistPlaneNet, SmallConvNet
 
 __all__ = [
     "MODEL_HELP",
+    "Backbone",
+    "BatchNormBank",
+    "BatchNormPolicy",
     "Embedder",
+    "MnistPlaneNet",
     "ModelConfig",
     "Parity",
+    "Preprocessing",
     "Quantised",
+    "SetStart",
+    "SmallConvNet",
+    "Through",
     "as_embedder",
+    "build_backbone",
     "export_int8",
     "export_onnx",
     "load_model",

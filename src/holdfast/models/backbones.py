@@ -27,7 +27,7 @@ from holdfast.models.preprocessing import (
 from holdfast.models.small import MnistPlaneNet, SmallConvNet
 from holdfast.models.stem import with_blocked_stem
 
-SUMMARIES = {
+ENTRIES = {
     "conv-small": "three strided convolutions, 32-64-128, for 28-64 px",
     "conv-tiny": "three strided convolutions, 16-32-64: half the time of conv-small",
     "mnist-plane": "the EPS paper's MNIST network; use with dim: 2, normalize: false",
@@ -38,6 +38,11 @@ SUMMARIES = {
     "torchvision:mobilenet_v2": "torchvision; so is every torchvision:NAME (or NAME.WEIGHTS) that classifies images",
     "package.module:function": "your own: a function without arguments that returns a module, images to vectors",
 }
+
+
+def entries() -> dict[str, str]:
+    """Names that stand for all that can be built, with a line on each."""
+    return dict(ENTRIES)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Indexes of vectors: build, add to, search, calibrate."""
 
 from holdfast.search.building import Added, add_images, create_index, model_of
-from holdfast.search.index import Index, ModelFacts, SearchResult, make_index
+from holdfast.search.index import Index, ModelFacts, SearchResult
 from holdfast.search.page import printable, strip_page
 from holdfast.search.querying import Answer, Answers, Detector, Hit, TamperVerdict, ask, detector_of, statistics
 from holdfast.search.store import read_index, read_manifest, write_index
@@ -23,7 +23,6 @@ __all__ = [
     "calibrate",
     "create_index",
     "detector_of",
-    "make_index",
     "model_of",
     "printable",
     "read_index",

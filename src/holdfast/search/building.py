@@ -7,10 +7,10 @@ import shutil
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from holdfast import seeds
 from holdfast.data import ImageStore, ImageTable
@@ -21,7 +21,8 @@ from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import current_processes
 from holdfast.search.embedding import embed_images, fingerprint_images, model_facts, refuse_other_model
-from holdfast.search.index import Index, make_index
+from holdfast.search.index import Fingerprints, Index
+from holdfast.search.kinds import kind_for
 from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 
@@ -65,6 +66,7 @@ def create_index(
         seed: of everything random.
         skip_bad: leave unreadable images out.
     """
+    kind = kind_for(len(table), kind)
     processes = current_processes()
     with ExitStack() as stack:
 
@@ -75,18 +77,15 @@ def create_index(
                 raise SearchError(f"{folder} is there already; add to an index with --add, or give another --out")
 
         processes.tell(begin)
-        model.eval()
-        store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad)
-        _refuse_twins(store.table)
-        everything = np.arange(len(store))
-        vectors = embed_images(model, store, everything, batch).vectors
-        fingerprints = fingerprint_images(store, batch)
+        images = _Images.of(model.eval(), table, batch, skip_bad)
+        everything = np.arange(len(images.store))
+        vectors = embed_images(model, images.store, everything, batch).vectors
         facts = model_facts(model, reference)
-        index = make_index(vectors, store.table.ids, _labels(store.table), fingerprints, facts, kind, seed)
-        index = _calibrated(index, model, store, everything, calibrate, batch)
+        index = Index(vectors, images.ids, images.labels, images.fingerprints, facts, kind, seed)
+        index = _calibrated(index, model, images, everything, calibrate)
         if processes.main:
             _write_new(folder, model, index)
-    return index, Added(len(index), 0, 0, len(store.skipped))
+    return index, Added(len(index), 0, 0, len(images.store.skipped))
 
 
 def _write_new(folder: Path, model: Embedder, index: Index) -> None:
@@ -128,43 +127,28 @@ def add_images(
             stack.enter_context(locked(folder / LOCK, f"the index {folder}"))
 
         processes.tell(begin)
-        return _add(folder, table, model, device, batch, skip_bad, trust_code)
-
-
-def _add(
-    folder: Path,
-    table: ImageTable,
-    model: Embedder | None,
-    device: torch.device | str,
-    batch: int,
-    skip_bad: bool,
-    trust_code: bool,
-) -> tuple[Index, Added]:
-    """As `add_images`, once no other process can change the index."""
-    manifest = read_manifest(folder)
-    index = read_index(folder, manifest)
-    model = model_of(folder, index, model, device, trust_code)
-    store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad)
-    _refuse_twins(store.table)
-    fingerprints = fingerprint_images(store, batch)
-    row_of = {name: row for row, name in enumerate(index.ids)}
-    old = [row_of.get(name) for name in store.table.ids]
-    labels = _labels(store.table)
-    same = [
-        row is not None and bool((index.fingerprints[row] == own).all()) and index.labels[row] == label
-        for row, own, label in zip(old, fingerprints, labels, strict=True)
-    ]
-    new = np.flatnonzero(~np.array(same, bool))
-    replaced = sum(old[row] is not None for row in new)
-    done = Added(len(new) - replaced, replaced, len(store) - len(new), len(store.skipped))
-    if not len(new):
-        return index, done
-    vectors = embed_images(model, store, new, batch).vectors
-    index = index.extended(vectors, [store.table.ids[i] for i in new], [labels[i] for i in new], fingerprints[new])
-    calibrate = max(len(index.clean), CALIBRATED_ON if len(index.clean) else 0)
-    index = _calibrated(index, model, store, new, calibrate, batch)
-    if current_processes().main:
-        write_index(folder, index, replaces=manifest)
+        manifest = read_manifest(folder)
+        index = read_index(folder, manifest)
+        model = model_of(folder, index, model, device, trust_code)
+        images = _Images.of(model, table, batch, skip_bad)
+        row_of = {name: row for row, name in enumerate(index.ids)}
+        old = [row_of.get(name) for name in images.ids]
+        same = [
+            row is not None and bool((index.fingerprints[row] == own).all()) and index.labels[row] == label
+            for row, own, label in zip(old, images.fingerprints, images.labels, strict=True)
+        ]
+        new = np.flatnonzero(~np.array(same, bool))
+        replaced = sum(old[row] is not None for row in new)
+        done = Added(len(new) - replaced, replaced, len(old) - len(new), len(images.store.skipped))
+        if not len(new):
+            return index, done
+        vectors = embed_images(model, images.store, new, batch).vectors
+        ids, labels = ([words[row] for row in new] for words in (images.ids, images.labels))
+        index = index.extended(vectors, ids, labels, images.fingerprints[new])
+        calibrate = max(len(index.clean), CALIBRATED_ON) if len(index.clean) else 0
+        index = _calibrated(index, model, images, new, calibrate)
+        if processes.main:
+            write_index(folder, index, replaces=manifest)
     return index, done
 
 
@@ -181,35 +165,39 @@ def model_of(
     return model
 
 
-def _calibrated(
-    index: Index,
-    model: Embedder,
-    store: ImageStore,
-    rows: Any,
-    count: int,
-    batch: int,
-) -> Index:
-    """The index with statistics of a seeded choice of images, each searched among the others."""
+@dataclasses.dataclass(frozen=True)
+class _Images:
+    """Images on their way into an index, each with a name of its own."""
+
+    store: ImageStore
+    fingerprints: Fingerprints
+    labels: list[str]
+    batch: int
+
+    @classmethod
+    def of(cls, model: Embedder, table: ImageTable, batch: int, skip_bad: bool) -> _Images:
+        store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad)
+        twin, times = Counter(store.table.ids).most_common(1)[0]
+        if times > 1:
+            raise SearchError(f"{times} images are called '{twin}'; an index needs a name for each")
+        labels = [store.table.class_names[label] for label in store.table.labels]
+        return cls(store, fingerprint_images(store, batch), labels, batch)
+
+    @property
+    def ids(self) -> list[str]:
+        return self.store.table.ids
+
+
+def _calibrated(index: Index, model: Embedder, images: _Images, rows: NDArray[np.int64], count: int) -> Index:
+    """The index with statistics of a seeded choice of `count` of these rows, each searched among the others."""
     if count == 0:
         return index
     draw = np.random.default_rng(seeds.derive(index.seed, "calibrate", len(index)))
     old = index.clean
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
-    share = count if not len(old) else max(1, round(count * len(rows) / len(index)))
-    chosen = np.sort(draw.permutation(rows)[:share])
-    embedded = embed_images(model, store, chosen, batch, index.seed, perturbed=True)
-    row_of = {name: row for row, name in enumerate(index.ids)}
-    fingerprints = index.fingerprints[[row_of[store.table.ids[row]] for row in chosen]]
-    found = statistics(index, embedded, fingerprints)
+    fresh = count if not len(old) else max(1, round(count * len(rows) / len(index)))
+    chosen = np.sort(draw.permutation(rows)[:fresh])
+    embedded = embed_images(model, images.store, chosen, images.batch, index.seed, perturbed=True)
+    found = statistics(index, embedded, images.fingerprints[chosen])
     kept = draw.permutation(old)[: count - len(found)]
     return dataclasses.replace(index, clean=np.concatenate([kept, found]))
-
-
-def _labels(table: ImageTable) -> list[str]:
-    return [table.class_names[label] for label in table.labels]
-
-
-def _refuse_twins(table: ImageTable) -> None:
-    twin, times = Counter(table.ids).most_common(1)[0]
-    if times > 1:
-        raise SearchError(f"{times} images are called '{twin}'; an index needs a name for each")

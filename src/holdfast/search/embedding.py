@@ -16,8 +16,7 @@ from holdfast.data import ImageStore
 from holdfast.errors import ModelError
 from holdfast.models import Embedder
 from holdfast.processes import current_processes
-from holdfast.search.index import Fingerprints, ModelFacts
-from holdfast.search.kinds import usable
+from holdfast.search.index import Fingerprints, ModelFacts, usable
 
 NOISE = 4 / 255
 """Deviation of the noise: under what a person sees, half of the usual attack's reach."""

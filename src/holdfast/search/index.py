@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import SearchError
-from holdfast.search.kinds import Rows, Structure, Vectors, kind_for, usable
+from holdfast.search.kinds import Rows, Structure, Vectors, kind_for
 from holdfast.view import View
 
 Fingerprints = NDArray[np.uint8]
 """A digest of each image as the model sees it, shape (n, 16)."""
 
+LONGEST = 1e12
+"""Length of a vector beyond any model's, at which the square of a distance is still far from overflowing 32 bits."""
+
+COPIES = 4
+"""Copies of a query in the index that a search can skip."""
 
 STATISTICS = 4
 """Numbers on a query that tell whether it looks tampered with."""
@@ -60,20 +65,26 @@ class Index:
         ids: a name of each image.
         labels: the class of each, empty where unknown.
         fingerprints: digest of each image.
-        structure: over the vectors.
-        model: which made them.
-        clean: statistics of clean queries that tampered ones are compared with, one row each; none if not calibrated.
+        model: which made the vectors.
+        kind: flat, ivf or hnsw; by the number of vectors when left out.
         seed: of everything random.
+        clean: statistics of clean queries that tampered ones are compared with, one row each; none if not calibrated.
     """
 
     vectors: Vectors
     ids: Sequence[str]
     labels: Sequence[str]
     fingerprints: Fingerprints
-    structure: Structure
     model: ModelFacts
-    clean: NDArray[np.float32]
-    seed: int
+    kind: str | None = None
+    seed: int = 0
+    clean: NDArray[np.float32] = dataclasses.field(default_factory=lambda: np.empty((0, STATISTICS), np.float32))
+    structure: Structure = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _refuse_unusable(self.vectors, "a vector")
+        object.__setattr__(self, "kind", kind_for(len(self), self.kind))
+        object.__setattr__(self, "structure", Structure(self.vectors, str(self.kind), self.seed))
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -115,37 +126,21 @@ class Index:
         """The index with more images; one whose id is there already takes the old one's place."""
         coming = set(ids)
         kept = np.array([row for row, name in enumerate(self.ids) if name not in coming], np.int64)
-        together = np.ascontiguousarray(np.concatenate([self.vectors[kept], vectors]))
         return dataclasses.replace(
             self,
-            vectors=together,
+            vectors=np.concatenate([self.vectors[kept], vectors]),
             ids=[*(self.ids[row] for row in kept), *ids],
             labels=[*(self.labels[row] for row in kept), *labels],
             fingerprints=np.concatenate([self.fingerprints[kept], fingerprints]),
-            structure=self.structure.grown(together, kept, self.seed),
         )
 
 
-COPIES = 4
-"""Copies of a query in the index that a search can skip."""
+def usable(rows: Vectors) -> NDArray[np.bool_]:
+    """Which rows are finite, and short enough that their distances are finite, too; needs no second array as large."""
+    fine: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows, dtype=np.float64) <= LONGEST**2
+    return fine
 
 
 def _refuse_unusable(vectors: Vectors, what: str) -> None:
     if not usable(vectors).all():
         raise SearchError(f"{what} is not finite or far too long to be compared; check the model that made it")
-
-
-def make_index(
-    vectors: Vectors,
-    ids: Sequence[str],
-    labels: Sequence[str],
-    fingerprints: Fingerprints,
-    model: ModelFacts,
-    kind: str | None = None,
-    seed: int = 0,
-) -> Index:
-    """An index over vectors, not calibrated yet; the kind by their number unless asked for."""
-    _refuse_unusable(vectors, "a vector")
-    structure = kind_for(len(vectors), kind).build(vectors, seed)
-    clean = np.empty((0, STATISTICS), np.float32)
-    return Index(vectors, list(ids), list(labels), fingerprints, structure, model, clean, seed)

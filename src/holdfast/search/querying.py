@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -80,11 +79,11 @@ class Detector:
 
     def judge(self, values: NDArray[np.float32]) -> list[TamperVerdict]:
         """A verdict on each row of statistics."""
-        return [self._verdict(row) for row in self._scores(values)]
-
-    def _verdict(self, scores: Sequence[float] | NDArray[np.float64]) -> TamperVerdict:
-        odd = [int(i) for i in np.argsort(scores)[::-1] if scores[i] > self.threshold]
-        return TamperVerdict(bool(odd), tuple(SIGNS[i] for i in odd))
+        verdicts = []
+        for scores in self._scores(values):
+            odd = [int(i) for i in np.argsort(scores)[::-1] if scores[i] > self.threshold]
+            verdicts.append(TamperVerdict(bool(odd), tuple(SIGNS[i] for i in odd)))
+        return verdicts
 
 
 def detector_of(index: Index, false_alarms: float = FALSE_ALARMS) -> tuple[Detector | None, str]:
@@ -122,12 +121,8 @@ class Answer:
 
     def document(self) -> dict[str, Any]:
         """As plain data."""
-        return {
-            "query": self.query,
-            "tampered": None if self.verdict is None else self.verdict.tampered,
-            "why": [] if self.verdict is None else list(self.verdict.why),
-            "matches": [dataclasses.asdict(match) for match in self.matches],
-        }
+        checked = {"tampered": None, "why": ()} if self.verdict is None else dataclasses.asdict(self.verdict)
+        return {"query": self.query, **checked, "matches": [dataclasses.asdict(match) for match in self.matches]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,11 +162,8 @@ def ask(
     verdicts: list[TamperVerdict] | list[None] = [None] * len(queries)
     if detector is not None:
         verdicts = detector.judge(statistics(index, embedded, fingerprint_images(queries, batch)))
-    answers = []
-    for query, rows, distances, verdict in zip(
-        queries.table.ids, found.rows.tolist(), found.distances.tolist(), verdicts, strict=True
-    ):
-        pairs = zip(rows, distances, strict=True)
-        matches = tuple(Hit(index.ids[row], index.labels[row], apart) for row, apart in pairs if row >= 0)
-        answers.append(Answer(query, matches, verdict))
-    return Answers(answers, unchecked)
+    hits = [
+        tuple(Hit(index.ids[row], index.labels[row], apart) for row, apart in zip(*both, strict=True) if row >= 0)
+        for both in zip(found.rows.tolist(), found.distances.tolist(), strict=True)
+    ]
+    return Answers([Answer(*parts) for parts in zip(queries.table.ids, hits, verdicts, strict=True)], unchecked)

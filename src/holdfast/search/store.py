@@ -3,6 +3,9 @@
 The folder holds `manifest.json`, one safetensors file of arrays, one JSON file of names and, where it can be packaged,
 `model/`. The manifest names the two files by their digests and is replaced in one step: before, the folder is the old
 index, afterwards the new one.
+
+What makes a search fast is built from the vectors when it is needed (`kinds.Structure`). Folders of before hold it too,
+as arrays under `structure.`: these are not read, so such a folder opens like any other.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from numpy.typing import NDArray
 from holdfast.errors import SearchError
 from holdfast.files import write_atomic, write_json
 from holdfast.run_files import parse_json
-from holdfast.search.index import STATISTICS, Index, ModelFacts
-from holdfast.search.kinds import KINDS, Arrays, damaged, usable
+from holdfast.search.index import STATISTICS, Index, ModelFacts, usable
+from holdfast.search.kinds import KINDS
 from holdfast.versions import versions
 from holdfast.view import Fit, Interpolation, View
 
@@ -46,13 +49,8 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
     """
     from safetensors.numpy import save
 
-    arrays: Arrays = {
-        "vectors": index.vectors,
-        "prints": index.fingerprints,
-        "probe": index.model.probe,
-        "clean": index.clean,
-    }
-    content = save({**arrays, **{f"structure.{k}": v for k, v in index.structure.arrays().items()}})
+    arrays: dict[str, NDArray[Any]] = {"vectors": index.vectors, "prints": index.fingerprints, "clean": index.clean}
+    content = save({**arrays, "probe": index.model.probe})
     names = json.dumps({"ids": list(index.ids), "labels": list(index.labels)}).encode()
     files = {"arrays": f"arrays-{_digest(content)}.safetensors", "names": f"names-{_digest(names)}.json"}
     write_atomic(folder / files["arrays"], content)
@@ -62,7 +60,7 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
     facts = index.model
     manifest = {
         "schema": SCHEMA,
-        "kind": index.structure.name,
+        "kind": index.kind,
         "images": len(index),
         "dim": index.dim,
         **files,
@@ -118,11 +116,14 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
     ids, labels = (_words(names, part, count) for part in ("ids", "labels"))
     if len(set(ids)) != count:
         raise damaged("it names an image twice")
-    own = {key.removeprefix("structure."): value for key, value in arrays.items() if key.startswith("structure.")}
-    structure = KINDS[manifest["kind"]].restore(vectors, own)
     told = manifest["model"]
     facts = ModelFacts(told["reference"], told["weights"], _view(told), probe)
-    return Index(vectors, ids, labels, fingerprints, structure, facts, clean, manifest["seed"])
+    return Index(vectors, ids, labels, fingerprints, facts, manifest["kind"], manifest["seed"], clean)
+
+
+def damaged(what: str) -> SearchError:
+    """One line on a folder that no index was written as."""
+    return SearchError(f"the index is damaged: {what}; build it again with `holdfast index`")
 
 
 def _view(told: dict[str, Any]) -> View:

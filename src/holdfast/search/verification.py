@@ -21,6 +21,8 @@ from holdfast.models import Embedder
 from holdfast.sphere import distances
 from holdfast.versions import versions
 
+SCHEMA = 1
+USUAL_RATES = (1e-3, 1e-4)
 LEAST_ACCEPTED = 10
 """False acceptances that a rate must rest on; with fewer, chance alone moves the threshold by more than a third."""
 RESAMPLES = 200
@@ -108,13 +110,6 @@ def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> Ve
     )
 
 
-def choose_rows(count: int, seed: int) -> Tensor:
-    """All images, or a seeded choice of as many as can be paired."""
-    if count <= MOST_IMAGES:
-        return torch.arange(count)
-    return torch.randperm(count, generator=seeds.generator(seed, "pairs"))[:MOST_IMAGES].sort().values
-
-
 def thresholds(pairs: VerificationPairs, fars: Sequence[float], seed: int = 0) -> list[Threshold]:
     """A threshold for each rate of false acceptance; a rate that too few pairs would estimate is refused."""
     for far in fars:
@@ -125,14 +120,13 @@ def thresholds(pairs: VerificationPairs, fars: Sequence[float], seed: int = 0) -
                 f"{len(pairs.negative):,} negative pairs are too few to estimate a FAR of {far:g}; "
                 f"the smallest they allow is {pairs.smallest_far:.1e}: ask for that, or add images"
             )
-    return [_threshold(pairs, far, seed) for far in fars]
-
-
-def _threshold(pairs: VerificationPairs, far: float, seed: int) -> Threshold:
-    at = _limit(pairs.negative, far)
-    accepted = int(np.searchsorted(pairs.negative, at))
-    tar = 100 * np.searchsorted(pairs.positive, at) / len(pairs.positive)
-    return Threshold(far, float(at), float(tar), _interval(pairs, far, seed), accepted)
+    found = []
+    for far in fars:
+        at = _limit(pairs.negative, far)
+        accepted = int(np.searchsorted(pairs.negative, at))
+        tar = 100 * float(np.searchsorted(pairs.positive, at)) / len(pairs.positive)
+        found.append(Threshold(far, at, tar, _interval(pairs, far, seed), accepted))
+    return found
 
 
 def _limit(negative: Numbers, far: float) -> float:
@@ -176,20 +170,6 @@ def roc(pairs: VerificationPairs) -> dict[str, list[float]]:
     }
 
 
-def document(pairs: VerificationPairs, found: Sequence[Threshold]) -> dict[str, Any]:
-    """What a file of thresholds holds, beside what it is about."""
-    return {
-        "pairs": {"positive": len(pairs.positive), "negative": len(pairs.negative)},
-        "smallest_far": pairs.smallest_far,
-        "thresholds": [dataclasses.asdict(one) for one in found],
-        "roc": roc(pairs),
-    }
-
-
-SCHEMA = 1
-USUAL_RATES = (1e-3, 1e-4)
-
-
 def calibrate(
     model: Embedder,
     data: str | dict[str, Any] | ImageTable,
@@ -215,8 +195,11 @@ def calibrate(
     if not table.labelled:
         raise DataError(f"the images of '{table.name}' have no labels to pair by; give folder:DIR or csv:FILE")
     chosen = choose_split(table, split)
-    table = table if chosen == "all" else table.split(chosen)
-    store = ImageStore(table.subset(choose_rows(len(table), seed)), model.view, model.mean.device, skip_bad=skip_bad)
+    table = table.split(chosen)
+    if len(table) > MOST_IMAGES:
+        drawn = torch.randperm(len(table), generator=seeds.generator(seed, "pairs"))[:MOST_IMAGES]
+        table = table.subset(drawn.sort().values)
+    store = ImageStore(table, model.view, model.mean.device, skip_bad=skip_bad)
     vectors = embed(model, store, batch)
     groups = store.table.groups
     pairs = pair_up(vectors, torch.tensor(store.table.labels), None if groups is None else torch.tensor(groups))
@@ -227,7 +210,10 @@ def calibrate(
         "split": chosen,
         "images": len(vectors),
         "classes": len(pairs.sizes),
-        **document(pairs, thresholds(pairs, fars, seed)),
+        "pairs": {"positive": len(pairs.positive), "negative": len(pairs.negative)},
+        "smallest_far": pairs.smallest_far,
+        "thresholds": [dataclasses.asdict(one) for one in thresholds(pairs, fars, seed)],
+        "roc": roc(pairs),
         "skipped": [{"image": image, "reason": reason} for image, reason in store.skipped],
         "seed": seed,
         "versions": versions(),

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import yaml
 
 from holdfast.config import Block, block, instantiate, override, resolve
-from holdfast.data import Augment, Reader, Sampler, parse
+from holdfast.data import Augment, Reader, Sampler, parse, spellings
 from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
@@ -202,7 +202,7 @@ def load_recipe(
     elif isinstance(plain.get("data"), str):
         plain["data"] = parse(plain["data"])
     if "data" not in plain:
-        raise RecipeError("no dataset; pass --data (glyphs, digits, folder:DIR, csv:FILE, cub:DIR, ...)")
+        raise RecipeError(f"no dataset; pass --data {' or '.join(spellings())}")
     if seed is not None:
         plain["seed"] = seed
     for setting in settings:

@@ -85,6 +85,11 @@ def listed() -> list[str]:
     return sorted(shipped(), key=place)
 
 
+def entries() -> dict[str, str]:
+    """Where each shipped recipe is from, and a line on it."""
+    return {name: f"[{about(name).origin}] {about(name).summary}" for name in listed()}
+
+
 def read_plain(recipe: str | Path | dict[str, Any]) -> dict[str, Any]:
     """Plain data of a shipped recipe, a YAML file or a dictionary (copied), on top of what its `base` names.
 

@@ -78,14 +78,26 @@ def parse(spec: str | Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(spec, str):
         return dict(spec)
     name, colon, path = spec.partition(":")
-    field = _path_field(typing.cast(type[Reader], registry.get(name)))
-    if field is None:
-        if colon:
-            raise DataError(f"dataset '{name}' takes no path; write just '{name}'")
-        return {"name": name}
-    if not path:
+    field = _path_field(name)
+    if field is None and colon:
+        raise DataError(f"dataset '{name}' takes no path; write just '{name}'")
+    if field is not None and not path:
         raise DataError(f"dataset '{name}' needs a path; write '{name}:PATH'")
-    return {"name": name, field: path}
+    return {"name": name} if field is None else {"name": name, field: path}
+
+
+def spellings() -> list[str]:
+    """Every dataset as it is written on the command line: `csv:FILE`, `cub:DIR`, `digits`, ..."""
+    words = {None: "", "file": ":FILE"}
+    return [name + words.get(_path_field(name), ":DIR") for name in registry.names()]
+
+
+def _path_field(name: str) -> str | None:
+    """The field that `name:PATH` fills in: the reader's first one of its own, if it is text."""
+    reader = typing.cast(type[Reader], registry.get(name))
+    common = {field.name for field in dataclasses.fields(Reader)}
+    own = next((field.name for field in dataclasses.fields(reader) if field.name not in common), None)
+    return own if own is not None and typing.get_type_hints(reader)[own] is str else None
 
 
 def load(spec: str | Mapping[str, Any], **overrides: Any) -> ImageTable:
@@ -108,10 +120,3 @@ def from_folder(root: str | Path, **fields: Any) -> ImageTable:
 def from_csv(file: str | Path, **fields: Any) -> ImageTable:
     """The table that a CSV file lists; `fields` as in the reader `csv`."""
     return load({"name": "csv", "file": str(file)}, **fields)
-
-
-def _path_field(reader: type[Reader]) -> str | None:
-    """The reader's first field of its own, if it is text."""
-    common = {field.name for field in dataclasses.fields(Reader)}
-    own = next((field.name for field in dataclasses.fields(reader) if field.name not in common), None)
-    return own if own is not None and typing.get_type_hints(reader)[own] is str else None
