@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from holdfast import attacks
 from holdfast.attacks import Attacked, BoundGoal, Budget
 from holdfast.attacks.ball import Ball
-from holdfast.attacks.progress import Lagged
+from holdfast.attacks.forward import Lagged
 from holdfast.errors import DataError, ModelError, RecipeError
 
 ROWS = torch.arange(24)

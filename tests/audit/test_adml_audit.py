@@ -14,7 +14,7 @@ from torch import Tensor
 
 import holdfast
 from holdfast import audit, seeds
-from holdfast.attacks.goals.triplet import TripletGap
+from holdfast.attacks import TripletGap
 from holdfast.attacks.references import References
 from holdfast.audit.adml import Adml
 from holdfast.audit.batches import PUBLISHED_BATCH, MakeUp

@@ -13,7 +13,7 @@ from holdfast import mining
 from holdfast.losses import Encoded
 from holdfast.mining import Triplets
 from holdfast.regimes import destinations
-from holdfast.regimes.hardness_schedules import Constant, Destination, Mined, OfMiner, as_destination
+from holdfast.regimes.hardness_schedules import ConstantHardness, Destination, Mined, MinerHardness, as_destination
 
 positive = st.floats(0.01, 3)
 losses = st.floats(0, 3)
@@ -114,32 +114,32 @@ class Two(mining.Miner):
 def test_a_miner_is_looked_up_by_anchor() -> None:
     z = clean().encoded.z
     by_miner = (z[4] - z[5] + 1e-6).norm() - (z[4] - z[0] + 1e-6).norm()
-    torch.testing.assert_close(asked(OfMiner(Two())), torch.stack((clean().hardness[0], by_miner)))
+    torch.testing.assert_close(asked(MinerHardness(Two())), torch.stack((clean().hardness[0], by_miner)))
 
 
 def test_the_source_itself_asks_for_nothing_and_another_miner_draws_for_itself() -> None:
     source = clean().source
-    assert torch.equal(asked(OfMiner(mining.build("random"))), clean().hardness)
+    assert torch.equal(asked(MinerHardness(mining.build("random"))), clean().hardness)
     other = mining.build("random", anchors="first")
     assert other != source
     found = other(clean().encoded.z, clean().encoded.labels, torch.Generator().manual_seed(1))
     assert isinstance(found, Triplets)
     z = clean().encoded.z
     at = {int(a): (z[a] - z[p] + 1e-6).norm() - (z[a] - z[n] + 1e-6).norm() for a, p, n in zip(*found, strict=True)}
-    torch.testing.assert_close(asked(OfMiner(other)), torch.stack([clean().hardness[0], at[4]]))
+    torch.testing.assert_close(asked(MinerHardness(other)), torch.stack([clean().hardness[0], at[4]]))
 
 
 def test_miners_and_numbers_stand_for_destinations() -> None:
     miner = mining.build("semihard")
     of_miner, constant, itself = as_destination(miner), as_destination(-0.1), destinations.build("lga")
-    assert isinstance(of_miner, OfMiner)
+    assert isinstance(of_miner, MinerHardness)
     assert of_miner.miner is miner
-    assert isinstance(constant, Constant)
+    assert isinstance(constant, ConstantHardness)
     assert asked(constant).tolist() == [-0.1, -0.1]
     assert as_destination(itself) is itself
 
 
-@pytest.mark.parametrize("destination", [Constant(0.0), OfMiner(mining.build("random"))])
+@pytest.mark.parametrize("destination", [ConstantHardness(0.0), MinerHardness(mining.build("random"))])
 def test_without_memory_there_is_nothing_to_save(destination: Any) -> None:
     destination.remember(torch.tensor(0.5))
     assert destination.state() == {}

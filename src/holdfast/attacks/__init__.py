@@ -2,6 +2,13 @@
 
 from holdfast.attacks.base import BoundGoal, Goal, register, registry
 from holdfast.attacks.budget import Budget
+from holdfast.attacks.goals.adml import Alignment, AlignmentUniformity, TripletGap, Uniformity
+from holdfast.attacks.goals.composed import BoundSum, Sum, WorstOf
+from holdfast.attacks.goals.matching import GreedyTopOneMisranking, LearningToMisrank, Misrank, NearestWrong
+from holdfast.attacks.goals.ranking import CandidateDown, CandidateUp, GreedyTopOne, QueryDown, QueryUp
+from holdfast.attacks.goals.shift import EmbeddingShift, Shift
+from holdfast.attacks.goals.targets import BoundTargets, MultiTarget, SingleTarget, TargetedMismatch, Unadversarial
+from holdfast.attacks.goals.tuples import Collapse, Hardness
 from holdfast.attacks.pgd import craft, pgd, sweep
 from holdfast.attacks.references import References
 from holdfast.attacks.result import Attacked, Crafted, worst
@@ -11,12 +18,37 @@ from holdfast.config import builder
 build, names = builder(registry), registry.names
 
 __all__ = [
+    "Alignment",
+    "AlignmentUniformity",
     "Attacked",
     "BoundGoal",
+    "BoundSum",
+    "BoundTargets",
     "Budget",
+    "CandidateDown",
+    "CandidateUp",
+    "Collapse",
     "Crafted",
+    "EmbeddingShift",
     "Goal",
+    "GreedyTopOne",
+    "GreedyTopOneMisranking",
+    "Hardness",
+    "LearningToMisrank",
+    "Misrank",
+    "MultiTarget",
+    "NearestWrong",
+    "QueryDown",
+    "QueryUp",
     "References",
+    "Shift",
+    "SingleTarget",
+    "Sum",
+    "TargetedMismatch",
+    "TripletGap",
+    "Unadversarial",
+    "Uniformity",
+    "WorstOf",
     "build",
     "craft",
     "names",

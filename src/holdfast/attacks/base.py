@@ -10,6 +10,7 @@ from typing import ClassVar, TypeVar
 from torch import Generator, Tensor
 
 from holdfast.attacks.references import References
+from holdfast.configurable import Configurable
 from holdfast.errors import DataError
 from holdfast.registry import Registry
 
@@ -19,7 +20,7 @@ B = TypeVar("B", bound="BoundGoal")
 class BoundGoal(ABC):
     """A goal that knows its targets: what an attack minimises.
 
-    Embeddings arrive flat, group by group: with a group of three, rows 0-2 are the slots of the first triplet. Groups
+    Embeddings arrive flat, group by group: with a group of three, rows 0-2 are the first triplet. Groups
     never influence each other.
     """
 
@@ -57,8 +58,14 @@ class BoundGoal(ABC):
         return part
 
 
-class Goal(ABC):
+class Goal(Configurable, ABC):
     """What an attacker wants, before it knows of whom."""
+
+    group_size: int = 1
+    """Images that are attacked together: 2 for pairs, 3 for triplets; 1 also where the whole batch is one group."""
+
+    least_classes: int = 2
+    """How many classes the references must have."""
 
     @abstractmethod
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
@@ -72,9 +79,9 @@ class Goal(ABC):
 
 
 def split_groups(z: Tensor, group: int) -> Tensor:
-    """Flat embeddings as (groups, slots, dim)."""
+    """Flat embeddings as (groups, images per group, dim)."""
     if len(z) % group:
-        raise DataError(f"this goal moves groups of {group} images, but {len(z)} came; lay them out group by group")
+        raise DataError(f"this goal is for groups of {group} images, but {len(z)} came; lay them out group by group")
     return z.view(-1, group, z.shape[-1])
 
 

@@ -65,7 +65,9 @@ def group_size(images: Tensor, goal: BoundGoal) -> int:
     """Images per group of a goal; refuses images that are not those it is bound to."""
     size = len(images) if goal.group is None else goal.group
     if len(images) % size:
-        raise DataError(f"this goal moves groups of {size} images, but {len(images)} came; lay them out group by group")
+        raise DataError(
+            f"this goal is for groups of {size} images, but {len(images)} came; lay them out group by group"
+        )
     expected = goal.images()
     if expected is not None and expected != len(images):
         raise DataError(f"this goal is bound to {expected} images, but {len(images)} came; bind it to their rows")
@@ -98,6 +100,36 @@ def judge(
         losses.append(part.loss(z))
         measures.append(part.measure(z))
     if not all(bool(z.isfinite().all()) for z in vectors):
-        raise ModelError("this model's vectors are not numbers, so nothing can be said of it; check its weights")
+        raise ModelError("embeddings contain NaN or inf; check the model's weights")
     merged = {name: torch.cat([m[name] for m in measures]) for name in measures[0]}
     return torch.cat(vectors), torch.cat(losses), merged
+
+
+class Lagged:
+    """Yes or no, asked again and again while work is queued on a device.
+
+    On a GPU each answer is the one to the question before: by then it has been computed, and the work queued since
+    keeps the device busy while the host reads it. Elsewhere the answer is to the question itself.
+    """
+
+    def __init__(self) -> None:
+        self._answer: Tensor | None = None
+        self._ready: torch.cuda.Event | None = None
+
+    def ask(self, question: Tensor) -> bool:
+        """An answer to this question, or to the one before.
+
+        Args:
+            question: a boolean scalar on the device.
+        """
+        if question.device.type != "cuda":
+            return bool(question)
+        before, ready = self._answer, self._ready
+        self._answer = torch.empty((), dtype=torch.bool, pin_memory=True)
+        self._answer.copy_(question, non_blocking=True)
+        self._ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._ready.record()
+        if before is None or ready is None:
+            return False
+        ready.synchronize()
+        return bool(before)

@@ -13,7 +13,7 @@ from holdfast.metrics.base import blocks
 from holdfast.sphere import precise
 
 Term: TypeAlias = Callable[[Tensor, slice], Tensor]
-"""Embeddings and a block of the gallery → each embedding's share of the sum."""
+"""Embeddings and a block of the gallery → each embedding's part of the sum."""
 
 
 def gallery_sum(z: Tensor, items: int, term: Term) -> Tensor:
@@ -36,10 +36,10 @@ class _GallerySum(torch.autograd.Function):
         total, gradient = z.new_zeros(len(z)), torch.zeros_like(z)
         for cut in cuts:
             with torch.enable_grad():
-                moved = z.detach().requires_grad_()
-                share = term(moved, cut)
-                gradient += torch.autograd.grad(share.sum(), moved)[0]
-            total += share.detach()
+                leaf = z.detach().requires_grad_()
+                part = term(leaf, cut)
+                gradient += torch.autograd.grad(part.sum(), leaf)[0]
+            total += part.detach()
         ctx.save_for_backward(gradient)
         return total
 

@@ -11,9 +11,8 @@ from torch import Generator, Tensor, nn
 from holdfast.attacks.ball import Ball, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
-from holdfast.attacks.forward import Forward, Precision, chunks, group_size, judge
+from holdfast.attacks.forward import Forward, Lagged, Precision, chunks, group_size, judge
 from holdfast.attacks.frozen import Statistics, frozen
-from holdfast.attacks.progress import Lagged
 from holdfast.attacks.result import Attacked, Crafted, worst
 from holdfast.attacks.shard import Shard
 from holdfast.attacks.steppers import STEPPERS
@@ -67,7 +66,7 @@ def craft(
         precision: `bfloat16` runs the network under autocast; perturbations and losses stay in float32.
         normalize: scale the model's vectors to unit length, as `References` does.
         checked: look whether images are in [0, 1], gradients finite and the result inside its ball. Training, whose
-            images are and whose loss is watched, leaves it out: every look makes a GPU wait.
+            images are and whose loss is watched, leaves it out: each check synchronises the GPU.
         run: another way to call the same module, such as its compiled form, for the passes that craft.
         shard: which images of an attack these are, where several processes have their part of it; `shard_goal` says.
     """
@@ -155,7 +154,7 @@ def _craft(
         return Crafted(ball.finish(torch.cat(made), checked=False), torch.cat(previous), passed)
     # A sign of NaN is no step at all: a broken model would pass for a robust one.
     if not bool(torch.stack(slopes).isfinite().all()):
-        raise ModelError("this model's vectors or gradients are not numbers, so no attack can run; check its weights")
+        raise ModelError("embeddings or their gradients contain NaN or inf; check the model's weights")
     return Crafted(ball.finish(torch.cat(made)), torch.cat(previous), passed)
 
 
@@ -177,7 +176,7 @@ def _descend(
             slope = slope + gradient.sum() + loss.sum()
         if bounded and done.ask(processes.all_of((loss <= goal.floor).all())):
             break
-        moved = stepper.step(x, gradient, loss)
+        following = stepper.step(x, gradient, loss)
         # A group at its floor has nothing to gain: it must not drift on what its stepper remembers.
-        x = torch.where(stepper.images(loss > goal.floor), moved, x) if bounded else moved
+        x = torch.where(stepper.images(loss > goal.floor), following, x) if bounded else following
     return stepper.choose(x, lambda points: forward.loss(points, goal)), loss, slope, step + 1

@@ -12,10 +12,9 @@ from holdfast.attacks import random
 from holdfast.attacks.ball import Ball, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
-from holdfast.attacks.forward import Forward, chunks, group_size, judge
+from holdfast.attacks.forward import Forward, Lagged, chunks, group_size, judge
 from holdfast.attacks.frozen import frozen
 from holdfast.attacks.pgd import require_pixels
-from holdfast.attacks.progress import Lagged
 from holdfast.attacks.result import Attacked
 from holdfast.errors import RecipeError
 

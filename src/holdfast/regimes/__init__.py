@@ -1,8 +1,58 @@
-"""How a batch becomes a loss: plain or adversarial training."""
+"""Training regimes: how a batch becomes a loss, on clean or adversarial images."""
 
 from holdfast.config import builder
-from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register, registry
+from holdfast.regimes.act import AntiCollapseTriplets
+from holdfast.regimes.adml import AdversarialMetricLearning
+from holdfast.regimes.advprop_d import AdvPropD
+from holdfast.regimes.at import AdversarialTraining
+from holdfast.regimes.base import Batch, Regime, StepResult, register, registry
+from holdfast.regimes.context import StepContext
+from holdfast.regimes.est import EmbeddingShiftedTraining
+from holdfast.regimes.free_hm import FreeHardnessManipulation
+from holdfast.regimes.hardness_schedules import (
+    ConstantHardness,
+    Destination,
+    GradualAdversary,
+    GradualBoost,
+    LinearGradualAdversary,
+    MinerHardness,
+    QuadraticGradualAdversary,
+    RootGradualAdversary,
+)
+from holdfast.regimes.hm import HardnessManipulation
+from holdfast.regimes.manipulation import Manipulation
+from holdfast.regimes.mdprop import Distribution, MDProp
+from holdfast.regimes.min_max import MinMax
+from holdfast.regimes.standard import Standard
 
 build, names = builder(registry), registry.names
 
-__all__ = ["Batch", "Regime", "StepContext", "StepResult", "build", "names", "register"]
+__all__ = [
+    "AdvPropD",
+    "AdversarialMetricLearning",
+    "AdversarialTraining",
+    "AntiCollapseTriplets",
+    "Batch",
+    "ConstantHardness",
+    "Destination",
+    "Distribution",
+    "EmbeddingShiftedTraining",
+    "FreeHardnessManipulation",
+    "GradualAdversary",
+    "GradualBoost",
+    "HardnessManipulation",
+    "LinearGradualAdversary",
+    "MDProp",
+    "Manipulation",
+    "MinMax",
+    "MinerHardness",
+    "QuadraticGradualAdversary",
+    "Regime",
+    "RootGradualAdversary",
+    "Standard",
+    "StepContext",
+    "StepResult",
+    "build",
+    "names",
+    "register",
+]

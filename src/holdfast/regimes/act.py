@@ -6,20 +6,24 @@ from collections.abc import Mapping
 
 import torch
 
-from holdfast.attacks import Budget, References
+from holdfast.attacks import Budget, Collapse, References
 from holdfast.attacks.frozen import Statistics
-from holdfast.attacks.goals.tuples import Collapse
 from holdfast.mining import Miner
-from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
-from holdfast.regimes.budgets import EIGHT_STEPS
-from holdfast.regimes.checks import require_triplets
-from holdfast.regimes.triplet_layout import flat_blocks, flat_rows, flat_triplets, loss_on_triplets, mine_triplets
+from holdfast.regimes.base import EIGHT_STEPS, Batch, Regime, StepContext, StepResult, register
+from holdfast.regimes.triplet_layout import (
+    flat_blocks,
+    flat_rows,
+    flat_triplets,
+    loss_on_triplets,
+    mine_triplets,
+    triplet_miner,
+)
 from holdfast.sphere import distance
 
 
 @register("act")
 class AntiCollapseTriplets(Regime):
-    """Learn to part positives and negatives that were moved onto each other; robust but slow; η + 1 passes per step.
+    """Separate positives and negatives that were made to collide (anti-collapse); robust, slow; η + 1 passes per step.
 
     L(a, p', n'), (p', n') = argmin d(f(p'), f(n')), anchors clean
 
@@ -28,14 +32,15 @@ class AntiCollapseTriplets(Regime):
 
     Args:
         source: mines the triplets in the clean batch.
-        budget: how far p and n may go, and in how many steps η.
-        statistics: what BatchNorm layers use while mining and crafting: running statistics (`eval`), or what they use
-            in training (`keep`).
+        budget: of the attack on p and n, with its η steps.
+        statistics: of BatchNorm while mining and crafting: running ones (`eval`), or as in training (`keep`).
 
     Requirements: a miner that returns triplets; two or more images per class.
-    Relations: `hm` moves anchors too, to a hardness rather than as far as possible; `est` needs no triplets.
+    Relations: `hm` attacks anchors too, up to a hardness rather than as far as possible; `est` needs no triplets.
     Reference: Zhou et al., Adversarial attack and defense in deep ranking, 2021; HM, Section 2.
     """
+
+    in_words = "learning to separate positives and negatives that an attack made to collide"
 
     advice = (
         "lower regime.budget.eps or regime.budget.steps, mine with regime.source: random, "
@@ -43,13 +48,9 @@ class AntiCollapseTriplets(Regime):
     )
 
     def __init__(
-        self,
-        source: Miner = "random",  # type: ignore[assignment]
-        budget: Budget = EIGHT_STEPS,
-        statistics: Statistics = "eval",
+        self, source: Miner | str = "random", budget: Budget = EIGHT_STEPS, statistics: Statistics = "eval"
     ) -> None:
-        require_triplets("regime.source", source)
-        self.source = source
+        self.source = triplet_miner(source)
         self.budget = budget
         self.statistics = statistics
 
@@ -59,16 +60,16 @@ class AntiCollapseTriplets(Regime):
         return self.budget.steps + 1
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
-        """Observe, mine, move positives onto negatives, learn."""
+        """Observe, mine, make positives and negatives collide, learn."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
         triplets = mine_triplets(self.source, clean, ctx.generator("source"))
         anchor, positive, negative = triplets
         pairs = torch.stack((positive, negative), 1).flatten()
         goal = Collapse().bind(References(clean.z, clean.labels, normalize=False), pairs)
-        moved = ctx.attack(batch.pick(ctx.mine(pairs, 2)), goal, self.budget, statistics=self.statistics)
-        images = torch.stack((batch.pick(ctx.mine(anchor)), moved[0::2], moved[1::2]), 1).flatten(0, 1)
-        rows = flat_rows(triplets)
-        encoded = ctx.encode(images, batch.labels[rows], blocks=flat_blocks(triplets), numbers=batch.numbers_of(rows))
+        collided = ctx.attack(batch.pick(ctx.mine(pairs, 2)), goal, self.budget, statistics=self.statistics)
+        images = torch.stack((batch.pick(ctx.mine(anchor)), collided[0::2], collided[1::2]), 1).flatten(0, 1)
+        rows, blocks = flat_rows(triplets), flat_blocks(triplets)
+        encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=batch.numbers_of(rows))
         found = flat_triplets(len(anchor), anchor.device)
         with torch.no_grad():
             logs = {

@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from holdfast.attacks import Budget, Goal
 from holdfast.attacks.frozen import Statistics
-from holdfast.regimes.adversaries import adversaries, least_classes, refuse_groups, shift
-from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register
-from holdfast.regimes.checks import require_not_negative
+from holdfast.regimes.adversaries import adversarial_images, shift
+from holdfast.regimes.at import AdversarialTraining
+from holdfast.regimes.base import Batch, StepContext, StepResult, register, require_not_negative
 
 BUDGET = Budget(eps=0.0314, step=0.007, steps=7)
 """Of the ADML paper, for CUB and CARS."""
 
-GOAL = {"name": "alignment", "reference": "joint"}
+GOAL: Any = {"name": "alignment", "reference": "joint"}
 """As a recipe writes it: ADML+A."""
 
 
 @register("adml")
-class AdversarialMetricLearning(Regime):
-    """Gain robustness with clean images still in the loss, which moved ones join at a weight; η + 2 passes per step.
+class AdversarialMetricLearning(AdversarialTraining):
+    """Gain robustness with clean images still in the loss, adversarial ones at a weight; η + 2 passes per step.
 
-    L(x) + λ L(x'), x' = x moved towards the goal in η steps
+    L(x) + λ L(x'), x' = x attacked towards the goal in η steps
 
     The paper's variants are goals: ADML+T `triplet`, ADML+A `alignment`, ADML+U `uniformity`, ADML+A+U
     `alignment-uniformity`. The log has both losses as `clean` and `adversarial` (before λ), and the mean distance
     between clean and adversarial embeddings as `shift`.
 
     Args:
-        goal: where images are moved; by default away from their class, the whole batch jointly. The other variants take
+        goal: of the attack; by default away from the own class, the whole batch jointly. The other variants take
             `reference: joint` too; without it a goal compares with clean embeddings, as the paper's text has it.
         weight: λ; 0.1 for CUB, 0.15 for CARS, 0.005 for SOP and In-shop.
-        budget: how far, and in how many steps η; the paper has ε 0.01 and 5 steps of 0.003 for SOP and In-shop.
-        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
-            use in training (`keep`).
+        budget: of the attack, with its η steps; the paper has ε 0.01 and 5 steps of 0.003 for SOP and In-shop.
+        statistics: of BatchNorm while observing and crafting: running ones (`eval`), or as in training (`keep`).
 
     Requirements: what the goal requires of a batch; two or more images per class for the default.
     Relations: λ = 0 has the loss and gradients of `standard`, but running statistics, where BatchNorm layers keep them
-        up, still take in the moved images; `at` leaves the clean images out; `mdprop` gives each kind of image its own
-        BatchNorm set.
+        up, still take in the adversarial images; `at` leaves the clean images out; `mdprop` gives each kind of image
+        its own BatchNorm set.
     Reference: ADML, Algorithm 1.
     """
+
+    in_words = "learning from clean and adversarial images"
 
     advice = (
         "lower regime.weight, regime.budget.eps or regime.budget.steps, start from a trained model (init), "
@@ -49,18 +51,14 @@ class AdversarialMetricLearning(Regime):
 
     def __init__(
         self,
-        goal: Goal = GOAL,  # type: ignore[assignment]
+        goal: Goal | str = GOAL,
         weight: float = 0.1,
         budget: Budget = BUDGET,
         statistics: Statistics = "eval",
     ) -> None:
-        refuse_groups(goal)
+        super().__init__(goal, budget, statistics)
         require_not_negative("regime.weight", weight)
-        self.least_classes = least_classes(goal)
-        self.goal = goal
         self.weight = weight
-        self.budget = budget
-        self.statistics = statistics
 
     @property
     def passes(self) -> int:
@@ -68,19 +66,19 @@ class AdversarialMetricLearning(Regime):
         return self.budget.steps + 2
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
-        """Observe, move, learn from both."""
+        """Observe, attack, learn from both."""
         observed = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
-        images = adversaries(ctx, batch, observed, self.goal, self.budget, self.statistics)
+        images = adversarial_images(ctx, batch, observed, self.goal, self.budget, self.statistics)
         clean = ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
-        moved = ctx.encode(images, batch.labels, numbers=batch.numbers)
-        terms = {"clean": ctx.criterion(clean), "adversarial": ctx.criterion(moved, stage="loss-adversarial")}
+        adversarial = ctx.encode(images, batch.labels, numbers=batch.numbers)
+        terms = {"clean": ctx.criterion(clean), "adversarial": ctx.criterion(adversarial, stage="loss-adversarial")}
         return StepResult(
             loss=terms["clean"] + self.weight * terms["adversarial"],
             encoded=clean,
             terms=terms,
-            logs={"shift": shift(moved, clean.z)},
+            logs={"shift": shift(adversarial, clean.z)},
         )
 
     def caption(self, line: Mapping[str, float]) -> str:
-        """What adversarial images cost beside clean ones."""
-        return f"adversarial {line['adversarial']:.4f}  shift {line['shift']:.3f}"
+        """The loss of adversarial images, and how far the attack shifted their embeddings."""
+        return f"adversarial {line['adversarial']:.4f}  {super().caption(line)}"

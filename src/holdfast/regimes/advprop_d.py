@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.attacks import Budget
+from holdfast.attacks import Budget, SingleTarget
 from holdfast.attacks.frozen import Statistics
-from holdfast.attacks.goals.targets import SingleTarget
-from holdfast.regimes.base import register
-from holdfast.regimes.budgets import ONE_STEP
+from holdfast.regimes.base import ONE_STEP, register
 from holdfast.regimes.mdprop import Distribution, MDProp, Variant
 
 
@@ -14,14 +12,13 @@ from holdfast.regimes.mdprop import Distribution, MDProp, Variant
 class AdvPropD(MDProp):
     """Learn from clean images and, through their own BatchNorm set, single-target adversaries; η + 2 passes per step.
 
-    L(x) + L(x'), x' = x moved towards an image of another class in η steps
+    L(x) + L(x'), x' = x attacked towards an image of another class in η steps
 
     Args:
-        budget: how far, and in how many steps η.
+        budget: of the attack, with its η steps.
         noise: deviation of normal noise on the weights and biases the extra set starts with.
         variant: of the paper, or of its released code; `mdprop` says how they differ.
-        statistics: what BatchNorm layers use while observing and crafting: running statistics (`eval`), or what they
-            use in training (`keep`).
+        statistics: of BatchNorm while observing and crafting: running ones (`eval`), or as in training (`keep`).
 
     Requirements: BatchNorm layers; two classes in a batch.
     Relations: `mdprop` with the one distribution `stax`; `at` learns from the adversaries alone.
@@ -39,3 +36,4 @@ class AdvPropD(MDProp):
     ) -> None:
         stax = Distribution(name="stax", goal=SingleTarget(), budget=budget, noise=noise)
         super().__init__([stax], variant, statistics=statistics)
+        self.budget, self.noise = budget, noise

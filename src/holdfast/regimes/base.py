@@ -1,8 +1,9 @@
-"""The contract of a regime: one batch to one loss, by what a step context lends it."""
+"""The contract of a regime, and what several regimes start from: budgets of the papers, checks of arguments."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
@@ -10,11 +11,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from holdfast.attacks import Budget
+from holdfast.configurable import Configurable
+from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
 from holdfast.models.bank import SetStart
 from holdfast.processes import current_processes
 from holdfast.regimes.context import StepContext
 from holdfast.registry import Registry
+
+EIGHT_STEPS = Budget(eps=8 / 255, step=1 / 255, steps=8)
+"""Of the HM paper, for EST, ACT and HM alike."""
+
+ONE_STEP = Budget(eps=0.01, steps=1, start="uniform", start_radius=0.0005, units="normalized")
+"""Of the released MDProp code: one step of ε, from within ±0.0005."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +65,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class StepResult:
-    """What one step costs.
+    """The loss of one step.
 
     Args:
         loss: the scalar that is minimised.
@@ -71,31 +81,33 @@ class StepResult:
 
     @staticmethod
     def mean(results: Sequence[StepResult]) -> StepResult:
-        """What several parts of a batch cost on average; the embeddings are those of the last."""
-        first = results[0]
+        """The mean over several parts of a batch; the embeddings are those of the last."""
 
-        def average(read: Callable[[StepResult], Tensor]) -> Tensor:
-            return torch.stack([read(result).detach() for result in results]).mean()
+        def average(values: Sequence[Tensor]) -> Tensor:
+            return torch.stack([value.detach() for value in values]).mean()
 
         return StepResult(
-            loss=average(lambda r: r.loss),
+            loss=average([result.loss for result in results]),
             encoded=results[-1].encoded,
-            terms={name: average(lambda r, n=name: r.terms[n]) for name in first.terms},  # type: ignore[misc]
-            logs={name: average(lambda r, n=name: r.logs[n]) for name in first.logs},  # type: ignore[misc]
+            terms={name: average([result.terms[name] for result in results]) for name in results[0].terms},
+            logs={name: average([result.logs[name] for result in results]) for name in results[0].logs},
         )
 
 
-class Regime(ABC):
+class Regime(Configurable, ABC):
     """Turns a batch into a loss."""
 
     replays: int = 1
-    """How often each batch is learnt, one update each."""
+    """Updates per batch."""
 
     unit_vectors: ClassVar[bool] = False
     """Whether its formulas assume embeddings of unit length."""
 
     least_classes: int = 2
     """How many classes a batch, or a mining group of one, must have."""
+
+    in_words: ClassVar[str] = ""
+    """What training with it is, for reports: `learning from clean images only`; the regime's name when left out."""
 
     advice: ClassVar[str] = "try a softer miner (semihard), a lower optimizer.lr or another loss"
     """What to do when an embedding collapses."""
@@ -123,8 +135,25 @@ class Regime(ABC):
 
     def restore(self, state: dict[str, float]) -> None:
         """Take back what `state` gave."""
-        if state:
-            raise ValueError(f"{type(self).__name__} keeps no state, but the checkpoint holds {sorted(state)}")
+        refuse_state(self, state)
+
+
+def refuse_state(keeper: object, state: Mapping[str, float]) -> None:
+    """Refuse numbers of a checkpoint where nothing is kept."""
+    if state:
+        raise ValueError(f"{type(keeper).__name__} keeps no state, but the checkpoint holds {sorted(state)}")
+
+
+def require_positive(key: str, value: float) -> None:
+    """Refuse what is not a number above zero; `key` is where the recipe has it."""
+    if not (math.isfinite(value) and value > 0):
+        raise RecipeError(f"{key} must be a number above 0, got {value}")
+
+
+def require_not_negative(key: str, value: float) -> None:
+    """Refuse what is not a number of zero or more; `key` is where the recipe has it."""
+    if not (math.isfinite(value) and value >= 0):
+        raise RecipeError(f"{key} must be a number of 0 or more, got {value}")
 
 
 registry: Registry[Regime] = Registry("regime", Regime, "holdfast.regimes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,13 +11,12 @@ from holdfast.attacks.ball import Ball
 from holdfast.attacks.frozen import Statistics
 from holdfast.errors import RecipeError, TrainingError
 from holdfast.mining import Miner
-from holdfast.regimes.base import Batch, StepContext, StepResult, register
-from holdfast.regimes.checks import require_not_negative
+from holdfast.regimes.base import Batch, StepContext, StepResult, register, require_not_negative
 from holdfast.regimes.hardness_schedules import Destination
 from holdfast.regimes.manipulation import Manipulation, Task
 from holdfast.regimes.triplet_layout import flat_blocks, flat_triplets, hardness, loss_on_triplets
 
-WHISPER = 1e-3
+HARDNESS_WEIGHT = 1e-3
 """Weight of the mean hardness in the loss."""
 
 
@@ -31,13 +30,13 @@ class _Held(NamedTuple):
 
 @register("free-hm")
 class FreeHardnessManipulation(Manipulation):
-    """Hardness manipulation without passes for crafting: images move by the gradients of updates; m passes per batch.
+    """Hardness manipulation without passes for crafting: updates' own gradients attack the images; m passes per batch.
 
     L(a', p', n') + κ mean H, κ = 0.001; then x' ← Π(x' + α sign ∂L/∂x') where H < H_D, H = d(a', p') - d(a', n')
 
-    A batch is mined once and learnt m times, an update each, so images move m - 1 times and the last update sees the
-    hardest. With a triplet loss the move raises the hardness, as that of `hm`; any other loss takes the images with
-    their labels, and what moves them is that loss's gradient. Triplets that are hard enough stay untouched bit for
+    A batch is mined once and learnt m times, an update each, so images change m - 1 times and the last update sees
+    the hardest. With a triplet loss each change raises the hardness, as that of `hm`; any other loss takes the images
+    with their labels, and its gradient is what changes them. Triplets that are hard enough stay untouched bit for
     bit. Nothing but the destination's memory outlives a batch. Logs are those of `hm`, for the last update.
 
     Cost: a pass learns, and none only crafts; but it runs the triplets' images, up to three times those of the batch.
@@ -48,13 +47,12 @@ class FreeHardnessManipulation(Manipulation):
     Args:
         source: mines the triplets in the clean batch.
         destination: H_D, as for `hm`.
-        replays: m, how often a batch is learnt. Fewer epochs in proportion keep the cost of a run.
-        eps: how far each pixel may go.
-        step: α, how far it goes after each update.
+        replays: m, updates per batch. Fewer epochs in proportion keep the cost of a run.
+        eps: ε, in pixel units.
+        step: α, the change of each pixel after an update.
         u: the loss at which gradual destinations are weakest; larger is a stronger adversary.
         margin: γ: gradual destinations stay between -γ and 0, and remember the loss with this margin.
-        statistics: what BatchNorm layers use while mining: running statistics (`eval`), or what they use in training
-            (`keep`).
+        statistics: of BatchNorm while mining: running ones (`eval`), or as in training (`keep`).
 
     Requirements: unit vectors; a miner that returns triplets; two or more images per class.
     Relations: `hm` takes η passes per update for images that are crafted against the present weights.
@@ -68,8 +66,8 @@ class FreeHardnessManipulation(Manipulation):
 
     def __init__(
         self,
-        source: Miner = "softhard",  # type: ignore[assignment]
-        destination: Destination | Miner | float = "lga",  # type: ignore[assignment]
+        source: Miner | str = "softhard",
+        destination: Destination | Miner | float | str = "lga",
         replays: int = 4,
         eps: float = 8 / 255,
         step: float = 4 / 255,
@@ -81,24 +79,28 @@ class FreeHardnessManipulation(Manipulation):
         require_not_negative("regime.eps", eps)
         require_not_negative("regime.step", step)
         if replays < 2:
-            raise RecipeError(f"replays must be 2 or more, got {replays}: images move between the updates of a batch")
+            raise RecipeError(f"replays must be 2 or more, got {replays}: images change between the updates of a batch")
         self.replays = replays
         self.eps = eps
         self.length = step
         self._held: _Held | None = None
 
+    def arguments(self) -> dict[str, Any]:
+        """`step` is the length of a change here, and a method too."""
+        return super().arguments() | {"step": self.length}
+
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
-        """Move what the last replay left, or lay out a new batch, and learn."""
-        task, images = self._begin(ctx, batch) if ctx.replay == 0 else self._move(ctx, batch)
+        """Attack what the last replay left, or lay out a new batch, and learn."""
+        task, images = self._begin(ctx, batch) if ctx.replay == 0 else self._attack(ctx, batch)
         images = images.requires_grad_()
         rows = task.rows
         blocks, numbers = flat_blocks(task.triplets), batch.numbers_of(rows)
         encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=numbers)
         triplets = flat_triplets(len(task.source), rows.device)
         reached = hardness(encoded.z, triplets)
-        # A triplet within the margin has no gradient, so nothing would say which way is harder. A whisper of its
+        # A triplet within the margin has no gradient, so nothing would say which way is harder. A little of its
         # hardness does, and teaches what the triplet loss teaches.
-        loss = loss_on_triplets(ctx, encoded, triplets) + WHISPER * reached.mean()
+        loss = loss_on_triplets(ctx, encoded, triplets) + HARDNESS_WEIGHT * reached.mean()
         adversarial = reached.detach()
         if ctx.replay == self.replays - 1:
             self.remember(ctx, adversarial)
@@ -107,17 +109,17 @@ class FreeHardnessManipulation(Manipulation):
         return StepResult(loss=loss, encoded=encoded, logs=task.logs(adversarial))
 
     def _begin(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
-        """A new batch, not moved yet."""
+        """A new batch, still clean."""
         task = self.prepare(ctx, batch)
         return task, batch.pick(ctx.mine(task.rows, 3))
 
-    def _move(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
+    def _attack(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
         """The images of the last replay, one step along the gradient that its update left on them."""
         held, self._held = self._held, None
         if held is None or held.images.grad is None:
-            raise TrainingError("free-hm moves images along the gradient of the update before; call backward() first")
+            raise TrainingError("free-hm attacks images along the gradient of the update before; call backward() first")
         task, images = held.task, held.images.detach()
         ball = Ball(batch.pick(ctx.mine(task.rows, 3)), self.eps, "linf")
-        moved = ball.project(images + self.length * held.images.grad.sign())
-        open_slots = ctx.mine((held.adversarial < task.limit).repeat_interleave(3), 3)
-        return task, torch.where(open_slots.view(-1, *[1] * (images.ndim - 1)), moved, images)
+        changed = ball.project(images + self.length * held.images.grad.sign())
+        unfinished = ctx.mine((held.adversarial < task.limit).repeat_interleave(3), 3)
+        return task, torch.where(unfinished.view(-1, *[1] * (images.ndim - 1)), changed, images)

@@ -1,4 +1,4 @@
-"""How hard triplets are made: the destinations of hardness manipulation."""
+"""How hard triplets are made over training: LGA and the other destinations of hardness manipulation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from holdfast.config import builder
+from holdfast.config import builder, instantiate
+from holdfast.configurable import Configurable
 from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
 from holdfast.mining import Miner, Triplets
-from holdfast.regimes.checks import require_not_negative, require_triplets
-from holdfast.regimes.triplet_layout import hardness, mine_triplets
+from holdfast.regimes.base import refuse_state, require_not_negative
+from holdfast.regimes.triplet_layout import hardness, mine_triplets, triplet_miner
 from holdfast.registry import Registry
 
 FIRST_LOSS = 2.0
@@ -42,7 +43,7 @@ class Mined(NamedTuple):
     group: int = 0
 
 
-class Destination(ABC):
+class Destination(Configurable, ABC):
     """Says up to which hardness each triplet is to be raised."""
 
     @abstractmethod
@@ -56,8 +57,8 @@ class Destination(ABC):
             margin: γ, the width of the semi-hard band.
         """
 
-    def remember(self, loss: Tensor, group: int = 0) -> None:  # noqa: B027  # most have nothing to remember
-        """Take note of what the adversarial triplets of a mining group cost; only a gradual adversary does."""
+    def remember(self, loss: Tensor, group: int = 0) -> None:  # most have nothing to remember
+        """Take note of the loss of a mining group's adversarial triplets; only a gradual adversary does."""
 
     def state(self) -> dict[str, float]:
         """Numbers that must survive a restart."""
@@ -65,8 +66,7 @@ class Destination(ABC):
 
     def restore(self, state: dict[str, float]) -> None:
         """Take back what `state` gave."""
-        if state:
-            raise ValueError(f"{type(self).__name__} keeps no state, but the checkpoint holds {sorted(state)}")
+        refuse_state(self, state)
 
 
 registry: Registry[Destination] = Registry("destination", Destination, "holdfast.regimes.hardness_schedules")
@@ -74,7 +74,7 @@ register = registry.register
 build, names = builder(registry), registry.names
 
 
-class Constant(Destination):
+class ConstantHardness(Destination):
     """The same hardness for every triplet, always; recipes write the number.
 
     H_D = c
@@ -93,20 +93,20 @@ class Constant(Destination):
         return torch.full_like(mined.hardness, self.value)
 
 
-class OfMiner(Destination):
+class MinerHardness(Destination):
     """The hardness that another miner's triplets have on the same anchors; recipes write the miner.
 
     H_D = H of the miner's triplet
 
     The miner draws independently of the source. Where it is the source itself, H_D is the source's own hardness and
-    nothing is moved; neither is an anchor that the miner leaves out.
+    nothing is attacked; neither is an anchor that the miner leaves out.
 
     Args:
         miner: finds one triplet per anchor.
     """
 
-    def __init__(self, miner: Miner) -> None:
-        self.miner = miner
+    def __init__(self, miner: Miner | str) -> None:
+        self.miner = triplet_miner(miner, "regime.destination")
 
     def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
         """The hardness of the miner's triplets, by anchor."""
@@ -120,7 +120,7 @@ class OfMiner(Destination):
         return torch.where(wanted.isinf(), mined.hardness, wanted)
 
 
-class Gradual(Destination):
+class GradualAdversary(Destination):
     """A destination that rises as the loss falls; it remembers the loss of the step before.
 
     Each mining group has a memory of its own, as each GPU of the published runs had: the second part of a batch must
@@ -153,16 +153,8 @@ class Gradual(Destination):
         }
 
 
-class _Power(Gradual):
-    power: ClassVar[float]
-
-    def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
-        """Between -γ and 0, the semi-hard band."""
-        return (-margin * self.normalized_loss(u, mined).pow(self.power)).expand_as(mined.hardness)
-
-
 @register("lga")
-class LinearGradualAdversary(_Power):
+class LinearGradualAdversary(GradualAdversary):
     """Rises in proportion as the loss falls, within the semi-hard band.
 
     H_D = -γ l̄, l̄ = min(u, l) / u, l the triplet loss of the previous step's adversaries, 2 at the start
@@ -173,11 +165,15 @@ class LinearGradualAdversary(_Power):
     Reference: HM, Equation 7.
     """
 
-    power = 1.0
+    power: ClassVar[float] = 1.0
+
+    def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
+        """Between -γ and 0, the semi-hard band."""
+        return (-margin * self.normalized_loss(u, mined).pow(self.power)).expand_as(mined.hardness)
 
 
 @register("g-2")
-class QuadraticGradualAdversary(_Power):
+class QuadraticGradualAdversary(LinearGradualAdversary):
     """Rises sooner than `lga`: a harder adversary for the same loss.
 
     H_D = -γ l̄²
@@ -189,7 +185,7 @@ class QuadraticGradualAdversary(_Power):
 
 
 @register("g-half")
-class RootGradualAdversary(_Power):
+class RootGradualAdversary(LinearGradualAdversary):
     """Rises later than `lga`: a softer adversary for the same loss.
 
     H_D = -γ l̄^½
@@ -201,7 +197,7 @@ class RootGradualAdversary(_Power):
 
 
 @register("g-b")
-class GradualBoost(Gradual):
+class GradualBoost(GradualAdversary):
     """Lifts another destination as the loss falls.
 
     H_D' = H_D + ξ (1 - l̄)
@@ -214,10 +210,10 @@ class GradualBoost(Gradual):
     Reference: HM, Equation 6.
     """
 
-    def __init__(self, of: Miner | float = "semihard", xi: float = 0.1) -> None:  # type: ignore[assignment]
+    def __init__(self, of: Miner | float | str = "semihard", xi: float = 0.1) -> None:
         super().__init__()
         require_not_negative("regime.destination.xi", xi)
-        self.of = as_destination(of, "regime.destination.of")
+        self.of = as_destination(instantiate(Miner | float, of, "regime.destination.of"), "regime.destination.of")
         self.xi = xi
 
     def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
@@ -225,15 +221,14 @@ class GradualBoost(Gradual):
         return self.of(mined, generator, u, margin) + self.xi * (1 - self.normalized_loss(u, mined))
 
 
-def as_destination(given: Destination | Miner | float, key: str = "regime.destination") -> Destination:
-    """A miner or a number as the destination it stands for.
+def as_destination(given: Destination | Miner | float | str, key: str = "regime.destination") -> Destination:
+    """What a recipe or a person gives as the destination it stands for.
 
     Args:
+        given: a destination or a miner, as one or by name, or a number.
         key: where the recipe has it.
     """
-    if isinstance(given, Destination):
-        return given
-    if not isinstance(given, Miner):
-        return Constant(given)
-    require_triplets(key, given)
-    return OfMiner(given)
+    found = instantiate(Destination | Miner | float, given, key)
+    if isinstance(found, Destination):
+        return found
+    return MinerHardness(triplet_miner(found, key)) if isinstance(found, Miner) else ConstantHardness(found)

@@ -5,23 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from holdfast.attacks import Budget, References
+from holdfast.attacks import Budget, Hardness, References
 from holdfast.attacks.frozen import Statistics
-from holdfast.attacks.goals.tuples import Hardness
 from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
 from holdfast.mining import Miner, Triplets
 from holdfast.models.bank import CLEAN, SetStart
-from holdfast.regimes.base import Batch, StepContext, StepResult, register
-from holdfast.regimes.budgets import EIGHT_STEPS
-from holdfast.regimes.checks import require_not_negative
+from holdfast.regimes.base import EIGHT_STEPS, Batch, StepContext, StepResult, register, require_not_negative
 from holdfast.regimes.hardness_schedules import Destination
 from holdfast.regimes.manipulation import Manipulation
 from holdfast.regimes.triplet_layout import flat_blocks, flat_rows, flat_triplets, hardness, loss_on_triplets
 from holdfast.sphere import pairwise_distance
 
-MOVED = "hm"
-"""The BatchNorm set of moved triplets, where they have one."""
+ADVERSARIAL = "hm"
+"""The BatchNorm set of adversarial triplets, where they have one."""
 
 
 @register("hm")
@@ -33,13 +30,13 @@ class HardnessManipulation(Manipulation):
 
     Each triplet has copies of its own of its images. Triplets that are hard enough stay untouched bit for bit. A loss
     on triplets learns from exactly these: the source mines, and a miner of the loss is not used. Any other loss takes
-    the moved images with their labels, and mines them if it has a miner. The log has the mean hardness of the source,
-    the destination and the moved triplets (`hardness_source`, `hardness_destination`, `hardness_adversarial`) and the
-    share that had to move (`moved`).
+    the adversarial images with their labels, and mines them if it has a miner. The log has the mean hardness of the
+    source, the destination and the adversarial triplets (`hardness_source`, `hardness_destination`,
+    `hardness_adversarial`) and the fraction that was attacked (`moved`).
 
-    With `separate` the clean batch is learnt too, with the recipe's loss and its miner, and moved triplets are crafted
-    and learnt through a BatchNorm set of their own, `hm`: a loss of each, one pass more, and the clean set is the
-    model, as in `mdprop`. The log has both losses, as `triplet` and `clean`.
+    With `separate` the clean batch is learnt too, with the recipe's loss and its miner, and adversarial triplets are
+    crafted and learnt through a BatchNorm set of their own, `hm`: a loss of each, one pass more, and the clean set is
+    the model, as in `mdprop`. The log has both losses, as `triplet` and `clean`.
 
     Args:
         source: mines the triplets in the clean batch.
@@ -49,10 +46,9 @@ class HardnessManipulation(Manipulation):
         ics_margin: its margin m.
         u: the loss at which gradual destinations are weakest; larger is a stronger adversary.
         margin: γ: gradual destinations stay between -γ and 0, and remember the loss with this margin.
-        budget: how far each image may go, and in how many steps η; it starts at the image.
-        separate: learn from the clean batch too, and send moved triplets through a BatchNorm set of their own.
-        statistics: what BatchNorm layers use while mining and crafting: running statistics (`eval`), or what they use
-            in training (`keep`).
+        budget: of the attack on each image, with its η steps; it starts at the image.
+        separate: learn from the clean batch too, and send adversarial triplets through a BatchNorm set of their own.
+        statistics: of BatchNorm while mining and crafting: running ones (`eval`), or as in training (`keep`).
 
     Requirements: unit vectors; a miner that returns triplets; two or more images per class; with `separate`,
         BatchNorm layers.
@@ -63,8 +59,8 @@ class HardnessManipulation(Manipulation):
 
     def __init__(
         self,
-        source: Miner = "softhard",  # type: ignore[assignment]
-        destination: Destination | Miner | float = "lga",  # type: ignore[assignment]
+        source: Miner | str = "softhard",
+        destination: Destination | Miner | float | str = "lga",
         ics: float = 0.0,
         ics_margin: float = 0.0,
         u: float = 0.2,
@@ -79,7 +75,7 @@ class HardnessManipulation(Manipulation):
         if ics_margin and not ics:
             raise RecipeError("ics_margin belongs to the intra-class structure term; give its weight too (ics: 0.5)")
         if budget.start != "zero":
-            raise RecipeError("budget.start must be zero: a random start would move triplets that are hard enough")
+            raise RecipeError("budget.start must be zero: a random start would change triplets that are hard enough")
         self.ics = ics
         self.ics_margin = ics_margin
         self.budget = budget
@@ -91,38 +87,38 @@ class HardnessManipulation(Manipulation):
         return self.budget.steps + 1 + self.separate
 
     def sets(self) -> tuple[SetStart, ...]:
-        """One for the moved triplets, where they are kept apart."""
-        return (SetStart(MOVED),) if self.separate else ()
+        """One for the adversarial triplets, where they are kept apart."""
+        return (SetStart(ADVERSARIAL),) if self.separate else ()
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
-        """Observe, mine, move up to the destination, learn."""
+        """Observe, mine, attack up to the destination, learn."""
         task = self.prepare(ctx, batch)
         rows = task.rows
         goal = Hardness(task.limit).bind(References(task.z, normalize=False), rows)
-        place = MOVED if self.separate else CLEAN
+        place = ADVERSARIAL if self.separate else CLEAN
         images = ctx.attack(batch.pick(ctx.mine(rows, 3)), goal, self.budget, place, self.statistics)
-        moved, clean = self._encoded(ctx, batch, images, task.triplets)
+        attacked, clean = self._encoded(ctx, batch, images, task.triplets)
         triplets = flat_triplets(len(task.source), rows.device)
-        adversarial = hardness(moved.z.detach(), triplets)
+        adversarial = hardness(attacked.z.detach(), triplets)
         self.remember(ctx, adversarial)
-        terms = {"triplet": loss_on_triplets(ctx, moved, triplets)}
+        terms = {"triplet": loss_on_triplets(ctx, attacked, triplets)}
         if self.separate:
             terms["clean"] = ctx.criterion(clean, stage="loss-clean")
         if self.ics:
-            terms["ics"] = self._structure(clean.z, moved.z, task.triplets, triplets)
+            terms["ics"] = self._structure(clean.z, attacked.z, task.triplets, triplets)
         return StepResult(
             loss=torch.stack(list(terms.values())).sum(),
-            encoded=clean if self.separate else moved,
+            encoded=clean if self.separate else attacked,
             terms=terms if len(terms) > 1 else {},
             logs=task.logs(adversarial),
         )
 
     def _encoded(self, ctx: StepContext, batch: Batch, images: Tensor, triplets: Triplets) -> tuple[Encoded, Encoded]:
-        """Moved images, and the clean batch as far as it is learnt from."""
+        """Adversarial images, and the clean batch as far as it is learnt from."""
         rows, blocks = flat_rows(triplets), flat_blocks(triplets)
         if self.separate:
-            moved = ctx.encode(images, batch.labels[rows], MOVED, blocks, batch.numbers_of(rows))
-            return moved, ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
+            attacked = ctx.encode(images, batch.labels[rows], ADVERSARIAL, blocks, batch.numbers_of(rows))
+            return attacked, ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
         count = len(rows)
         if self.ics:  # the clean images go along, so that it stays one pass
             images, everyone = torch.cat((images, batch.images)), len(batch.labels)
@@ -131,9 +127,9 @@ class HardnessManipulation(Manipulation):
         encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=batch.numbers_of(rows))
         return encoded.rows(slice(count)), encoded.rows(slice(count, None))
 
-    def _structure(self, clean: Tensor, moved: Tensor, triplets: Triplets, moved_triplets: Triplets) -> Tensor:
-        """A moved anchor stays nearer to the clean one than the positive is."""
+    def _structure(self, clean: Tensor, attacked: Tensor, triplets: Triplets, flat: Triplets) -> Tensor:
+        """An adversarial anchor stays nearer to the clean one than the positive is."""
         anchor = clean[triplets.anchor]
-        near = pairwise_distance(anchor, moved[moved_triplets.anchor])
+        near = pairwise_distance(anchor, attacked[flat.anchor])
         far = pairwise_distance(anchor, clean[triplets.positive])
         return self.ics * torch.relu(near - far + self.ics_margin).mean()

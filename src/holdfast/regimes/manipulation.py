@@ -1,4 +1,4 @@
-"""What every form of hardness manipulation shares: triplets, where each is to go, and what came of it."""
+"""What every form of hardness manipulation shares: triplets, how hard each is to become, and what came of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from torch import Tensor
 
 from holdfast.attacks.frozen import Statistics
 from holdfast.mining import Miner, Triplets
-from holdfast.regimes.base import Batch, Regime, StepContext
-from holdfast.regimes.checks import require_positive, require_triplets
+from holdfast.regimes.base import Batch, Regime, StepContext, require_positive
 from holdfast.regimes.hardness_schedules import Destination, Mined, as_destination
-from holdfast.regimes.triplet_layout import flat_rows, hardness, mine_triplets
+from holdfast.regimes.triplet_layout import flat_rows, hardness, mine_triplets, triplet_miner
 
 
 class Task(NamedTuple):
@@ -33,20 +32,20 @@ class Task(NamedTuple):
 
     @property
     def rows(self) -> Tensor:
-        """Rows of the batch, slot by slot."""
+        """Rows of the batch, image by image."""
         return flat_rows(self.triplets)
 
     @property
     def limit(self) -> Tensor:
-        """Up to which hardness each triplet is moved; -∞ where it is hard enough as it is.
+        """Up to which hardness each triplet is attacked; -∞ where it is hard enough as it is.
 
-        Embedding the slots again may differ from the observed batch in the last bit, so who stays untouched is
+        Embedding the images again may differ from the observed batch in the last bit, so who stays untouched is
         settled here, once.
         """
         return self.destination.masked_fill(self.source >= self.destination, -torch.inf)
 
     def logs(self, adversarial: Tensor) -> dict[str, Tensor]:
-        """Means over all triplets, given the hardness of the moved ones."""
+        """Means over all triplets, given the hardness of the adversarial ones."""
         return {
             "hardness_source": self.source.mean(),
             "hardness_destination": self.destination.mean(),
@@ -67,6 +66,7 @@ class Manipulation(Regime):
     """
 
     unit_vectors = True
+    in_words = "learning from triplets that an attack made harder"
 
     advice = (
         "use a softer regime.destination (lga, semihard or a negative number such as -0.1), lower "
@@ -75,16 +75,15 @@ class Manipulation(Regime):
 
     def __init__(
         self,
-        source: Miner,
-        destination: Destination | Miner | float,
+        source: Miner | str,
+        destination: Destination | Miner | float | str,
         u: float,
         margin: float,
         statistics: Statistics,
     ) -> None:
         require_positive("regime.u", u)
         require_positive("regime.margin", margin)
-        require_triplets("regime.source", source)
-        self.source = source
+        self.source = triplet_miner(source)
         self.destination = as_destination(destination)
         self.u = u
         self.margin = margin
@@ -99,11 +98,11 @@ class Manipulation(Regime):
         return Task(clean.z, triplets, mined.hardness, wanted)
 
     def remember(self, ctx: StepContext, adversarial: Tensor) -> None:
-        """Tell the destination the triplet loss of the moved triplets, given their hardness."""
+        """Tell the destination the triplet loss of the adversarial triplets, given their hardness."""
         self.destination.remember(torch.relu(adversarial + self.margin).mean(), ctx.group)
 
     def caption(self, line: Mapping[str, float]) -> str:
-        """How hard triplets were, became and should have become, and the share that had to move."""
+        """How hard triplets were, became and should have become, and the fraction that was attacked."""
         before, after, wanted = (
             f"{round(line[f'hardness_{name}'], 2) + 0.0:.2f}".replace("0.", ".")  # no -.00
             for name in ("source", "adversarial", "destination")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import Statistics
 from holdfast.mining import Miner
-from holdfast.regimes.base import register
-from holdfast.regimes.budgets import EIGHT_STEPS
+from holdfast.regimes.base import EIGHT_STEPS, register
 from holdfast.regimes.hardness_schedules import HARDEST
 from holdfast.regimes.hm import HardnessManipulation
 
@@ -17,19 +16,20 @@ class MinMax(HardnessManipulation):
 
     L(a', p', n'), (a', p', n') = argmax d(a', p') - d(a', n')
 
-    No triplet of unit vectors is harder than 2, so moving up to 2 never stops, and the direction of a step is that of
-    maximising the hardness itself. Logs are those of `hm`.
+    No triplet of unit vectors is harder than 2, so an attack up to 2 never stops, and the direction of a step is that
+    of maximising the hardness itself. Logs are those of `hm`.
 
     Args:
         source: mines the triplets in the clean batch.
-        budget: how far each image may go, and in how many steps η; it starts at the image.
-        statistics: what BatchNorm layers use while mining and crafting: running statistics (`eval`), or what they use
-            in training (`keep`).
+        budget: of the attack on each image, with its η steps; it starts at the image.
+        statistics: of BatchNorm while mining and crafting: running ones (`eval`), or as in training (`keep`).
 
     Requirements: unit vectors; a miner that returns triplets; two or more images per class.
     Relations: `hm` with a destination of 2.
     Reference: Madry et al., ICLR 2018; HM, Section 3.1.
     """
+
+    in_words = "learning from the hardest triplets an attack finds"
 
     advice = (
         "stop at a hardness (regime: hm, destination: lga), mine with regime.source: random, lower regime.budget.eps, "
@@ -37,9 +37,6 @@ class MinMax(HardnessManipulation):
     )
 
     def __init__(
-        self,
-        source: Miner = "softhard",  # type: ignore[assignment]
-        budget: Budget = EIGHT_STEPS,
-        statistics: Statistics = "eval",
+        self, source: Miner | str = "softhard", budget: Budget = EIGHT_STEPS, statistics: Statistics = "eval"
     ) -> None:
         super().__init__(source, HARDEST, budget=budget, statistics=statistics)

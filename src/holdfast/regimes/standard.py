@@ -14,6 +14,8 @@ class Standard(Regime):
     Relations: the baseline of every other regime.
     """
 
+    in_words = "learning from clean images only"
+
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """The loss of the clean batch."""
         encoded = ctx.encode(batch.images, batch.labels, numbers=batch.numbers)

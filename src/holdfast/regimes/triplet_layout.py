@@ -1,16 +1,25 @@
-"""Triplets laid out as images of their own, so that every slot of a triplet can be moved by itself."""
+"""Triplets laid out as images of their own, so that each image of a triplet can be attacked by itself."""
 
 from __future__ import annotations
 
 import torch
 from torch import Generator, Tensor
 
+from holdfast.configurable import built
 from holdfast.errors import DataError, RecipeError
 from holdfast.losses import Encoded
 from holdfast.mining import Miner, Triplets
 from holdfast.processes import Blocks
-from holdfast.regimes.base import StepContext
+from holdfast.regimes.context import StepContext
 from holdfast.sphere import pairwise_distance
+
+
+def triplet_miner(miner: Miner | str, key: str = "regime.source") -> Miner:
+    """A miner of triplets, given as one or by name; `key` is where the recipe has it."""
+    found = built(Miner, miner)
+    if not found.triplets:
+        raise RecipeError(f"{key}: {type(found).__name__} mines pairs, and this regime needs triplets; use softhard")
+    return found
 
 
 def mine_triplets(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
@@ -24,12 +33,12 @@ def mine_triplets(miner: Miner, encoded: Encoded, generator: Generator) -> Tripl
 
 
 def flat_rows(triplets: Triplets) -> Tensor:
-    """Row numbers of all slots, triplet by triplet: anchor, positive, negative, anchor, ..."""
+    """Row numbers of all images, triplet by triplet: anchor, positive, negative, anchor, ..."""
     return torch.stack(triplets, 1).flatten()
 
 
 def flat_blocks(triplets: Triplets) -> Blocks:
-    """What a pass over all slots consists of: triplets that stay together."""
+    """What a pass over `flat_rows` consists of: triplets that stay together."""
     return ((3 * len(triplets.anchor), 3),)
 
 

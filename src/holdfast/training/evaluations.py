@@ -90,6 +90,7 @@ def finish(session: Session, run: RunFolder) -> dict[str, Any]:
     if recipe.test_curve:
         content["best_on_test"] = processes.tell(lambda: _best(run, content, recipe.epochs))
     content["splits"] = split_counts(session.table)
+    content["regime"] = session.regime.in_words
     if processes.main:
         run.save_evaluation(content)
         write_card(run.folder)

@@ -1,12 +1,13 @@
-"""ADML's objectives: away from the own class (alignment), towards the others (uniformity), or both at once.
+"""ADML's objectives: away from the own class (alignment), towards the others (uniformity), both, or along triplets.
 
-Each image is moved against clean references (the paper's text), or the whole batch is moved together (its algorithm):
-then the references are the moved images themselves, and the batch is one group whose loss is the sum over its images.
+Each image is attacked against clean references (the paper's text), or the whole batch is attacked together (its
+algorithm): then the references are the adversarial images themselves, and the batch is one group whose loss is the sum
+over its images.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import torch
@@ -14,11 +15,40 @@ from torch import Generator, Tensor
 
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.gallery import gallery_sum
+from holdfast.attacks.goals.composed import BoundSum
 from holdfast.attacks.references import References
 from holdfast.errors import DataError
+from holdfast.mining import draw
 from holdfast.sphere import Mask, precise, similarity, squared_distances
 
 Reference: TypeAlias = Literal["clean", "joint"]
+
+
+class _Joint(BoundGoal):
+    """A batch that is attacked together.
+
+    Args:
+        name: of its measure, the batch's mean over images.
+        count: the size of the batch.
+        each: embeddings → what is maximised, per image.
+    """
+
+    group = None
+
+    def __init__(self, name: str, count: int, each: Callable[[Tensor], Tensor]) -> None:
+        self._name, self._count, self._each = name, count, each
+
+    def images(self) -> int:
+        """The size of the batch."""
+        return self._count
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Minus the sum over the batch, as the one value of one group."""
+        return -self._each(z).sum(0, keepdim=True)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """The mean over the batch."""
+        return {self._name: self._each(z).mean(0, keepdim=True)}
 
 
 def _row_mean(values: Tensor, mask: Mask) -> Tensor:
@@ -26,45 +56,13 @@ def _row_mean(values: Tensor, mask: Mask) -> Tensor:
     return torch.where(mask, values, 0).sum(1) / mask.sum(1).clamp_min(1)
 
 
-class _Joint(BoundGoal):
-    """A batch that moves together.
-
-    Args:
-        mask: which pairs of the batch count.
-    """
-
-    group = None
-
-    def __init__(self, mask: Mask) -> None:
-        self.mask = mask
-
-    def images(self) -> int:
-        """The size of the batch."""
-        return len(self.mask)
-
-    @abstractmethod
-    def each(self, z: Tensor) -> Tensor:
-        """What is maximised, per image."""
-
-    def loss(self, z: Tensor) -> Tensor:
-        """Minus the sum over the batch, as the one value of one group."""
-        return -self.each(z).sum(0, keepdim=True)
-
-
-def batch_masks(references: References, rows: Tensor) -> tuple[Mask, Mask]:
+def _batch_masks(references: References, rows: Tensor) -> tuple[Mask, Mask]:
     """Positive and negative pairs of the attacked images among each other."""
     if references.queries is not None:
-        raise DataError("moving a batch jointly compares its images with each other; use reference: clean for queries")
+        raise DataError(
+            "attacking a batch jointly compares its images with each other; use reference: clean for queries"
+        )
     return references.positives(rows, rows), references.negatives(rows, rows)
-
-
-class _JointAlignment(_Joint):
-    def each(self, z: Tensor) -> Tensor:
-        return _row_mean(squared_distances(z), self.mask)
-
-    def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """`alignment`: the batch's mean over images."""
-        return {"alignment": self.each(z).mean(0, keepdim=True)}
 
 
 class _CleanAlignment(BoundGoal):
@@ -101,9 +99,9 @@ class Alignment(Goal):
     maximise mean_{P_i} ||f(x_i') - f(x_j)||²
 
     Args:
-        reference: compare with `clean` references, one image at a time, or move the whole batch against itself.
+        reference: compare with `clean` references, one image at a time, or attack the whole batch against itself.
 
-    Requirements: labels with two or more images per class; an image that is alone in its class does not move.
+    Requirements: labels with two or more images per class; an image that is alone in its class stays clean.
     Relations: `uniformity` pulls towards other classes; `unadversarial` pulls towards the own.
     Reference: ADML, Equation 6 (clean) and Algorithm 1 (joint).
     """
@@ -115,17 +113,9 @@ class Alignment(Goal):
         """Find each image's class."""
         rows = references.rows(rows)
         if self.reference == "joint":
-            return _JointAlignment(batch_masks(references, rows)[0])
+            positives, _ = _batch_masks(references, rows)
+            return _Joint("alignment", len(rows), lambda z: _row_mean(squared_distances(z), positives))
         return _CleanAlignment(references, rows)
-
-
-class _JointUniformity(_Joint):
-    def each(self, z: Tensor) -> Tensor:
-        return _row_mean((-squared_distances(z)).exp(), self.mask)
-
-    def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """`uniformity`: the batch's mean over images."""
-        return {"uniformity": self.each(z).mean(0, keepdim=True)}
 
 
 class _CleanUniformity(BoundGoal):
@@ -139,9 +129,9 @@ class _CleanUniformity(BoundGoal):
     def loss(self, z: Tensor) -> Tensor:
         """Minus the mean energy between the image and the negatives."""
 
-        def energies(moved: Tensor, block: slice) -> Tensor:
+        def energies(z: Tensor, block: slice) -> Tensor:
             mask = self.references.negatives(self.rows, block)
-            squared = squared_distances(moved, self.references.vectors[block].to(moved.dtype))
+            squared = squared_distances(z, self.references.vectors[block].to(z.dtype))
             return torch.where(mask, (-squared).exp(), 0).sum(1)
 
         return -gallery_sum(z, len(self.references), energies) / self.count.clamp_min(1)
@@ -158,7 +148,7 @@ class Uniformity(Goal):
     maximise mean_{N_i} exp(-||f(x_i') - f(x_j)||²)
 
     Args:
-        reference: compare with `clean` references, one image at a time, or move the whole batch against itself.
+        reference: compare with `clean` references, one image at a time, or attack the whole batch against itself.
 
     Requirements: labels of two or more classes.
     Relations: `alignment` pushes away from the own class; `single-target` pulls towards one image.
@@ -172,5 +162,89 @@ class Uniformity(Goal):
         """Find each image's negatives."""
         rows = references.rows(rows)
         if self.reference == "joint":
-            return _JointUniformity(batch_masks(references, rows)[1])
+            _, negatives = _batch_masks(references, rows)
+            return _Joint("uniformity", len(rows), lambda z: _row_mean((-squared_distances(z)).exp(), negatives))
         return _CleanUniformity(references, rows)
+
+
+def _gap(z: Tensor, positive: Tensor, negative: Tensor, margin: float | None) -> Tensor:
+    z = precise(z)
+    gap = (z - positive).square().sum(1) - (z - negative).square().sum(1)
+    return gap if margin is None else torch.relu(gap + margin)
+
+
+class _CleanTriplet(BoundGoal):
+    per_group = ("positive", "negative", "real")
+
+    def __init__(self, references: References, positive: Tensor, negative: Tensor, margin: float | None) -> None:
+        self.references = references
+        self.margin = margin
+        self.positive, self.negative = positive.clamp_min(0), negative.clamp_min(0)
+        self.real = (positive >= 0) & (negative >= 0)
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Minus the gap; zero for an image that has no triplet."""
+        gap = _gap(z, self.references.vectors[self.positive], self.references.vectors[self.negative], self.margin)
+        return torch.where(self.real, -gap, 0)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """`gap`: d_ap² - d_an²."""
+        return {"gap": -self.loss(z)}
+
+
+@register("triplet")
+class TripletGap(Goal):
+    """Push an image away from one of its class and towards one of another.
+
+    maximise d_ap² - d_an² for one drawn positive and negative
+
+    Args:
+        reference: compare with `clean` references, one image at a time, or attack the whole batch against itself.
+        margin: maximise relu(d_ap² - d_an² + margin) instead, as the printed loss has it. A satisfied triplet then has
+            no gradient and its image stays clean, which makes the attack look weak; without, every triplet counts.
+
+    Requirements: labels; an image without a positive or a negative stays clean.
+    Relations: `alignment` and `uniformity` use all positives or negatives; `hardness` attacks all three images.
+    Reference: ADML, Section 5.2.
+    """
+
+    def __init__(self, reference: Reference = "clean", margin: float | None = None) -> None:
+        self.reference = reference
+        self.margin = margin
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw a positive and a negative for each image."""
+        rows = references.rows(rows)
+        if self.reference == "clean":
+            positive = references.draw(rows, same=True, generator=generator)
+            negative = references.draw(rows, same=False, generator=generator)
+            return _CleanTriplet(references, positive, negative, self.margin)
+        positives, negatives = _batch_masks(references, rows)
+        real = positives.any(1) & negatives.any(1)
+        positive, negative = draw.uniform(positives, generator), draw.uniform(negatives, generator)
+
+        def gaps(z: Tensor) -> Tensor:
+            return torch.where(real, _gap(z, precise(z)[positive], precise(z)[negative], self.margin), 0)
+
+        return _Joint("gap", len(rows), gaps)
+
+
+@register("alignment-uniformity")
+class AlignmentUniformity(Goal):
+    """Push an image away from its own class and pull it towards all others (ADML+A+U): the sum of both goals.
+
+    Args:
+        reference: compare with `clean` references, one image at a time, or attack the whole batch against itself.
+
+    Requirements: labels with two or more images per class.
+    Relations: `alignment`, `uniformity`.
+    Reference: ADML; the paper does not say how the two are combined.
+    """
+
+    def __init__(self, reference: Reference = "clean") -> None:
+        self.reference = reference
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Bind both."""
+        both = {"alignment": Alignment(self.reference), "uniformity": Uniformity(self.reference)}
+        return BoundSum([(name, goal.bind(references, rows, generator)) for name, goal in both.items()], [1.0, 1.0])

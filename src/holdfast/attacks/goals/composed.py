@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
+from holdfast.configurable import built
 from holdfast.errors import RecipeError
 
 
@@ -21,7 +22,7 @@ class _Composed(BoundGoal):
         self.weights = list(weights)
         sizes = {goal.group for goal in self.goals.values()}
         if len(sizes) != 1:
-            raise RecipeError("goals can only be combined when they move groups of the same size")
+            raise RecipeError("goals can only be combined when they attack groups of the same size")
         (self.group,) = sizes
         self.stationary = any(goal.stationary for goal in self.goals.values())
 
@@ -78,13 +79,15 @@ class _BoundWorst(_Composed):
 class _Several(Goal):
     """Binds every member to the same images."""
 
-    def __init__(self, goals: list[Goal], weights: list[float] | None = None) -> None:
-        self.goals = goals
+    def __init__(self, goals: list[Goal | str], weights: list[float] | None = None) -> None:
+        self.goals = [built(Goal, goal) for goal in goals]
         self.weights = [1.0] * len(goals) if weights is None else weights
         if not goals or len(self.weights) != len(goals):
             raise RecipeError(f"give one or more goals and a weight for each, got {len(goals)} and {len(self.weights)}")
         if any(weight <= 0 for weight in self.weights):
             raise RecipeError("the weights of goals must be above 0; leave a goal out instead")
+        self.group_size = max(goal.group_size for goal in self.goals)
+        self.least_classes = max(goal.least_classes for goal in self.goals)
 
     def _bound(
         self, references: References, rows: Tensor, generator: Generator | None
@@ -100,7 +103,7 @@ class Sum(_Several):
     L = Σ_k w_k L_k
 
     Args:
-        goals: the members; all must move groups of the same size.
+        goals: the members; all must attack groups of the same size.
         weights: one positive number each; 1 when left out.
 
     Relations: `worst-of` is content with one of them.
@@ -118,7 +121,7 @@ class WorstOf(_Several):
     L = min_k w_k L_k
 
     Args:
-        goals: the members; all must move groups of the same size.
+        goals: the members; all must attack groups of the same size.
         weights: one positive number each, to make losses comparable; 1 when left out.
 
     Relations: `attacks.worst` keeps the worst of attacks that were run separately, by any criterion.

@@ -1,46 +1,78 @@
-"""Breaking the match between a query and its class (LTM, GTM)."""
+"""Breaking the match between a query and its class (LTM, GTM, and the worst case of the thorough audit)."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
-from holdfast.errors import DataError
+from holdfast.errors import DataError, RecipeError
 from holdfast.sphere import Mask, distance, precise
 
 
-class _BoundMismatch(BoundGoal):
-    """The farthest item of another label against the nearest one of the own."""
+class BoundMatch(BoundGoal):
+    """Measures whether a query still finds its class first.
 
-    floor = 0.0
-    per_group = ("rows",)
+    Args:
+        references: the gallery.
+        rows: which of the references the attacked images are.
+    """
 
-    def __init__(self, references: References, rows: Tensor, keep_own: bool) -> None:
+    per_group: ClassVar[tuple[str, ...]] = ("rows",)
+
+    def __init__(self, references: References, rows: Tensor) -> None:
         self.references = references
         self.rows = rows
-        self.keep_own = keep_own
-
-    def loss(self, z: Tensor) -> Tensor:
-        """The hinge; zero for an image without items of both kinds, which has no match to lose."""
-        z = precise(z)
-        references, gallery = self.references, self.references.vectors
-        far, others = references.extreme(z, lambda block: references.negatives(self.rows, block), farthest=True)
-        near, matches = references.extreme(z, self._own)
-        hinge = torch.relu(distance(z, gallery[far]) - distance(z, gallery[near]))
-        return torch.where(others & matches, hinge, 0)
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`hit`: 1 where the nearest item shares the label."""
         return {"hit": self.references.hits(z, self.rows)}
 
-    def _own(self, block: slice) -> Mask:
+
+class _BoundMargin(BoundMatch):
+    """How much farther the nearest wrong item is than the nearest right one."""
+
+    farthest: ClassVar[bool] = False
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Distance to a wrong item minus that to a right one; zero for an image that has not both."""
+        z, gallery = precise(z), self.references.vectors
+        wrong, others = self.references.extreme(z, self._wrong, farthest=self.farthest)
+        right, matches = self.references.extreme(z, self._right)
+        return torch.where(others & matches, distance(z, gallery[wrong]) - distance(z, gallery[right]), 0)
+
+    def _wrong(self, block: slice) -> Mask:
+        return self.references.negatives(self.rows, block)
+
+    def _right(self, block: slice) -> Mask:
         """Items of a block that count as the own class."""
-        positives = self.references.positives(self.rows, block)
-        if not self.keep_own:
-            return positives
-        return positives | (self.references.itself(self.rows, block) & self.references.same(self.rows, block))
+        return self.references.positives(self.rows, block)
+
+
+class _BoundMismatch(_BoundMargin):
+    """The same for the farthest wrong item, down to zero.
+
+    Args:
+        keep_own: count the query's own clean copy among its class.
+    """
+
+    floor = 0.0
+    farthest = True
+
+    def __init__(self, references: References, rows: Tensor, keep_own: bool) -> None:
+        super().__init__(references, rows)
+        self.keep_own = keep_own
+
+    def loss(self, z: Tensor) -> Tensor:
+        """The hinge."""
+        return torch.relu(super().loss(z))
+
+    def _right(self, block: slice) -> Mask:
+        own = self.references.itself(self.rows, block) & self.references.same(self.rows, block)
+        return super()._right(block) | own if self.keep_own else super()._right(block)
 
 
 @register("ltm")
@@ -66,23 +98,18 @@ class LearningToMisrank(Goal):
         return _BoundMismatch(references, references.rows(rows), self.published)
 
 
-class BoundApproach(BoundGoal):
+class _BoundApproach(BoundMatch):
     """Distance to one gallery item."""
 
-    per_group = ("target", "rows")
+    per_group: ClassVar[tuple[str, ...]] = ("target", "rows")
 
     def __init__(self, references: References, target: Tensor, rows: Tensor) -> None:
-        self.references = references
+        super().__init__(references, rows)
         self.target = target
-        self.rows = rows
 
     def loss(self, z: Tensor) -> Tensor:
         """The distance."""
         return distance(z, self.references.vectors[self.target])
-
-    def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """`hit`: 1 where the nearest item shares the label."""
-        return {"hit": self.references.hits(z, self.rows)}
 
 
 @register("gtm")
@@ -107,7 +134,7 @@ class GreedyTopOneMisranking(Goal):
         """Find the item to approach."""
         rows = references.rows(rows)
         target = torch.cat([self._targets(references, rows[part]) for part in references.parts(rows)])
-        return BoundApproach(references, target, rows)
+        return _BoundApproach(references, target, rows)
 
     def _targets(self, references: References, rows: Tensor) -> Tensor:
         if self.published:
@@ -122,3 +149,60 @@ class GreedyTopOneMisranking(Goal):
         if not bool(allowed.any(1).all()):
             raise DataError("an attacked image has no reference of another label; give references of two classes")
         return target
+
+
+@register("misrank")
+class Misrank(Goal):
+    """Bring the nearest wrong item nearer than the nearest right one: R@1 itself, as a margin.
+
+    L = min_{other label} d - min_{same label} d, below zero once the query finds a wrong item first
+
+    Requirements: labels.
+    Relations: `ltm` asks for the farthest wrong item; `nearest-wrong` fixes the item before it starts.
+    Reference: the margin loss of Carlini and Wagner (2017), for rankings.
+    """
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Remember whose class is meant."""
+        return _BoundMargin(references, references.rows(rows))
+
+
+@register("nearest-wrong")
+class NearestWrong(Goal):
+    """Pull a query onto the nearest item of its nearest, second or third nearest other class.
+
+    L = d(q', u), u the nearest item of the other class whose nearest item comes in place `rank`
+
+    Args:
+        rank: which other class, counted from 1.
+
+    Requirements: integer labels of more than `rank` classes.
+    Relations: `gtm` for rank 1.
+    Reference: targeted APGD of Croce and Hein (ICML 2020), for rankings.
+    """
+
+    def __init__(self, rank: int = 1) -> None:
+        if rank < 1:
+            raise RecipeError(f"goal.rank must be 1 or more, got {rank}")
+        self.rank = rank
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Find the item to approach: each found class is set aside until the wanted one is the nearest left."""
+        rows = references.rows(rows)
+        clean = references.clean(rows)
+        passed: list[Tensor] = []
+        for _ in range(self.rank):
+
+            def left(block: slice) -> Tensor:
+                allowed = references.negatives(rows, block)
+                for items in passed:
+                    allowed = allowed & ~references.alike(items, block)
+                return allowed
+
+            found, there = references.extreme(clean, left)
+            if not bool(there.all()):
+                raise DataError(
+                    f"an attacked image has fewer than {self.rank} other classes to aim at; lower goal.rank"
+                )
+            passed.append(found)
+        return _BoundApproach(references, passed[-1], rows)

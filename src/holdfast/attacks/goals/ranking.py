@@ -1,4 +1,4 @@
-"""Moving one image up or down a ranking of the whole gallery (CA, QA, GTT)."""
+"""Raising or lowering one image in a ranking of the whole gallery (CA, QA, GTT)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class _BoundRanking(BoundGoal):
         aim = self.references.vectors[self.target]
         sign = 1 if self.raise_rank else -1
 
-        def hinges(moved: Tensor, block: slice) -> Tensor:
-            gaps = sign * (distance(moved, aim)[:, None] - self.rest(moved, block))
+        def hinges(z: Tensor, block: slice) -> Tensor:
+            gaps = sign * (distance(z, aim)[:, None] - self.rest(z, block))
             return torch.relu(gaps).masked_fill(self.candidate(block), 0).sum(1)
 
         return gallery_sum(z, len(self.references), hinges) / len(self.references)
@@ -56,8 +56,8 @@ class _BoundRanking(BoundGoal):
         """How many gallery items are nearer to the query than the candidate."""
         aim = distance(z, self.references.vectors[self.target])
 
-        def closer(moved: Tensor, block: slice) -> Tensor:
-            return ((self.rest(moved, block) < aim[:, None]) & ~self.candidate(block)).sum(1).to(aim.dtype)
+        def closer(z: Tensor, block: slice) -> Tensor:
+            return ((self.rest(z, block) < aim[:, None]) & ~self.candidate(block)).sum(1).to(aim.dtype)
 
         return gallery_sum(z.detach(), len(self.references), closer)
 
@@ -75,15 +75,15 @@ class _BoundCandidate(_BoundRanking):
         return distances(self.references.vectors[self.target].to(z.dtype), self.references.vectors[block].to(z.dtype))
 
     def candidate(self, block: slice) -> Tensor:
-        """None: the moved candidate is not in the gallery."""
+        """None: the attacked candidate is not in the gallery."""
         return torch.zeros((), dtype=torch.bool, device=self.target.device)
 
 
 class _BoundQuery(_BoundRanking):
-    """The attacked image is the query: every distance moves with it."""
+    """The attacked image is the query: every distance changes with it."""
 
     def rest(self, z: Tensor, block: slice) -> Tensor:
-        """Distances from the moved query."""
+        """Distances from the attacked query."""
         return distances(z, self.references.vectors[block].to(z.dtype))
 
 
@@ -94,24 +94,34 @@ def _draw_near(references: References, rows: Tensor, generator: Generator | None
     return near.gather(1, chosen).squeeze(1)
 
 
+class _Ranking(Goal):
+    """Binds every image to another one: drawn from the whole gallery to rise, from the nearest 1 % to fall."""
+
+    bound: ClassVar[type[_BoundRanking]]
+    upwards: ClassVar[bool]
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Draw the query or candidate of each image."""
+        rows = references.rows(rows)
+        drawn = references.draw_any(len(rows), generator) if self.upwards else _draw_near(references, rows, generator)
+        return self.bound(references, drawn, raise_rank=self.upwards)
+
+
 @register("ca+")
-class CandidateUp(Goal):
+class CandidateUp(_Ranking):
     """Bring an image to the top of another image's ranking (CA+).
 
     L = mean_x relu(d(c', q) - d(x, q)), q uniform in the gallery
 
-    Relations: `qa+` moves the query instead; `tma` only the one distance.
+    Relations: `qa+` attacks the query instead; `tma` only the one distance.
     Reference: Zhou et al., ECCV 2020; HM, Section 4.
     """
 
-    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
-        """Draw a query for each image."""
-        rows = references.rows(rows)
-        return _BoundCandidate(references, references.draw_any(len(rows), generator), raise_rank=True)
+    bound, upwards = _BoundCandidate, True
 
 
 @register("ca-")
-class CandidateDown(Goal):
+class CandidateDown(_Ranking):
     """Push an image down the ranking of one of its neighbours (CA-).
 
     L = mean_x relu(d(x, q) - d(c', q)), q uniform in the nearest 1 % of c
@@ -120,14 +130,11 @@ class CandidateDown(Goal):
     Reference: Zhou et al., ECCV 2020; HM, Section 4.
     """
 
-    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
-        """Draw a near query for each image."""
-        rows = references.rows(rows)
-        return _BoundCandidate(references, _draw_near(references, rows, generator), raise_rank=False)
+    bound, upwards = _BoundCandidate, False
 
 
 @register("qa+")
-class QueryUp(Goal):
+class QueryUp(_Ranking):
     """Change a query so that a chosen image comes out on top (QA+).
 
     L = mean_x relu(d(q', c) - d(q', x)), c uniform in the gallery
@@ -136,14 +143,11 @@ class QueryUp(Goal):
     Reference: Zhou et al., ECCV 2020; HM, Section 4.
     """
 
-    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
-        """Draw a candidate for each image."""
-        rows = references.rows(rows)
-        return _BoundQuery(references, references.draw_any(len(rows), generator), raise_rank=True)
+    bound, upwards = _BoundQuery, True
 
 
 @register("qa-")
-class QueryDown(Goal):
+class QueryDown(_Ranking):
     """Change a query so that one of its neighbours falls behind (QA-).
 
     L = mean_x relu(d(q', x) - d(q', c)), c uniform in the nearest 1 % of q
@@ -152,10 +156,7 @@ class QueryDown(Goal):
     Reference: Zhou et al., ECCV 2020; HM, Section 4.
     """
 
-    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
-        """Draw a near candidate for each image."""
-        rows = references.rows(rows)
-        return _BoundQuery(references, _draw_near(references, rows, generator), raise_rank=False)
+    bound, upwards = _BoundQuery, False
 
 
 class _BoundTopFour(_BoundQuery):

@@ -1,4 +1,4 @@
-"""Moving an embedding away from where it was (EST, ES)."""
+"""Shifting an embedding away from where it was (EST, ES)."""
 
 from __future__ import annotations
 

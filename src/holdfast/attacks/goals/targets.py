@@ -52,7 +52,7 @@ class BoundTargets(BoundGoal):
     Args:
         references: the gallery.
         targets: gallery items, shape (images, T).
-        real: which of them count; an image without any has nothing to move to.
+        real: which of them count; an image without any stays clean.
     """
 
     per_group = ("targets", "real")
@@ -111,6 +111,7 @@ class MultiTarget(Goal):
         if targets < 1:
             raise RecipeError(f"goal.targets must be 1 or more, got {targets}")
         self.targets = targets
+        self.least_classes = targets + 1
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Draw targets of different other classes for each image."""

@@ -1,4 +1,4 @@
-"""Goals that move several images together: a pair (ACT) or a triplet (HM)."""
+"""Goals that attack several images together: a pair (ACT) or a triplet (HM)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ class _BoundCollapse(BoundGoal):
 
 @register("collapse")
 class Collapse(Goal):
-    """Move a positive and a negative onto each other.
+    """Make a positive and a negative collide.
 
     L = d(p', n'), images in pairs (p, n)
 
-    Relations: what ACT trains on; `hardness` moves the anchor too.
+    Relations: what ACT trains on; `hardness` attacks the anchor too.
     Reference: Zhou et al., 2021; HM, Section 2.
     """
+
+    group_size = 2
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Nothing to draw: the pairs are given."""
@@ -76,6 +78,8 @@ class Hardness(Goal):
     Relations: a destination of 2 is min-max training; `collapse` leaves the anchor alone.
     Reference: HM, Equation 2.
     """
+
+    group_size = 3
 
     def __init__(self, destination: float | Tensor = 2.0) -> None:
         self.destination = destination

@@ -13,20 +13,6 @@ from holdfast.report.sections.public import public_path, public_values, report_c
 from holdfast.run_files import finite
 from holdfast.run_folder import RunFolder
 
-REGIMES = {
-    "standard": "learning from clean pictures only",
-    "hm": "learning from triplets that an attack made harder",
-    "free-hm": "learning from triplets that an attack made harder, reusing each pass",
-    "mdprop": "learning from clean and attacked pictures, each kind with BatchNorm statistics of its own",
-    "advprop-d": "learning from clean and attacked pictures, each kind with BatchNorm statistics of its own",
-    "act": "learning from pictures pulled towards each other's classes",
-    "est": "learning from pictures whose embedding an attack moved",
-    "at": "learning from attacked pictures",
-    "adml": "learning from pictures attacked through pairs and triplets",
-    "min-max": "learning from the worst triplets an attack finds",
-}
-
-
 DETAILS = {"name", "anchors", "variant", "part", "reduction", "norm", "method", "units", "noise", "statistics", "start"}
 """Settings that a summary leaves to the full recipe."""
 CARD: dict[str, type] = {"images": int, "classes": int, "per_class": dict, "splits": dict, "samples": list}
@@ -49,6 +35,12 @@ def name_of(part: Any) -> str:
     return str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
 
 
+def described_regime(files: RunFolder) -> str:
+    """What a regime says of itself, as training wrote it down; empty for a run of before, or one that goes on."""
+    words = files.evaluation.get("regime")
+    return words if isinstance(words, str) else ""
+
+
 def sentence(files: RunFolder) -> str:
     """What this is."""
     data = files.data.get("name", "unknown data")
@@ -59,7 +51,7 @@ def sentence(files: RunFolder) -> str:
         return f"How well {model} finds pictures of {public_path(data)}, and how easily it is fooled."
     regime = name_of(recipe.get("regime"))
     network = block(recipe, "model")
-    how = REGIMES.get(regime, f"with the regime {regime}")
+    how = described_regime(files) or f"with the regime {regime}"
     return (
         f"A {network.get('backbone', 'small')} network that turns a picture into {network.get('dim', 'a few')} "
         f"numbers, trained on {data} with the {name_of(recipe.get('loss'))} loss, {how}."
@@ -74,7 +66,7 @@ def trained(source: Source) -> Section:
         raise Absent("this folder holds an audit without a recipe or data card", report_command(files))
     epochs, regime = files.recipe.get("epochs"), name_of(files.recipe.get("regime"))
     if files.recipe:
-        title = f"{fmt.count(epochs)} epochs of {files.data.get('name', 'data')}, {REGIMES.get(regime, regime)}"
+        title = f"{fmt.count(epochs)} epochs of {files.data.get('name', 'data')}, {described_regime(files) or regime}"
     else:
         title = f"Audited on {files.data.get('name', 'data')}"
     content = {
