@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast import mining
 from holdfast.losses import Encoded
 from holdfast.mining import Triplets
-from holdfast.regimes import destinations
+from holdfast.regimes import hardness_schedules as destinations
 from holdfast.regimes.hardness_schedules import ConstantHardness, Destination, Mined, MinerHardness, as_destination
 
 positive = st.floats(0.01, 3)

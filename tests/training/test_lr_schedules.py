@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.config import builder
-from holdfast.training import schedules
+from holdfast.training import lr_schedules as schedules
 
 build = builder(schedules.registry)
 

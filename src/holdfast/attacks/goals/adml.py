@@ -192,6 +192,16 @@ class _CleanTriplet(BoundGoal):
         return {"gap": -self.loss(z)}
 
 
+class _JointTriplet(_Joint):
+    def __init__(self, positive: Tensor, negative: Tensor, real: Mask, margin: float | None) -> None:
+        super().__init__("gap", len(real), self._gaps)
+        self.positive, self.negative, self.real, self.margin = positive, negative, real, margin
+
+    def _gaps(self, z: Tensor) -> Tensor:
+        z = precise(z)
+        return torch.where(self.real, _gap(z, z[self.positive], z[self.negative], self.margin), 0)
+
+
 @register("triplet")
 class TripletGap(Goal):
     """Push an image away from one of its class and towards one of another.
@@ -221,12 +231,7 @@ class TripletGap(Goal):
             return _CleanTriplet(references, positive, negative, self.margin)
         positives, negatives = _batch_masks(references, rows)
         real = positives.any(1) & negatives.any(1)
-        positive, negative = draw.uniform(positives, generator), draw.uniform(negatives, generator)
-
-        def gaps(z: Tensor) -> Tensor:
-            return torch.where(real, _gap(z, precise(z)[positive], precise(z)[negative], self.margin), 0)
-
-        return _Joint("gap", len(rows), gaps)
+        return _JointTriplet(draw.uniform(positives, generator), draw.uniform(negatives, generator), real, self.margin)
 
 
 @register("alignment-uniformity")
