@@ -20,8 +20,8 @@ def image_goal(goal: Goal | str) -> Goal:
     found = built(Goal, goal)
     if found.group_size > 1:
         raise RecipeError(
-            f"goal {type(found).__name__} attacks groups of {found.group_size} images, and this regime single images; use "
-            f"regime: {'act' if found.group_size == 2 else 'hm'}, or a goal such as single-target"
+            f"goal {type(found).__name__} attacks groups of {found.group_size} images, and this regime single images; "
+            f"use regime: {'act' if found.group_size == 2 else 'hm'}, or a goal such as single-target"
         )
     return found
 
