@@ -17,7 +17,7 @@ from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
 from holdfast.models.bank import SetStart
 from holdfast.processes import current_processes
-from holdfast.regimes.context import StepContext
+from holdfast.regimes.context import StepContext as StepContext
 from holdfast.registry import Registry
 
 EIGHT_STEPS = Budget(eps=8 / 255, step=1 / 255, steps=8)
