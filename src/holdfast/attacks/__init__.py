@@ -3,7 +3,7 @@
 from holdfast.attacks.base import BoundGoal, Goal, register, registry
 from holdfast.attacks.budget import Budget
 from holdfast.attacks.goals.adml import Alignment, AlignmentUniformity, TripletGap, Uniformity
-from holdfast.attacks.goals.composed import BoundSum, Sum, WorstOf
+from holdfast.attacks.goals.composed import BoundGoals, Sum, WorstOf
 from holdfast.attacks.goals.matching import GreedyTopOneMisranking, LearningToMisrank, Misrank, NearestWrong
 from holdfast.attacks.goals.ranking import CandidateDown, CandidateUp, GreedyTopOne, QueryDown, QueryUp
 from holdfast.attacks.goals.shift import EmbeddingShift, Shift
@@ -17,44 +17,9 @@ from holdfast.config import builder
 
 build, names = builder(registry), registry.names
 
-__all__ = [
-    "Alignment",
-    "AlignmentUniformity",
-    "Attacked",
-    "BoundGoal",
-    "BoundSum",
-    "BoundTargets",
-    "Budget",
-    "CandidateDown",
-    "CandidateUp",
-    "Collapse",
-    "Crafted",
-    "EmbeddingShift",
-    "Goal",
-    "GreedyTopOne",
-    "GreedyTopOneMisranking",
-    "Hardness",
-    "LearningToMisrank",
-    "Misrank",
-    "MultiTarget",
-    "NearestWrong",
-    "QueryDown",
-    "QueryUp",
-    "References",
-    "Shift",
-    "SingleTarget",
-    "Sum",
-    "TargetedMismatch",
-    "TripletGap",
-    "Unadversarial",
-    "Uniformity",
-    "WorstOf",
-    "build",
-    "craft",
-    "names",
-    "pgd",
-    "register",
-    "square",
-    "sweep",
-    "worst",
-]
+__all__ = ["BoundGoal", "BoundGoals", "BoundTargets", "Budget", "Goal", "References", "build", "names", "register"]
+__all__ += ["Attacked", "Crafted", "craft", "pgd", "square", "sweep", "worst"]
+__all__ += ["CandidateDown", "CandidateUp", "GreedyTopOne", "QueryDown", "QueryUp", "TargetedMismatch"]
+__all__ += ["EmbeddingShift", "GreedyTopOneMisranking", "LearningToMisrank", "Misrank", "NearestWrong"]
+__all__ += ["Alignment", "AlignmentUniformity", "Collapse", "Hardness", "Shift", "TripletGap", "Uniformity"]
+__all__ += ["MultiTarget", "SingleTarget", "Sum", "Unadversarial", "WorstOf"]

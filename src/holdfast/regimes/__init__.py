@@ -27,32 +27,9 @@ from holdfast.regimes.standard import Standard
 
 build, names = builder(registry), registry.names
 
-__all__ = [
-    "AdvPropD",
-    "AdversarialMetricLearning",
-    "AdversarialTraining",
-    "AntiCollapseTriplets",
-    "Batch",
-    "ConstantHardness",
-    "Destination",
-    "Distribution",
-    "EmbeddingShiftedTraining",
-    "FreeHardnessManipulation",
-    "GradualAdversary",
-    "GradualBoost",
-    "HardnessManipulation",
-    "LinearGradualAdversary",
-    "MDProp",
-    "Manipulation",
-    "MinMax",
-    "MinerHardness",
-    "QuadraticGradualAdversary",
-    "Regime",
-    "RootGradualAdversary",
-    "Standard",
-    "StepContext",
-    "StepResult",
-    "build",
-    "names",
-    "register",
-]
+__all__ = ["Batch", "Regime", "StepContext", "StepResult", "build", "names", "register"]
+__all__ += ["AdversarialMetricLearning", "AdversarialTraining", "EmbeddingShiftedTraining", "Standard"]
+__all__ += ["AdvPropD", "Distribution", "MDProp"]
+__all__ += ["AntiCollapseTriplets", "FreeHardnessManipulation", "HardnessManipulation", "Manipulation", "MinMax"]
+__all__ += ["ConstantHardness", "Destination", "GradualAdversary", "GradualBoost", "LinearGradualAdversary"]
+__all__ += ["MinerHardness", "QuadraticGradualAdversary", "RootGradualAdversary"]

@@ -7,6 +7,7 @@ over its images.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from torch import Generator, Tensor
 
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.gallery import gallery_sum
-from holdfast.attacks.goals.composed import BoundSum
+from holdfast.attacks.goals.composed import BoundGoals
 from holdfast.attacks.references import References
 from holdfast.errors import DataError
 from holdfast.mining import draw
@@ -24,6 +25,7 @@ from holdfast.sphere import Mask, precise, similarity, squared_distances
 Reference: TypeAlias = Literal["clean", "joint"]
 
 
+@dataclasses.dataclass(eq=False)
 class _Joint(BoundGoal):
     """A batch that is attacked together.
 
@@ -33,22 +35,23 @@ class _Joint(BoundGoal):
         each: embeddings → what is maximised, per image.
     """
 
-    group = None
+    name: str
+    count: int
+    each: Callable[[Tensor], Tensor]
 
-    def __init__(self, name: str, count: int, each: Callable[[Tensor], Tensor]) -> None:
-        self._name, self._count, self._each = name, count, each
+    group = None
 
     def images(self) -> int:
         """The size of the batch."""
-        return self._count
+        return self.count
 
     def loss(self, z: Tensor) -> Tensor:
         """Minus the sum over the batch, as the one value of one group."""
-        return -self._each(z).sum(0, keepdim=True)
+        return -self.each(z).sum(0, keepdim=True)
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """The mean over the batch."""
-        return {self._name: self._each(z).mean(0, keepdim=True)}
+        return {self.name: self.each(z).mean(0, keepdim=True)}
 
 
 def _row_mean(values: Tensor, mask: Mask) -> Tensor:
@@ -252,4 +255,4 @@ class AlignmentUniformity(Goal):
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Bind both."""
         both = {"alignment": Alignment(self.reference), "uniformity": Uniformity(self.reference)}
-        return BoundSum([(name, goal.bind(references, rows, generator)) for name, goal in both.items()], [1.0, 1.0])
+        return BoundGoals({name: goal.bind(references, rows, generator) for name, goal in both.items()}, [1.0, 1.0])

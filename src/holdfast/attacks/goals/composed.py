@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -14,25 +15,32 @@ from holdfast.configurable import built
 from holdfast.errors import RecipeError
 
 
-class _Composed(BoundGoal):
-    """Several goals for the same groups, each with a weight."""
+@dataclasses.dataclass(eq=False)
+class BoundGoals(BoundGoal):
+    """Several goals for the same groups.
 
-    def __init__(self, goals: Sequence[tuple[str, BoundGoal]], weights: Sequence[float]) -> None:
-        self.goals = dict(goals)
-        self.weights = list(weights)
-        sizes = {goal.group for goal in self.goals.values()}
+    Args:
+        goals: the members by name.
+        weights: one each.
+        combine: weighted losses of shape (goals, groups) to one per group: `torch.sum` or `torch.amin`.
+    """
+
+    goals: Mapping[str, BoundGoal]
+    weights: Sequence[float]
+    combine: Callable[[Tensor, int], Tensor] = torch.sum
+
+    def __post_init__(self) -> None:
+        members = self.goals.values()
+        sizes = {goal.group for goal in members}
         if len(sizes) != 1:
             raise RecipeError("goals can only be combined when they attack groups of the same size")
         (self.group,) = sizes
-        self.stationary = any(goal.stationary for goal in self.goals.values())
-
-    @abstractmethod
-    def combine(self, losses: Tensor) -> Tensor:
-        """Weighted losses of shape (goals, groups) to one per group."""
+        self.stationary = any(goal.stationary for goal in members)
+        self.floor = float(self._combined([torch.tensor([goal.floor]) for goal in members]))
 
     def loss(self, z: Tensor) -> Tensor:
         """The members' losses, combined."""
-        return self.combine(self._weighted([goal.loss(z) for goal in self.goals.values()]))
+        return self._combined([goal.loss(z) for goal in self.goals.values()])
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """Every member's measures under `member/measure`; members of a recipe are numbered from 1."""
@@ -42,42 +50,19 @@ class _Composed(BoundGoal):
         """As many as its members, which were bound together."""
         return next((count for goal in self.goals.values() if (count := goal.images()) is not None), None)
 
-    def take(self, groups: slice | Tensor) -> _Composed:
+    def take(self, groups: slice | Tensor) -> BoundGoals:
         """Every member's part."""
-        return type(self)([(name, goal.take(groups)) for name, goal in self.goals.items()], self.weights)
+        return dataclasses.replace(self, goals={name: goal.take(groups) for name, goal in self.goals.items()})
 
-    def _weighted(self, losses: list[Tensor]) -> Tensor:
+    def _combined(self, losses: list[Tensor]) -> Tensor:
         weights = torch.tensor(self.weights, dtype=losses[0].dtype, device=losses[0].device)
-        return torch.stack(losses) * weights[:, None]
-
-    def _floors(self) -> list[float]:
-        return [weight * goal.floor for weight, goal in zip(self.weights, self.goals.values(), strict=True)]
-
-
-class BoundSum(_Composed):
-    """The weighted sum of several goals."""
-
-    def __init__(self, goals: Sequence[tuple[str, BoundGoal]], weights: Sequence[float]) -> None:
-        super().__init__(goals, weights)
-        self.floor = sum(self._floors())
-
-    def combine(self, losses: Tensor) -> Tensor:
-        """Their sum."""
-        return losses.sum(0)
-
-
-class _BoundWorst(_Composed):
-    def __init__(self, goals: Sequence[tuple[str, BoundGoal]], weights: Sequence[float]) -> None:
-        super().__init__(goals, weights)
-        self.floor = min(self._floors())
-
-    def combine(self, losses: Tensor) -> Tensor:
-        """The lowest."""
-        return losses.min(0).values
+        return self.combine(torch.stack(losses) * weights[:, None], 0)
 
 
 class _Several(Goal):
     """Binds every member to the same images."""
+
+    combine: ClassVar[Callable[[Tensor, int], Tensor]]
 
     def __init__(self, goals: list[Goal | str], weights: list[float] | None = None) -> None:
         self.goals = [built(Goal, goal) for goal in goals]
@@ -89,11 +74,11 @@ class _Several(Goal):
         self.group_size = max(goal.group_size for goal in self.goals)
         self.least_classes = max(goal.least_classes for goal in self.goals)
 
-    def _bound(
-        self, references: References, rows: Tensor, generator: Generator | None
-    ) -> tuple[list[tuple[str, BoundGoal]], list[float]]:
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Bind every member."""
         bound = [goal.bind(references, rows, generator) for goal in self.goals]
-        return [(str(position), goal) for position, goal in enumerate(bound, start=1)], self.weights
+        members = {str(position): goal for position, goal in enumerate(bound, start=1)}
+        return BoundGoals(members, self.weights, type(self).combine)
 
 
 @register("sum")
@@ -109,9 +94,7 @@ class Sum(_Several):
     Relations: `worst-of` is content with one of them.
     """
 
-    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
-        """Bind every member."""
-        return BoundSum(*self._bound(references, rows, generator))
+    combine = torch.sum
 
 
 @register("worst-of")
@@ -127,6 +110,4 @@ class WorstOf(_Several):
     Relations: `attacks.worst` keeps the worst of attacks that were run separately, by any criterion.
     """
 
-    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
-        """Bind every member."""
-        return _BoundWorst(*self._bound(references, rows, generator))
+    combine = torch.amin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 import torch
@@ -13,6 +14,7 @@ from holdfast.errors import DataError, RecipeError
 from holdfast.sphere import Mask, distance, precise
 
 
+@dataclasses.dataclass(eq=False)
 class BoundMatch(BoundGoal):
     """Measures whether a query still finds its class first.
 
@@ -21,11 +23,10 @@ class BoundMatch(BoundGoal):
         rows: which of the references the attacked images are.
     """
 
-    per_group: ClassVar[tuple[str, ...]] = ("rows",)
+    references: References
+    rows: Tensor
 
-    def __init__(self, references: References, rows: Tensor) -> None:
-        self.references = references
-        self.rows = rows
+    per_group: ClassVar[tuple[str, ...]] = ("rows",)
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`hit`: 1 where the nearest item shares the label."""
@@ -52,6 +53,7 @@ class _BoundMargin(BoundMatch):
         return self.references.positives(self.rows, block)
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundMismatch(_BoundMargin):
     """The same for the farthest wrong item, down to zero.
 
@@ -59,12 +61,10 @@ class _BoundMismatch(_BoundMargin):
         keep_own: count the query's own clean copy among its class.
     """
 
+    keep_own: bool
+
     floor = 0.0
     farthest = True
-
-    def __init__(self, references: References, rows: Tensor, keep_own: bool) -> None:
-        super().__init__(references, rows)
-        self.keep_own = keep_own
 
     def loss(self, z: Tensor) -> Tensor:
         """The hinge."""
@@ -98,14 +98,13 @@ class LearningToMisrank(Goal):
         return _BoundMismatch(references, references.rows(rows), self.published)
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundApproach(BoundMatch):
     """Distance to one gallery item."""
 
-    per_group: ClassVar[tuple[str, ...]] = ("target", "rows")
+    target: Tensor
 
-    def __init__(self, references: References, target: Tensor, rows: Tensor) -> None:
-        super().__init__(references, rows)
-        self.target = target
+    per_group: ClassVar[tuple[str, ...]] = ("rows", "target")
 
     def loss(self, z: Tensor) -> Tensor:
         """The distance."""
@@ -134,7 +133,7 @@ class GreedyTopOneMisranking(Goal):
         """Find the item to approach."""
         rows = references.rows(rows)
         target = torch.cat([self._targets(references, rows[part]) for part in references.parts(rows)])
-        return _BoundApproach(references, target, rows)
+        return _BoundApproach(references, rows, target)
 
     def _targets(self, references: References, rows: Tensor) -> Tensor:
         if self.published:
@@ -205,4 +204,4 @@ class NearestWrong(Goal):
                     f"an attacked image has fewer than {self.rank} other classes to aim at; lower goal.rank"
                 )
             passed.append(found)
-        return _BoundApproach(references, passed[-1], rows)
+        return _BoundApproach(references, rows, passed[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from holdfast.attacks.references import References
 from holdfast.sphere import distance, distances
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundRanking(BoundGoal):
     """Compare one distance with the distances of every gallery item.
 
@@ -24,13 +26,12 @@ class _BoundRanking(BoundGoal):
         raise_rank: whether the candidate is to come nearer than the rest, or to fall behind.
     """
 
+    references: References
+    target: Tensor
+    raise_rank: bool
+
     floor = 0.0
     per_group: ClassVar[tuple[str, ...]] = ("target",)
-
-    def __init__(self, references: References, target: Tensor, raise_rank: bool) -> None:
-        self.references = references
-        self.target = target
-        self.raise_rank = raise_rank
 
     @abstractmethod
     def rest(self, z: Tensor, block: slice) -> Tensor:
@@ -87,13 +88,6 @@ class _BoundQuery(_BoundRanking):
         return distances(z, self.references.vectors[block].to(z.dtype))
 
 
-def _draw_near(references: References, rows: Tensor, generator: Generator | None) -> Tensor:
-    """One of the nearest 1 % of each clean image, floor(n / 100) neighbours or the only one; its own copy is none."""
-    near = references.nearest(references.clean(rows), rows, max(1, len(references) // 100))
-    chosen = random.below(near.shape[1], (len(rows), 1), near.device, generator)
-    return near.gather(1, chosen).squeeze(1)
-
-
 class _Ranking(Goal):
     """Binds every image to another one: drawn from the whole gallery to rise, from the nearest 1 % to fall."""
 
@@ -103,8 +97,12 @@ class _Ranking(Goal):
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Draw the query or candidate of each image."""
         rows = references.rows(rows)
-        drawn = references.draw_any(len(rows), generator) if self.upwards else _draw_near(references, rows, generator)
-        return self.bound(references, drawn, raise_rank=self.upwards)
+        if self.upwards:
+            return self.bound(references, references.draw_any(len(rows), generator), raise_rank=True)
+        # The nearest 1 % are floor(n / 100) neighbours, or the only one; the image's own copy is none.
+        near = references.nearest(references.clean(rows), rows, max(1, len(references) // 100))
+        chosen = random.below(near.shape[1], (len(rows), 1), near.device, generator)
+        return self.bound(references, near.gather(1, chosen).squeeze(1), raise_rank=False)
 
 
 @register("ca+")
@@ -159,14 +157,13 @@ class QueryDown(_Ranking):
     bound, upwards = _BoundQuery, False
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundTopFour(_BoundQuery):
     """Adds whether the candidate is still among the first four."""
 
-    per_group: ClassVar[tuple[str, ...]] = ("target", "rows")
+    rows: Tensor
 
-    def __init__(self, references: References, target: Tensor, rows: Tensor) -> None:
-        super().__init__(references, target, raise_rank=False)
-        self.rows = rows
+    per_group: ClassVar[tuple[str, ...]] = ("target", "rows")
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`top4`: 1 where the clean nearest neighbour is still in the top four, ignored items aside."""
@@ -188,4 +185,4 @@ class GreedyTopOne(Goal):
         """Find the nearest neighbour of each clean image."""
         rows = references.rows(rows)
         nearest = references.nearest(references.clean(rows), rows, 1).squeeze(1)
-        return _BoundTopFour(references, nearest, rows)
+        return _BoundTopFour(references, nearest, raise_rank=False, rows=rows)

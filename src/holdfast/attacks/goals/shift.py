@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 from torch import Generator, Tensor
@@ -11,14 +12,14 @@ from holdfast.attacks.references import References
 from holdfast.sphere import distance, pairwise_distance
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundShift(BoundGoal):
     """Distance from an origin; at the origin it rises in the direction of (1, ..., 1)."""
 
+    origin: Tensor
+
     stationary = True
     per_group: ClassVar[tuple[str, ...]] = ("origin",)
-
-    def __init__(self, origin: Tensor) -> None:
-        self.origin = origin
 
     def loss(self, z: Tensor) -> Tensor:
         """Minus the shift."""
@@ -44,13 +45,12 @@ class Shift(Goal):
         return _BoundShift(references.clean(references.rows(rows)))
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundShiftedQuery(_BoundShift):
-    per_group: ClassVar[tuple[str, ...]] = ("origin", "rows")
+    references: References
+    rows: Tensor
 
-    def __init__(self, references: References, rows: Tensor) -> None:
-        super().__init__(references.clean(rows))
-        self.references = references
-        self.rows = rows
+    per_group: ClassVar[tuple[str, ...]] = ("origin", "rows")
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`shift`: the distance (ES:D); `hit`: 1 where the nearest item still shares the label (ES:R)."""
@@ -71,4 +71,5 @@ class EmbeddingShift(Goal):
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Remember where each image was."""
         references.require_labels()
-        return _BoundShiftedQuery(references, references.rows(rows))
+        rows = references.rows(rows)
+        return _BoundShiftedQuery(references.clean(rows), references, rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Generator, Tensor
 
@@ -12,11 +14,11 @@ from holdfast.errors import DataError, RecipeError
 from holdfast.sphere import Mask, distance, precise
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundMismatchedPair(BoundGoal):
-    per_group = ("target",)
+    target: Tensor
 
-    def __init__(self, target: Tensor) -> None:
-        self.target = target
+    per_group = ("target",)
 
     def loss(self, z: Tensor) -> Tensor:
         """One minus the cosine."""
@@ -46,6 +48,7 @@ class TargetedMismatch(Goal):
         return _BoundMismatchedPair(references.vectors[drawn])
 
 
+@dataclasses.dataclass(eq=False)
 class BoundTargets(BoundGoal):
     """Mean distance to some targets, drawn in whatever way.
 
@@ -55,12 +58,11 @@ class BoundTargets(BoundGoal):
         real: which of them count; an image without any stays clean.
     """
 
-    per_group = ("targets", "real")
+    references: References
+    targets: Tensor
+    real: Mask
 
-    def __init__(self, references: References, targets: Tensor, real: Mask) -> None:
-        self.references = references
-        self.targets = targets
-        self.real = real
+    per_group = ("targets", "real")
 
     def loss(self, z: Tensor) -> Tensor:
         """The mean distance."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Generator, Tensor
 
@@ -41,13 +43,13 @@ class Collapse(Goal):
         return _BoundCollapse()
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundHardness(BoundGoal):
+    destination: Tensor
+
     group = 3
     floor = 0.0
     per_group = ("destination",)
-
-    def __init__(self, destination: Tensor) -> None:
-        self.destination = destination
 
     def loss(self, z: Tensor) -> Tensor:
         """Squared shortfall of each triplet."""
