@@ -152,9 +152,9 @@ def test_check_says_what_was_skipped(photos: Path, capsys: pytest.CaptureFixture
     Image.new("RGB", (32, 32)).save(photos / "loose.png")
     assert run("check", "--data", f"folder:{photos}") == 0
     out = capsys.readouterr().out
-    assert "3 files are skipped: no image by extension (.heic 2, .txt 1: class-0/IMG_1.HEIC, class-0/IMG_2." in out
-    assert "1 image is skipped: in no class folder or list (loose.png)" in out
-    assert "2 hidden or system files are skipped (.DS_Store, class-1/Thumbs.db)" in out
+    assert "3 files are no image by extension (.heic 2, .txt 1: class-0/IMG_1.HEIC, class-0/IMG_2." in out
+    assert "1 image is in no class folder or list (loose.png)" in out
+    assert "2 files are hidden or of the system (.DS_Store, class-1/Thumbs.db)" in out
     assert run("check", "--data", f"folder:{photos}", "--json") == 0
     assert json.loads(capsys.readouterr().out)["skipped_files"] == {"no_images": 3, "unplaced": 1, "hidden": 2}
 

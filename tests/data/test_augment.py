@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch.nn import functional as F
 from holdfast.data import Augment, RaggedImages, augment, centre_crop
 from holdfast.data.augment import RandomResizedCrop, by_products, one_by_one
 from holdfast.errors import DataError, RecipeError
-from holdfast.view import View
+from holdfast.view import Fit, View
 
 NAMES = augment.names()
 
@@ -226,3 +228,18 @@ def test_a_cpu_generator_gives_the_same_views_on_the_device(name: str) -> None:
     augmentation, images = augment.build(name, size=16), oblong()
     there = augmentation(images.packed(torch.device("cuda")), draw())
     torch.testing.assert_close(there.cpu(), augmentation(images, draw()), rtol=0, atol=0.5 / 255)
+
+
+@pytest.mark.parametrize("canvas", [32, 33, 34, 35, 36])
+@pytest.mark.parametrize("fit", ["crop", "squash", "pad"])
+def test_no_augmentation_cuts_where_evaluation_does(fit: Fit, canvas: int) -> None:
+    images, view = RaggedImages.of(squares(2, canvas)), View(32, canvas, fit)
+    assert torch.equal(augment.build("none").fitted(view)(images, draw()), centre_crop(images, view))
+
+
+def test_what_does_not_fit_is_known_without_asking_the_device() -> None:
+    images = RaggedImages.of([np.zeros((20, 30, 3), np.uint8), np.zeros((25, 22, 3), np.uint8)])
+    assert (images.shortest, images.shorter, images.longest) == (20, 22, 30)
+    elsewhere = dataclasses.replace(images, heights=images.heights.to("meta"), widths=images.widths.to("meta"))
+    with pytest.raises(DataError, match="21 px does not fit"):
+        elsewhere.refuse_smaller(21)

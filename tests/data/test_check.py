@@ -9,7 +9,7 @@ from pictures import Paint, painted
 from PIL import Image
 
 from holdfast.data import ImageTable, Problem, build, check
-from holdfast.data.duplicates import near_duplicates, to_grey
+from holdfast.data.check import near_duplicates, to_grey
 from holdfast.data.sources import ArraySource
 
 
@@ -116,8 +116,8 @@ def test_a_folder_with_stray_and_broken_files(paint: Paint, tmp_path: Path) -> N
     paint("set/b/3.png")
     problems = check(build("folder", root=str(root)))
     assert kinds(problems) == ["ignored-file", "ignored-file", "unreadable-image"]
-    assert "1 file is skipped: no image by extension (.txt 1: a/notes.txt)" in problems[0].what
-    assert "1 image is skipped: in no class folder or list (loose.png)" in problems[1].what
+    assert "1 file is no image by extension (.txt 1: a/notes.txt)" in problems[0].what
+    assert "1 image is in no class folder or list (loose.png)" in problems[1].what
     assert "b/2.png" in problems[2].what
     assert problems[2].rows == [3]
 

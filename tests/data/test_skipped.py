@@ -12,7 +12,7 @@ def test_nothing_is_nothing() -> None:
 def test_hidden_files_alone_are_no_reason_to_speak() -> None:
     passed = SkippedFiles(hidden=(".DS_Store",))
     assert not passed
-    assert str(passed) == "1 hidden or of the system (.DS_Store)"
+    assert str(passed) == "1 file is hidden or of the system (.DS_Store)"
 
 
 def test_one_line_with_numbers_reasons_and_examples() -> None:
@@ -20,7 +20,7 @@ def test_one_line_with_numbers_reasons_and_examples() -> None:
     assert passed
     assert str(passed) == (
         "3 files are no image by extension (.heic 2, .txt 1: a.heic, b.HEIC, ...); "
-        "1 image is in no class folder or list (x.jpg); 3 hidden or of the system (.a, .b, ...)"
+        "1 image is in no class folder or list (x.jpg); 3 files are hidden or of the system (.a, .b, ...)"
     )
 
 

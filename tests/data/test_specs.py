@@ -9,6 +9,7 @@ import pytest
 from pictures import Paint
 
 from holdfast import config, data
+from holdfast.cli import main
 from holdfast.errors import DataError, HoldfastError, RecipeError
 
 BENCHMARKS = {"cars", "cub", "inshop", "mnist", "omniglot", "sop"}
@@ -18,6 +19,22 @@ def test_every_dataset_is_listed_with_a_summary() -> None:
     assert set(data.names()) == BENCHMARKS | {"csv", "digits", "folder", "glyphs", "images"}
     for name in data.names():
         assert data.registry.summary(name)
+
+
+def test_a_registered_reader_spells_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Ponds(data.Reader):
+        file: str
+
+        def read(self) -> data.ImageTable:
+            raise NotImplementedError
+
+    monkeypatch.setitem(data.registry._members, "ponds", Ponds)
+    assert {"ponds:FILE", "cub:DIR", "glyphs"} <= set(data.spellings())
+    assert data.parse("ponds:x.csv") == {"name": "ponds", "file": "x.csv"}
+    with pytest.raises(SystemExit):
+        main(["check", "--help"])
+    assert "ponds:FILE" in capsys.readouterr().out
 
 
 def test_parse_fills_the_first_field() -> None:

@@ -17,7 +17,7 @@ from holdfast.data.augment import RandomResizedCrop
 from holdfast.data.decode import resized
 from holdfast.data.sources import FileSource
 from holdfast.models import Embedder
-from holdfast.models.torchvision_shim import ensure_torchvision
+from holdfast.models.preprocessing import ensure_torchvision
 from holdfast.view import Fit, View
 
 ensure_torchvision()

@@ -15,7 +15,7 @@ from mutations import damaged_bytes, damaged_text, encoded
 from target_packages import Files, _read, _unpack, damaged_json
 
 from holdfast.errors import HoldfastError
-from holdfast.models.run_card import write_card
+from holdfast.models.card import write_card
 from holdfast.report.comparison import compare, read_comparison
 from holdfast.report.page import make
 from holdfast_studies import base, leaderboard

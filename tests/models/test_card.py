@@ -12,8 +12,7 @@ from holdfast import audit
 from holdfast.cli import main
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, write_card
-from holdfast.models.card import card_text, untouched
-from holdfast.models.card_facts import training_rows
+from holdfast.models.card import card_text, training_rows, untouched
 
 RECIPE: dict[str, Any] = {
     "data": {"name": "folder", "root": "/home/somebody/secret-project/photos"},

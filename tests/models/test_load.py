@@ -10,7 +10,7 @@ from torch import nn
 
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, as_embedder, load_model
-from holdfast.models.torchvision_shim import ensure_torchvision
+from holdfast.models.preprocessing import ensure_torchvision
 from holdfast.view import View
 
 

@@ -11,8 +11,7 @@ import torch
 
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, ModelConfig, load_model
-from holdfast.models.preprocessing import Preprocessing, preprocessing_of, settings_of_before
-from holdfast.models.torchvision_shim import ensure_torchvision
+from holdfast.models.preprocessing import Preprocessing, ensure_torchvision, preprocessing_of, settings_of_before
 from holdfast.view import View
 
 VIEW_KEYS = ("size", "canvas", "fit", "interpolation", "mean", "std")

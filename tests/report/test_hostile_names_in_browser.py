@@ -17,7 +17,7 @@ from reported_runs import run_folder
 
 from holdfast.data import ImageTable
 from holdfast.data.sources import ArraySource
-from holdfast.models.run_card import write_card
+from holdfast.models.card import write_card
 from holdfast.report import compare, write
 from holdfast.search.page import strip_page
 from holdfast.search.querying import Answer, Hit, TamperVerdict

@@ -33,8 +33,8 @@ from holdfast.evaluation import choose_split, read_table
 from holdfast.files import inside, write_json
 from holdfast.locks import locked
 from holdfast.models import Embedder
+from holdfast.models.card import write_card
 from holdfast.models.compiled import Compile
-from holdfast.models.run_card import write_card
 from holdfast.processes import current_processes
 from holdfast.run_files import parse_json
 from holdfast.versions import versions

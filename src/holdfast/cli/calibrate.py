@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_of, rate, shared, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_from, rate, shared, writable
 from holdfast.console import table
 
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
 
     out = options.out or _place_in_run(Path(options.model))
     found = calibrate(
-        model_of(options, choose_device(options.device)),
+        model_from(options, choose_device(options.device)),
         options.data,
         options.far,
         split=options.split,

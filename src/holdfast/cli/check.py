@@ -19,27 +19,16 @@ def arguments(sub: Parser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print what is wrong."""
     from holdfast.data import check, load
-    from holdfast.data.skipped import counted, few
+    from holdfast.data.skipped import SkippedFiles
 
     images = load(options.data, skip_bad=True)  # what is missing is told among the other problems
     problems = check(images)
     if options.json:
         rows = [{"kind": p.kind, "what": p.what, "mend": p.how_to_mend} for p in problems]
-        print(
-            json.dumps(
-                {
-                    "data": options.data,
-                    "images": len(images),
-                    "skipped_files": images.skipped_files.counts(),
-                    "problems": rows,
-                }
-            )
-        )
+        facts = {"data": options.data, "images": len(images), "skipped_files": images.skipped_files.counts()}
+        print(json.dumps({**facts, "problems": rows}))
         return
-    print(images)
-    if images.skipped_files.hidden:
-        hidden = images.skipped_files.hidden
-        print(f"{counted(hidden, 'hidden or system file')} skipped ({few(hidden)})")
+    print("\n".join([str(images), *SkippedFiles(hidden=images.skipped_files.hidden).lines()]))
     for problem in problems:
         print(f"- {problem.kind}: {problem.what}\n  {problem.how_to_mend}")
     print(f"{len(problems)} kinds of problem" if problems else "nothing wrong")

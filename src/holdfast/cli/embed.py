@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_of, shared, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Parser, images_from, model_from, shared, writable
 
 
 def arguments(sub: Parser) -> None:
@@ -23,17 +23,16 @@ def run(options: argparse.Namespace) -> None:
     """Write vectors."""
     from holdfast.data import ImageStore
     from holdfast.devices import choose_device
-    from holdfast.evaluation import choose_split, embed, read_table, used_once
+    from holdfast.evaluation import embed, used_once
     from holdfast.processes import joined
     from holdfast.search.vectors import check_format, save_vectors
 
     out = check_format(Path(options.out or "embeddings.npz"))
     device = choose_device(options.device)
     with joined(device) as processes:
-        images, skip_bad = read_table(options.data, options.skip_bad)
-        split = choose_split(images, options.split or "all")
-        model = model_of(options, device)
-        store = ImageStore(images.split(split), model.view, device, used_once(), skip_bad)
+        images, skip_bad = images_from(options, options.data)
+        model = model_from(options, device)
+        store = ImageStore(images, model.view, device, used_once(), skip_bad)
         vectors = embed(model, store, options.batch or 256)
         if not processes.main:
             return

@@ -9,7 +9,7 @@ import argparse
 import json
 
 from holdfast.cli.metrics_table import metrics_table
-from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_of, positive, shared, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_from, positive, shared, writable
 
 
 def arguments(sub: Parser) -> None:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
     with joined(choose_device(options.device)) as processes:
         result = evaluate(
-            model_of(options),
+            model_from(options),
             options.data,
             split=options.split,
             batch=options.batch or 256,

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.parsing import Parser, model_of, positive, refuse_idle, shared, writable
+from holdfast.cli.parsing import Parser, model_from, positive, refuse_idle, shared, writable
 from holdfast.errors import ModelError
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.models import export_onnx
     from holdfast.models.export import OPSET
 
-    model = model_of(options)
+    model = model_from(options)
     settings: dict[str, Any] = {"opset": options.opset or OPSET, "notes": recipe_note(Path(options.model))}
     file = writable(options.onnx, "--onnx")
     done = _with_data(model, file, options, settings) if options.data else export_onnx(model, file, **settings)
-    print(json.dumps(done.plain()) if options.json else done.describe())
+    print(json.dumps(done.plain()) if options.json else str(done))
 
 
 def _with_data(

@@ -12,13 +12,21 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_of, non_negative, refuse_idle, shared, writable
+from holdfast.cli.parsing import (
+    MODEL_ON_DATA,
+    Parser,
+    images_from,
+    model_from,
+    non_negative,
+    refuse_idle,
+    shared,
+    writable,
+)
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     import torch
 
-    from holdfast.data import ImageTable
     from holdfast.search import Index
     from holdfast.search.building import Added
 
@@ -59,18 +67,15 @@ def run(options: argparse.Namespace) -> None:
 
 def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Index, Added]:
     """The folder, the index in it, and what was added."""
-    from holdfast.evaluation import choose_split, read_table
-    from holdfast.models import load_model
     from holdfast.processes import current_processes
     from holdfast.search import add_images, create_index
     from holdfast.search.building import CALIBRATED_ON
 
-    table, skip_bad = read_table(options.add or options.data, options.skip_bad)
-    split = choose_split(table, options.split or "all")
-    table = _named(table.split(split), options.prefix)
+    table, skip_bad = images_from(options, options.add or options.data)
+    table = dataclasses.replace(table, ids=[options.prefix + name for name in table.ids])
     if options.add:
         folder = Path(options.model)
-        own = load_model(options.own, options.size, options.trust_code).to(device) if options.own else None
+        own = model_from(options, device, options.own) if options.own else None
         index, added = add_images(
             folder,
             table,
@@ -84,7 +89,7 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
     folder = Path(current_processes().tell(lambda: str(writable(options.out))))
     index, added = create_index(
         folder,
-        model_of(options, device),
+        model_from(options, device),
         table,
         reference=Path(options.model).name if Path(options.model).exists() else options.model,
         kind=options.kind,
@@ -94,10 +99,6 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
         skip_bad=skip_bad,
     )
     return folder, index, added
-
-
-def _named(table: ImageTable, prefix: str) -> ImageTable:
-    return dataclasses.replace(table, ids=[prefix + name for name in table.ids])
 
 
 def _refuse(options: argparse.Namespace) -> None:

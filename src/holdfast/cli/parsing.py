@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,29 +13,16 @@ from holdfast.errors import HoldfastError, unknown
 if TYPE_CHECKING:
     import torch
 
+    from holdfast.data import ImageTable
     from holdfast.models import Embedder
 
 
-def _datasets() -> str:
-    from holdfast.data import spellings
-
-    return ", ".join(spellings())
-
-
-def _models() -> str:
-    from holdfast.models import MODEL_HELP
-
-    return MODEL_HELP
-
-
-def _protocols() -> str:
-    from holdfast.audit import registry
-
-    return ", ".join(registry.names())
-
-
-LAZY = {"{datasets}": _datasets, "{models}": _models, "{protocols}": _protocols}
-"""What a help text may name that only the library knows; it is asked when the text is shown."""
+LAZY = {
+    "{datasets}": ("holdfast.data", "spellings"),
+    "{models}": ("holdfast.models", "spellings"),
+    "{protocols}": ("holdfast.audit", "names"),
+}
+"""What a help text may name that only the library knows: functions that are asked when the text is shown."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,9 +40,10 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """The help text, with what the library knows filled in."""
         for action in self._actions:
-            for word, known in LAZY.items():
+            for word, (module, function) in LAZY.items():
                 if action.help and word in action.help:
-                    action.help = action.help.replace(word, known())
+                    known = getattr(importlib.import_module(module), function)()
+                    action.help = action.help.replace(word, ", ".join(known))
         return super().format_help()
 
 
@@ -113,11 +102,19 @@ def shared(sub: argparse._ActionsContainer, *names: str, **changes: Any) -> None
         sub.add_argument(name, **{**SHARED[name], **changes})
 
 
-def model_of(options: argparse.Namespace, device: torch.device | None = None) -> Embedder:
-    """The model that a command names, on a device."""
+def model_from(options: argparse.Namespace, device: torch.device | None = None, spec: str | None = None) -> Embedder:
+    """The model that a command names, or `spec`, on a device."""
     from holdfast.models import load_model
 
-    return load_model(options.model, options.size, options.trust_code).to(device or "cpu")
+    return load_model(spec or options.model, options.size, options.trust_code).to(device or "cpu")
+
+
+def images_from(options: argparse.Namespace, data: str | ImageTable) -> tuple[ImageTable, bool]:
+    """The images that a command is about, all unless `--split` says which, and whether bad ones are left out."""
+    from holdfast.evaluation import choose_split, read_table
+
+    table, skip_bad = read_table(data, options.skip_bad)
+    return table.split(choose_split(table, options.split or "all")), skip_bad
 
 
 def refuse_idle(given: dict[str, Any], reason: str) -> None:

@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from holdfast.cli.parsing import Parser, positive, rate, refuse_idle, shared, writable
+from holdfast.cli.parsing import Parser, images_from, model_from, positive, rate, refuse_idle, shared, writable
 from holdfast.console import table
 from holdfast.errors import HoldfastError
 
@@ -36,9 +36,8 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.data import ImageStore
     from holdfast.data.readers.images import image_files
     from holdfast.devices import choose_device
-    from holdfast.evaluation import choose_split, read_table
+    from holdfast.evaluation import read_table
     from holdfast.files import write_atomic
-    from holdfast.models import load_model
     from holdfast.search import ask, model_of, printable, read_index, strip_page
 
     if not options.html and (options.gallery or options.no_images):
@@ -47,13 +46,10 @@ def run(options: argparse.Namespace) -> None:
         refuse_idle({"--size": options.size}, "the model inside the index knows its own")
     if not options.data:
         refuse_idle({"--split": options.split}, "it is about --data")
-    wanted = image_files(options.query) if options.query else options.data
-    images, skip_bad = read_table(wanted, options.skip_bad)
-    split = choose_split(images, options.split or "all")
-    images = images.split(split)
+    images, skip_bad = images_from(options, image_files(options.query) if options.query else options.data)
     folder, device = Path(options.index), choose_device(options.device)
     index = read_index(folder)
-    own = load_model(options.model, options.size, options.trust_code).to(device) if options.model else None
+    own = model_from(options, device) if options.model else None
     model = model_of(folder, index, own, device, options.trust_code)
     store = ImageStore(images, model.view, device, skip_bad=skip_bad)
     found = ask(index, model, store, options.k, options.false_alarms, options.batch or 256)

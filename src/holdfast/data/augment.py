@@ -198,7 +198,7 @@ class RandomResizedCrop(Augment):
 
     Args:
         size: side of the result in pixels; training fills in the model's input size when left out.
-        scale: least and greatest share of the image's area.
+        scale: least and greatest fraction of the image's area.
         ratio: least and greatest width over height.
         flip: mirror left to right with probability one half; turn off where that changes the class, as for letters.
 
@@ -225,7 +225,14 @@ class RandomResizedCrop(Augment):
         numbers = draws[0].to(images.device)
         windows = self.windows(images.heights, images.widths, numbers)
         mirrored = (numbers[:, -1] < 0.5) & self.flip
-        return resample(images, self.side, windows, mirrored, self._longest(images))
+        if images.device.type == "cpu":
+            return one_by_one(images, self.side, windows, mirrored)
+        return by_products(images, self.side, windows, mirrored, self._longest(images))
+
+    def _longest(self, images: RaggedImages) -> int:
+        """No side of a window is longer: it lies in its image, and is no more oblong than `ratio` allows."""
+        oblong = max(self.ratio[1], 1 / self.ratio[0], 1.0)
+        return min(images.longest, math.ceil((images.shorter + 0.5) * oblong + 0.5))
 
     def windows(self, heights: Tensor, widths: Tensor, numbers: Tensor) -> Tensor:
         """Top, left, height and width of each window, in whole pixels.
@@ -236,9 +243,9 @@ class RandomResizedCrop(Augment):
             numbers: what `draw` drew for each.
         """
         full = heights[:, None].to(numbers.dtype), widths[:, None].to(numbers.dtype)
-        shares, ratios = numbers[:, :ATTEMPTS], numbers[:, ATTEMPTS : 2 * ATTEMPTS]
+        areas, ratios = numbers[:, :ATTEMPTS], numbers[:, ATTEMPTS : 2 * ATTEMPTS]
         low, high = self.scale
-        area = (low + (high - low) * shares) * full[0] * full[1]
+        area = (low + (high - low) * areas) * full[0] * full[1]
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         ratio = (low + (high - low) * ratios).exp()
         sides = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
@@ -258,29 +265,16 @@ class RandomResizedCrop(Augment):
         top, height, left, width = placed
         return torch.cat((top, left, height, width), 1)
 
-    def _longest(self, images: RaggedImages) -> int:
-        """No side of a window is longer: it lies in its image, and is no more oblong than `ratio` allows."""
-        oblong = max(self.ratio[1], 1 / self.ratio[0], 1.0)
-        return min(images.longest, math.ceil((images.shorter + 0.5) * oblong + 0.5))
 
-
-def resample(images: RaggedImages, size: int, windows: Tensor, mirrored: Tensor, longest: int) -> Tensor:
-    """Each image's window at size × size: cropping it and resizing it bilinearly, antialiased.
+def one_by_one(images: RaggedImages, size: int, windows: Tensor, mirrored: Tensor) -> Tensor:
+    """Each image's window at size × size, by torch's own resizing, which is the fastest on a CPU.
 
     Args:
         images: the images.
         size: side of the results.
         windows: top, left, height and width of each.
         mirrored: which results to mirror left to right.
-        longest: no window is higher or wider.
     """
-    if images.device.type == "cpu":
-        return one_by_one(images, size, windows, mirrored)
-    return by_products(images, size, windows, mirrored, longest)
-
-
-def one_by_one(images: RaggedImages, size: int, windows: Tensor, mirrored: Tensor) -> Tensor:
-    """By torch's own resizing, which is the fastest on a CPU."""
     out = torch.empty((len(images), size, size, 3)).permute(0, 3, 1, 2)
     places = windows.long().tolist()
     for row, (image, (top, left, height, width)) in enumerate(zip(images.arrays(), places, strict=True)):
@@ -290,7 +284,10 @@ def one_by_one(images: RaggedImages, size: int, windows: Tensor, mirrored: Tenso
 
 
 def by_products(images: RaggedImages, size: int, windows: Tensor, mirrored: Tensor, longest: int) -> Tensor:
-    """By products with matrices that hold the weights of the pixels: one call for all images, whatever their shapes."""
+    """As `one_by_one`, by products with matrices of the pixels' weights: one call for images of all shapes.
+
+    No window is higher or wider than `longest`.
+    """
     top, left, height, width = windows.unbind(1)
     steps = torch.arange(longest, device=images.device)
     rows = torch.minimum((top.long()[:, None] + steps), images.heights[:, None] - 1)

@@ -6,29 +6,29 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
 
-from holdfast.data.duplicates import THUMBNAIL, near_duplicates, to_grey
 from holdfast.data.readers.base import Reader
-from holdfast.data.skipped import counted, extensions, few
+from holdfast.data.skipped import SkippedFiles, counted, few
 from holdfast.data.store import WORKERS, chunks
 from holdfast.data.table import SPLITS, ImageTable, Integers
 from holdfast.errors import one_line
 from holdfast.view import View
 
-Kind = Literal[
-    "missing-file",
-    "unreadable-image",
-    "single-image-class",
-    "shared-label",
-    "query-without-match",
-    "near-duplicate",
-    "ignored-file",
-    "listed-twice",
-]
+THUMBNAIL = 32
+"""Side of the images that candidates are compared at."""
+DISTANCE = 2
+"""Bits of the 64 in which the hashes of two candidates may differ."""
+CORRELATION = 0.985
+"""Candidates whose thumbnails correlate less are different images with the same coarse outline."""
+CONTRAST = 2.0
+"""Grey levels by which a cell must be brighter than its neighbour: flat areas must not hash their noise."""
+CHUNK, VERIFIED_AT_ONCE = 1024, 16384
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Problem:
     """One thing that is wrong.
 
     Args:
-        kind: which of the checker's questions it answers.
+        kind: in one word, such as `missing-file`.
         what: one line that names the first cases.
         how_to_mend: one line.
         rows: the rows of the table it concerns; empty for files that are not in the table.
     """
 
-    kind: Kind
+    kind: str
     what: str
     how_to_mend: str
     rows: list[int]
@@ -60,21 +60,13 @@ def check(data: ImageTable | Reader) -> list[Problem]:
 
 
 def _files(table: ImageTable) -> Iterator[Problem]:
-    others, unplaced = table.skipped_files.no_images, table.skipped_files.unplaced
-    if others:
-        yield Problem(
-            "ignored-file",
-            f"{counted(others, 'file')} skipped: no image by extension ({extensions(others)})",
-            "save images in another format (jpg, png, webp, bmp, gif, tif); let the rest be",
-            [],
-        )
-    if unplaced:
-        yield Problem(
-            "ignored-file",
-            f"{counted(unplaced, 'image')} skipped: in no class folder or list ({few(unplaced)})",
-            "move them into a folder named after their class, add them to the list, or let them be",
-            [],
-        )
+    mends = {
+        "no_images": "save images in another format (jpg, png, webp, bmp, gif, tif); let the rest be",
+        "unplaced": "move them into a folder named after their class, add them to the list, or let them be",
+    }
+    for reason, mend in mends.items():
+        for line in SkippedFiles(**{reason: getattr(table.skipped_files, reason)}).lines():
+            yield Problem("ignored-file", line, mend, [])
 
 
 def _twice(table: ImageTable) -> Iterator[Problem]:
@@ -84,7 +76,7 @@ def _twice(table: ImageTable) -> Iterator[Problem]:
         names = list(dict.fromkeys(table.ids[row] for row in rows))
         yield Problem(
             "listed-twice",
-            f"{counted(names, 'file')} listed more than once ({_few(names)})",
+            f"{counted(names, 'file')} listed more than once ({few(names, 3)})",
             "keep one line of each: an image that is its own match is always found",
             rows,
         )
@@ -98,7 +90,7 @@ def _classes(table: ImageTable) -> Iterator[Problem]:
             names = [table.class_names[label] for label in labels[counts == 1]]
             yield Problem(
                 "single-image-class",
-                f"{len(names):,} classes have one image in '{split}' ({_few(names)})",
+                f"{len(names):,} classes have one image in '{split}' ({few(names, 3)})",
                 "add a second image or remove the class: a lone image has no match",
                 rows[first[counts == 1]].tolist(),
             )
@@ -111,7 +103,7 @@ def _splits(table: ImageTable) -> Iterator[Problem]:
         yield Problem(
             "shared-label",
             f"{len(shared):,} labels are both in train or val and in test, query or gallery "
-            f"({_few([table.class_names[label] for label in shared])})",
+            f"({_classes_of(table, shared)})",
             "give each class to one side only: retrieval is measured on classes that training has not seen",
             np.flatnonzero(np.isin(table.labels, shared)).tolist(),
         )
@@ -119,7 +111,7 @@ def _splits(table: ImageTable) -> Iterator[Problem]:
     if len(both):
         yield Problem(
             "shared-label",
-            f"{len(both):,} labels are both in train and in val ({_few([table.class_names[label] for label in both])})",
+            f"{len(both):,} labels are both in train and in val ({_classes_of(table, both)})",
             "give each class to one side only, or leave val out and let 'validation' choose classes",
             np.flatnonzero(np.isin(table.labels, both) & learnt).tolist(),
         )
@@ -135,7 +127,7 @@ def _queries(table: ImageTable) -> Iterator[Problem]:
     if lost:
         yield Problem(
             "query-without-match",
-            f"{len(lost):,} queries have no match in the gallery ({_few([table.ids[row] for row in lost])})",
+            f"{len(lost):,} queries have no match in the gallery ({few([table.ids[row] for row in lost], 3)})",
             "add gallery images of their label (of another group, where there are groups) or remove the queries",
             lost,
         )
@@ -154,10 +146,10 @@ def _images(table: ImageTable) -> Iterator[Problem]:
             for row, error in bad.items():
                 (missing if error.missing else unreadable).append(row)
     if missing:
-        what = f"{len(missing):,} files are missing ({_few([table.ids[row] for row in missing])})"
+        what = f"{len(missing):,} files are missing ({few([table.ids[row] for row in missing], 3)})"
         yield Problem("missing-file", what, "add the files or remove them from the list; --skip-bad goes on", missing)
     if unreadable:
-        what = f"{len(unreadable):,} images cannot be read ({_few([table.ids[row] for row in unreadable])})"
+        what = f"{len(unreadable):,} images cannot be read ({few([table.ids[row] for row in unreadable], 3)})"
         yield Problem("unreadable-image", what, "replace or remove the files; --skip-bad goes on", unreadable)
     if thumbnails:
         yield from _duplicates(table, np.concatenate(rows), np.stack(thumbnails))
@@ -181,5 +173,46 @@ def _duplicates(table: ImageTable, rows: Integers, thumbnails: NDArray[np.uint8]
             )
 
 
-def _few(names: list[str]) -> str:
-    return few(names, 3)
+def _classes_of(table: ImageTable, labels: Integers) -> str:
+    return few([table.class_names[label] for label in labels], 3)
+
+
+def to_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Brightness of RGB pixels, (..., 3) to (...)."""
+    return (pixels @ np.array([0.299, 0.587, 0.114], np.float32)).round().astype(np.uint8)
+
+
+def hashes(thumbnails: Tensor) -> Tensor:
+    """Difference hash: for each of 8 × 8 cells whether its right neighbour is clearly brighter, as ±1, (n, 64)."""
+    small = F.interpolate(thumbnails[:, None], (8, 9), mode="bilinear", antialias=True)[:, 0]
+    return torch.where(small[:, :, 1:] > small[:, :, :-1] + CONTRAST, 1.0, -1.0).flatten(1)
+
+
+def near_duplicates(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Pairs (i, j) of near-identical grey thumbnails, i of the first and j of the second array.
+
+    Hashes at most two bits apart make a candidate; it counts if the thumbnails correlate by 0.985, which survives
+    recompression, resizing and a change of brightness.
+    """
+    if not len(first) or not len(second):
+        return np.empty((0, 2), np.int64)
+    a, b = torch.from_numpy(first).float(), torch.from_numpy(second).float()
+    hash_a, hash_b = hashes(a), hashes(b)
+    a, b = standardised(a), standardised(b)
+    found = [np.empty((0, 2), np.int64)]
+    for start in range(0, len(a), CHUNK):
+        agreement = hash_a[start : start + CHUNK] @ hash_b.T  # 64 - 2 × differing bits
+        candidates = (agreement >= 64 - 2 * DISTANCE).nonzero()
+        for part in range(0, len(candidates), VERIFIED_AT_ONCE):
+            i, j = candidates[part : part + VERIFIED_AT_ONCE].unbind(1)
+            same = (a[start + i] * b[j]).sum(1) >= CORRELATION
+            found.append(torch.stack((start + i[same], j[same]), 1).numpy())
+    return np.concatenate(found)
+
+
+def standardised(thumbnails: Tensor) -> Tensor:
+    """Each image without its mean and contrast, as a unit vector; a blank one equals every other blank one."""
+    flat = thumbnails.flatten(1)
+    flat = flat - flat.mean(1, keepdim=True)
+    blank = flat.norm(dim=1, keepdim=True) < 1
+    return F.normalize(torch.where(blank, torch.ones_like(flat), flat))

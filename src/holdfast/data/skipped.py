@@ -34,16 +34,17 @@ class SkippedFiles:
         """Whether anything was left out that a person may have meant to be read."""
         return bool(self.no_images or self.unplaced)
 
+    def lines(self) -> list[str]:
+        """One line for each reason: how many files, and a few of them."""
+        said = [
+            f"{counted(self.no_images, 'file')} no image by extension ({extensions(self.no_images)})",
+            f"{counted(self.unplaced, 'image')} in no class folder or list ({few(self.unplaced)})",
+            f"{counted(self.hidden, 'file')} hidden or of the system ({few(self.hidden)})",
+        ]
+        return [line for line, names in zip(said, vars(self).values(), strict=True) if names]
+
     def __str__(self) -> str:
-        """One line: how many of each, and a few of them."""
-        parts = []
-        if self.no_images:
-            parts.append(f"{counted(self.no_images, 'file')} no image by extension ({extensions(self.no_images)})")
-        if self.unplaced:
-            parts.append(f"{counted(self.unplaced, 'image')} in no class folder or list ({few(self.unplaced)})")
-        if self.hidden:
-            parts.append(f"{len(self.hidden):,} hidden or of the system ({few(self.hidden)})")
-        return "; ".join(parts) or "nothing"
+        return "; ".join(self.lines()) or "nothing"
 
     def counts(self) -> dict[str, int]:
         """How many of each."""

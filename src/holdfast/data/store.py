@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections import deque
@@ -24,8 +25,8 @@ from holdfast.view import View
 
 Cache = Literal["auto", "device", "memory", "none"]
 
-DEVICE_SHARE = 0.4
-MEMORY_SHARE = 0.3
+DEVICE_FRACTION = 0.4
+MEMORY_FRACTION = 0.3
 WORKERS = min(8, os.cpu_count() or 1)
 CHUNK = 64
 OBLONG = 1.5
@@ -164,10 +165,10 @@ class _Buffer:
 
 def choose_cache(size: int, device: torch.device) -> Cache:
     """Where `size` bytes of images fit; processes on one machine share its memory."""
-    if device.type == "cuda" and size <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]:
+    if device.type == "cuda" and size <= DEVICE_FRACTION * torch.cuda.mem_get_info(device)[0]:
         return "device"
-    share = MEMORY_SHARE / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return "memory" if size <= share * available_memory() else "none"
+    fraction = MEMORY_FRACTION / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return "memory" if size <= fraction * available_memory() else "none"
 
 
 def available_memory() -> int:
@@ -192,26 +193,20 @@ def chunks(table: ImageTable, view: View, pool: ThreadPoolExecutor) -> Iterator[
 
 def read_chunk(table: ImageTable, rows: NDArray[np.int64], view: View) -> Chunk:
     """Read some rows; those that cannot be decoded are returned with the reason."""
+    good: list[int] = []
+    pixels: list[Pixels] = []
+    bad: dict[int, BadImage] = {}
     try:
-        return _read(table, rows, view)
+        with contextlib.suppress(BadImage):
+            return rows, table.source.images(table.positions[rows], view), bad
+        for row in rows.tolist():
+            try:
+                pixels.append(table.source.image(int(table.positions[row]), view))
+                good.append(row)
+            except BadImage as error:
+                bad[row] = error
     except (RuntimeError, SystemExit) as error:  # no fault of an image: those are told by name
         raise DataError(
             f"a thread that decodes images died ({described(error)}); run the same command again"
         ) from error
-
-
-def _read(table: ImageTable, rows: NDArray[np.int64], view: View) -> Chunk:
-    try:
-        return rows, table.source.images(table.positions[rows], view), {}
-    except BadImage:
-        pass
-    good: list[int] = []
-    pixels: list[Pixels] = []
-    bad: dict[int, BadImage] = {}
-    for row in rows.tolist():
-        try:
-            pixels.append(table.source.image(int(table.positions[row]), view))
-            good.append(row)
-        except BadImage as error:
-            bad[row] = error
     return np.array(good, np.int64), pixels, bad

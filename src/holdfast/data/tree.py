@@ -62,6 +62,15 @@ class Tree(ABC):
             hidden=tuple(self.hidden),
         )
 
+    def listed(self, name: str, columns: str, head: int = 0) -> list[list[str]]:
+        """The lines of a text file after its head, each in columns with these titles; only the last may hold blanks."""
+        cells = len(columns.split())
+        lines = self.text(name).splitlines()[head:]
+        rows = [line.split(maxsplit=cells - 1) for line in lines if line.strip()]
+        if any(len(row) != cells for row in rows):
+            raise DataError(f"'{name}' does not list '{columns}' on each line; fetch it again")
+        return rows
+
     def find(self, name: str) -> str | None:
         """The shortest path that ends in this name, for a dataset unpacked inside a folder of its own."""
         hits = [n for n in self.names if n == name or n.endswith("/" + name)]

@@ -4,16 +4,14 @@ from holdfast.models.backbones import Backbone, build_backbone
 from holdfast.models.bank import BatchNormBank, SetStart, Through
 from holdfast.models.batchnorm import BatchNormPolicy
 from holdfast.models.build import ModelConfig
+from holdfast.models.card import write_card
 from holdfast.models.embedder import Embedder
-from holdfast.models.export import Parity, export_onnx
-from holdfast.models.int8 import Quantised, export_int8
-from holdfast.models.load import MODEL_HELP, as_embedder, load_model
+from holdfast.models.export import Parity, Quantised, export_int8, export_onnx
+from holdfast.models.load import as_embedder, load_model, spellings
 from holdfast.models.preprocessing import Preprocessing
-from holdfast.models.run_card import write_card
 from holdfast.models.small import MnistPlaneNet, SmallConvNet
 
 __all__ = [
-    "MODEL_HELP",
     "Backbone",
     "BatchNormBank",
     "BatchNormPolicy",
@@ -31,5 +29,6 @@ __all__ = [
     "export_int8",
     "export_onnx",
     "load_model",
+    "spellings",
     "write_card",
 ]

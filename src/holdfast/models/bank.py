@@ -14,7 +14,7 @@ import copy
 import dataclasses
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -174,7 +174,7 @@ class BatchNormBank(nn.Module):
         """The layers of a set by their names in the backbone."""
         if distribution not in self.sets:
             raise ModelError(unknown("BatchNorm set", distribution, [CLEAN, *self.sets]))
-        layers: nn.ModuleList = self.sets[distribution]  # type: ignore[assignment]
+        layers = cast(nn.ModuleList, self.sets[distribution])
         return dict(zip(self._layers, layers, strict=True))
 
 

@@ -48,7 +48,7 @@ class ModelConfig:
         if like is not None and like._hub_mixin_config is not None:  # a wrapped module says nothing of its own
             own = like.preprocessing.settings()
             if self.size not in (None, like.size):
-                del own["canvas"]  # of another size; the backbone knows its share
+                del own["canvas"]  # of another size; the backbone knows its crop fraction
             arguments |= {key: value for key, value in own.items() if arguments.get(key) is None}
         embedder = Embedder(**arguments)
         if weights not in (None, "none"):

@@ -1,110 +1,30 @@
-"""The model card that goes with a packaged model: a Markdown page with a header that the Hugging Face Hub reads."""
+"""The model card that goes with a packaged model: a Markdown page with a header that the Hugging Face Hub reads.
+
+Everything that comes from a file may be a stranger's: it goes through `said` before it stands in the page.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib.resources import files
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
 
-from holdfast.models.card_facts import audit_section, data_name, data_rows, metric_rows, results, said, training_rows
+from holdfast.console import figure
+from holdfast.errors import ModelError, reason
+from holdfast.files import inside, write_atomic
+from holdfast.run_files import batch_size, log_lines, passes_per_step, steps, training_seconds
 from holdfast.version import __version__
+from holdfast.yaml_files import read_yaml
 
 LIBRARY = "holdfast"
 TASK = "image-feature-extraction"
 TAGS = ("image-retrieval", "metric-learning")
 
-TEMPLATE = """---
-{{ card_data }}
----
-
-# {{ title | default("Image embedding", true) }}
-
-Maps images to {{ "unit vectors" if unit_length | default(true) else "vectors" }}; near vectors mean the same class.
-Made with holdfast {{ version }}.
-
-## How to load
-
-```python
-from holdfast import Embedder
-
-model = Embedder.from_pretrained("this folder or its hub id")
-vectors = model(images)  # images: float in [0, 1], shape (B, 3, model.size, model.size)
-```
-{% if view %}
-How a photograph becomes such an image (`model.view`): {{ view }}.
-{% endif %}
-Without holdfast and torch: `holdfast export FOLDER --onnx model.onnx` writes one graph for onnxruntime, from images in
-[0, 1] to the same vectors (input `images`, output `vectors`).
-
-## Intended use
-
-Finding, grouping and comparing images like those it was trained on, also of classes it never saw: nearest-neighbour
-search, clustering, near-duplicate search. Choose distance thresholds on images of your own.
-
-## Out-of-scope use
-
-- Identifying or watching people: nothing here was measured for that.
-- The only lock on a door: an attacker who can change pixels can change neighbours, see Robustness.
-- Images of another kind than the training data, without measuring first (`holdfast evaluate`).
-
-## Data
-
-{% if data %}{{ data }}.
-{% if splits %}
-| split | images | classes |
-| --- | ---: | ---: |
-{% for row in splits %}| {{ row | join(" | ") }} |
-{% endfor %}{% endif %}{% else %}Not recorded.
-{% endif %}
-## Training
-
-{% for key, value in training %}- {{ key }}: {{ value }}
-{% else %}Not recorded.
-{% endfor %}
-## Clean retrieval
-
-{% if metrics %}On {{ images }}the {{ split }} split of {{ data }}.
-
-| metric | value |
-| --- | ---: |
-{% for row in metrics %}| {{ row | join(" | ") }} |
-{% endfor %}{% else %}Not measured; `holdfast evaluate` does.
-{% endif %}
-## Robustness
-
-{% for audit in audits %}### {{ audit.title }}
-
-{{ audit.setting }}
-
-| figure | value | 95 % interval |
-| --- | ---: | ---: |
-{% for row in audit.rows %}| {{ row | join(" | ") }} |
-{% endfor %}
-{% for flag in audit.flags %}- {{ flag }}
-{% else %}No flags: nothing suggests that these figures mislead.
-{% endfor %}
-{% else %}Not measured; assume that small changes of pixels can change the neighbours at will. \
-`holdfast audit` measures it.
-
-{% endfor %}## Limits
-
-- Figures hold for the data, split and budget stated, and for one training run; intervals cover the choice of images,
-  not of the training seed.
-- An audit is a bound from one side: a stronger attack may find more.
-- The embedding learnt whatever biases the training images have.
-
-## Licence
-
-{% if license %}{{ license }}.{% else %}Not stated: ask whoever gave you this model before you use it. Its author \
-sets it with `holdfast card RUN --license ID`.{% endif %}
-
-## Citation
-
-```bibtex
-@software{holdfast, title = {holdfast: train, attack and audit image embeddings}, \
-author = {{ "{{The holdfast authors}}" }}, version = {{ "{" }}{{ version }}{{ "}" }}}
-```
-"""
+TEMPLATE = files("holdfast.models").joinpath("card.md").read_text(encoding="utf-8")
 
 MARK = "<!-- written by holdfast; a refresh leaves a card alone that was edited by hand. "
 
@@ -175,3 +95,191 @@ def untouched(text: str) -> bool:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.strip().replace("\r\n", "\n").encode()).hexdigest()[:16]
+
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+HEADLINES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+")
+LONGEST = 300
+
+_SPECIAL = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", "[": "\\[", "]": "\\]", "`": "'", "*": "\\*"})
+
+
+def said(value: Any) -> str:
+    """A value as plain text of one line, whatever Markdown or HTML it holds."""
+    text = " ".join(figure(value).split())[:LONGEST].translate(_SPECIAL)
+    return text.encode("utf-8", "replace").decode()  # JSON can hold half a character, which no file can
+
+
+def data_name(data: Any) -> str:
+    """`glyphs`, or `folder (photos)`: the last part of a path only, which is the author's business."""
+    block = data if isinstance(data, Mapping) else {"name": data}
+    place = next((PurePath(str(block[key])).name for key in ("root", "file") if block.get(key)), "")
+    return said(f"{block.get('name', 'unknown')} ({place})" if place else block.get("name", "unknown"))
+
+
+def data_rows(evaluation: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:
+    """Images and classes of each split."""
+    splits = (evaluation or {}).get("splits", {})
+    return [(said(name), said(counts.get("images")), said(counts.get("classes"))) for name, counts in splits.items()]
+
+
+def training_rows(
+    recipe: Mapping[str, Any], evaluation: Mapping[str, Any] | None, log: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str]]:
+    """How it was trained and what that cost."""
+    model, batch, optimizer = recipe["model"], recipe.get("batch", {}), recipe.get("optimizer", {})
+    weights = model.get("weights") or recipe.get("init")
+    pairs = batch.get("sampler") == "pairs"
+    per_batch = f"{batch.get('classes')} " + ("pairs" if pairs else f"classes of {batch.get('per_class')} images")
+    rows = [
+        ("backbone", model.get("backbone")),
+        ("dims", model.get("dim") or "those of the backbone"),
+        ("start", PurePath(str(weights)).name if weights else "random weights"),
+        ("loss", json.dumps(recipe["loss"])),
+        ("regime", json.dumps(recipe.get("regime", "standard"))),
+        ("batch", per_batch),
+        ("optimiser", f"{optimizer.get('name')}, learning rate {optimizer.get('lr')}"),
+        ("epochs", recipe.get("epochs")),
+        ("seed", recipe.get("seed")),
+        ("recipe", (evaluation or {}).get("recipe")),
+        ("cost", training_cost(recipe, log)),
+        ("made with", ", ".join(f"{name} {v}" for name, v in ((evaluation or {}).get("versions") or {}).items())),
+    ]
+    return [(key, said(value)) for key, value in rows if value not in (None, "")]
+
+
+def training_cost(recipe: Mapping[str, Any], log: Sequence[Mapping[str, Any]]) -> str | None:
+    """Steps, passes per step and time, from the log lines of training steps."""
+    batch = batch_size(recipe)
+    taken = [step for step, line in steps(log) if line.get("images_per_second")]
+    if not taken or not batch:
+        return None
+    seconds = training_seconds(log, batch)
+    if seconds is None:
+        raise ValueError("metrics.jsonl counts no step")
+    return f"{max(taken):,.0f} steps, {passes_per_step(log) or 1:.1f} passes a step, {seconds / 60:.1f} minutes"
+
+
+def metric_rows(evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Headline metrics."""
+    values = (evaluation or {}).get("metrics", {})
+    return [(key, f"{values[key]:.1f}") for key in HEADLINES if values.get(key) is not None]
+
+
+def audit_section(audit: Mapping[str, Any]) -> dict[str, Any]:
+    """Title, setting, figures and flags of one audit."""
+    budget, intervals = audit["budget"], audit.get("intervals", {})
+    subset = " (a subset)" if audit.get("limit") else ""
+    eps, normalised = float(budget["eps_pixel"]), float(budget["eps_normalized"])
+    return {
+        "title": said(f"{audit['protocol']} ({audit['mode']})"),
+        "setting": (
+            f"{audit['images']:,} attacked images{subset} of the {said(audit.get('split'))} split of "
+            f"{data_name(audit['data'])} against a gallery of {audit['gallery']:,}; no pixel changed by more than "
+            f"{255 * eps:.3g}/255 ({normalised:.3g} normalised), {said(budget['steps'])} steps, seed "
+            f"{said(audit.get('seed'))}."
+        ),
+        "rows": [
+            (said(key), said(value), " to ".join(said(end) for end in intervals.get(key) or ()))
+            for key, value in audit["metrics"].items()
+        ],
+        "flags": [
+            said(f"{flag['level']} {flag['name']}: {flag['why']}. {flag['advice']}") for flag in audit.get("flags", [])
+        ],
+    }
+
+
+def results(evaluation: Mapping[str, Any] | None, audits: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
+    """Headline figures as the Hub's model index has them."""
+    from huggingface_hub import EvalResult
+
+    def entry(document: Mapping[str, Any], key: str, name: str) -> EvalResult:
+        data = data_name(document["data"])
+        return EvalResult(
+            task_type="image-feature-extraction",
+            dataset_type=data,
+            dataset_name=data,
+            dataset_split=said(document.get("split")),
+            metric_type=key,
+            metric_name=name,
+            metric_value=round(float(document["metrics"][key]), 2),
+        )
+
+    found = []
+    if evaluation and "data" in evaluation:
+        found = [entry(evaluation, key, key) for key in ("R@1", "mAP@R") if evaluation["metrics"].get(key) is not None]
+    for audit in audits:
+        if audit["metrics"].get("ERS") is not None:
+            eps = f"{255 * float(audit['budget']['eps_pixel']):.3g}/255"
+            found.append(entry(audit, "ERS", said(f"ERS ({audit['mode']}, eps {eps})")))
+    return found
+
+
+CARD = "README.md"
+
+
+def write_card(run: str | Path, *, license: str | None = None, title: str | None = None, force: bool = False) -> Path:
+    """Write the model card of a run from its recipe.yaml, evaluation.json, audits and metrics.jsonl.
+
+    Licence and title stay as the card has them unless given here. A card that was edited by hand is left alone.
+
+    Args:
+        run: the run folder; the card goes into its `model/`.
+        license: Hub identifier of the model's licence, such as `apache-2.0`.
+        title: heading of the card.
+        force: write over a card that was edited by hand.
+    """
+    folder = Path(run)
+    package = folder / "model"
+    if not (folder / "recipe.yaml").is_file() or not package.is_dir():
+        raise ModelError(f"{folder} is no run with a packaged model; train one with `holdfast train`")
+    if license is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,63}", license):
+        raise ModelError(f"'{license}' is no licence identifier; use one of the Hub's, such as apache-2.0 or mit")
+    file = inside(folder, package) / CARD
+    before = _text(file)
+    if before is not None and not force and not untouched(before):
+        raise ModelError(f"{file} was edited by hand and stays as it is; `holdfast card {folder} --force` replaces it")
+    kept = _kept(before)
+    try:
+        text = card_text(
+            read_yaml(inside(folder, folder / "recipe.yaml").read_text("utf-8")),
+            _document(inside(folder, folder / "evaluation.json")),
+            [audit for file in _audits(folder) if (audit := _document(inside(folder, file)))],
+            log_lines(_text(inside(folder, folder / "metrics.jsonl"))),
+            license=license or kept.get("license"),
+            title=title or kept.get("title"),
+        )
+    except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelError(f"the files of {folder} are damaged, so no card can be written ({reason(error)})") from error
+    write_atomic(file, text)
+    return file
+
+
+def _audits(folder: Path) -> list[Path]:
+    """The newest audit of each protocol and mode; `audit.1.json` and so on are of something else."""
+    return [
+        folder / "audit.json",
+        *sorted(file for file in folder.glob("audit-*.json") if not re.search(r"\.\d+\.json$", file.name)),
+    ]
+
+
+def _document(file: Path) -> dict[str, Any] | None:
+    text = _text(file)
+    found = json.loads(text) if text is not None else None
+    return found if isinstance(found, dict) else None
+
+
+def _text(file: Path) -> str | None:
+    return file.read_text("utf-8", errors="replace") if file.is_file() else None
+
+
+def _kept(card: str | None) -> dict[str, str]:
+    """Licence and title of a card that is there."""
+    found = re.fullmatch(r"---\r?\n(.*?)\r?\n---\r?\n(.*)", card or "", re.DOTALL)
+    if not found:
+        return {}
+    heading = re.search(r"^# (.+)$", found[2], re.MULTILINE)
+    licence = re.search(r"^license: ['\"]?([a-z0-9.+-]+)['\"]?$", found[1], re.MULTILINE)
+    return {key: match[1] for key, match in (("title", heading), ("license", licence)) if match}

@@ -13,11 +13,10 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError, reason
-from holdfast.models.backbones import Backbone, build_backbone, may_build, wrap_module
+from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, may_build, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
-from holdfast.models.pooling import add_max_pooling
 from holdfast.models.preprocessing import Preprocessing, default_canvas, settings_of_before
 from holdfast.models.untrusted import check_settings
 from holdfast.models.weights import Layout, use_stride_1x1
@@ -48,7 +47,7 @@ class Embedder(
     Args:
         backbone: a timm name, `torchvision:NAME`, `conv-small`, `conv-tiny`, `mnist-plane`, `package.module:function`.
         dim: length of the embedding; None leaves the pooled features as they are.
-        size: input height and width. At another size than its own a backbone keeps its share of the canvas.
+        size: input height and width. At another size than its own a backbone keeps its crop fraction.
         canvas: size to which images are first resized; the input is its centre (in training, a random) crop.
         fit: `crop` keeps an image's shape and brings its shorter side to the canvas, `pad` its longer side, with black
             bars; `squash` distorts it to canvas × canvas.
@@ -233,22 +232,15 @@ class Embedder(
         if "fit" not in arguments:
             arguments = settings_of_before(arguments)
         folder = Path(model_id)
-        if folder.is_dir():
-            file = folder / WEIGHTS_FILE
-        else:
-            file = Path(
-                str(
-                    hf_hub_download(
-                        model_id,
-                        WEIGHTS_FILE,
-                        revision=revision,
-                        cache_dir=cache_dir,
-                        force_download=force_download,
-                        local_files_only=local_files_only,
-                        token=token,
-                    )
-                )
-            )
+        file = folder / WEIGHTS_FILE
+        if not folder.is_dir():
+            how: dict[str, Any] = {
+                "revision": revision,
+                "cache_dir": cache_dir,
+                "force_download": force_download,
+                "token": token,
+            }
+            file = Path(str(hf_hub_download(model_id, WEIGHTS_FILE, local_files_only=local_files_only, **how)))
         model = cls(**arguments)
         load_tensors(model, file, map_location)
         return model.eval()

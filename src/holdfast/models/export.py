@@ -1,10 +1,11 @@
-"""Exporting an embedder to ONNX, compared with torch before anything is written."""
+"""Exporting an embedder to ONNX, in floats or 8-bit integers, compared with torch before anything is written."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +13,26 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import seeds
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, described
 from holdfast.files import write_atomic
 from holdfast.models.embedder import Embedder
-from holdfast.models.graph import INPUT, build_graph
-from holdfast.models.load import as_embedder
+from holdfast.models.load import as_embedder, load_model
+from holdfast.models.onnx_file import INPUT, build_graph, facts, noted
 
 TOLERANCE = 1e-5
 OPSET = 17
 RANDOM_IMAGES = 16
 CHUNK = 64
+MOST_LOST = 1.0
+"""Points of R@1 that 8 bits may cost."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Parity:
-    """An exported graph beside the model in torch.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exported:
+    """A graph that was written.
 
     Args:
-        file: where the graph is.
-        difference: largest difference of a coordinate; of vectors that are not of unit length, as a share of the
-            longest one.
-        random_images: random images that were compared.
-        real_images: images of the caller that were compared.
+        file: where it is.
         opset: version of the ONNX operators.
         size: height and width of the images it takes.
         dim: length of its vectors.
@@ -41,9 +40,6 @@ class Parity:
     """
 
     file: Path
-    difference: float
-    random_images: int
-    real_images: int
     opset: int
     size: int
     dim: int
@@ -53,13 +49,45 @@ class Parity:
         """For JSON."""
         return {**dataclasses.asdict(self), "file": str(self.file)}
 
-    def describe(self) -> str:
-        """One line."""
+    def __str__(self) -> str:
+        return f"{self.file} ({self.bytes / 1e6:.2f} MB, {self.size} px to {self.dim} dims)"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parity(Exported):
+    """A graph in floats beside the model in torch.
+
+    Args:
+        difference: largest difference of a coordinate; of vectors that are not of unit length, as a fraction of the
+            longest one.
+        random_images: random images that were compared.
+        real_images: images of the caller that were compared.
+    """
+
+    difference: float
+    random_images: int
+    real_images: int
+
+    def __str__(self) -> str:
         real = f" and {self.real_images} real" if self.real_images else ""
-        return (
-            f"{self.file} ({self.bytes / 1e6:.2f} MB, {self.size} px to {self.dim} dims): differs from torch by at "
-            f"most {self.difference:.1e} on {self.random_images} random{real} images"
-        )
+        shown = f"differs from torch by at most {self.difference:.1e} on {self.random_images} random{real} images"
+        return f"{super().__str__()}: {shown}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Quantised(Exported):
+    """A graph in 8-bit integers beside the model in torch.
+
+    Args:
+        recall: R@1 in percent, of the model (`torch`) and of the graph (`int8`).
+        calibration_images: images that the ranges of activations were read from.
+    """
+
+    recall: dict[str, float]
+    calibration_images: int
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}: R@1 {self.recall['torch']:.1f} in torch, {self.recall['int8']:.1f} in int8"
 
 
 def export_onnx(
@@ -85,17 +113,18 @@ def export_onnx(
     embedder = as_embedder(model)
     graph = build_graph(embedder, opset, notes or {})
     difference = checked_difference(embedder, graph, images)
-    write_atomic(Path(file), graph)
     return Parity(
-        file=Path(file),
+        **_written(file, graph, embedder, opset),
         difference=difference,
         random_images=RANDOM_IMAGES,
         real_images=0 if images is None else len(images),
-        opset=opset,
-        size=embedder.size,
-        dim=embedder.dim,
-        bytes=len(graph),
     )
+
+
+def _written(file: str | Path, graph: bytes, model: Embedder, opset: int) -> dict[str, Any]:
+    """The fields of `Exported`, once the graph is written."""
+    write_atomic(Path(file), graph)
+    return {"file": Path(file), "opset": opset, "size": model.size, "dim": model.dim, "bytes": len(graph)}
 
 
 def checked_difference(model: Embedder, graph: bytes, images: Tensor | None = None) -> float:
@@ -125,3 +154,74 @@ def _difference(model: Embedder, graph: bytes, images: Tensor) -> float:
         worst = max(worst, float((found - wanted).abs().max()))
         longest = max(longest, float(wanted.norm(dim=1).max()))
     return worst / longest
+
+
+def export_int8(
+    model: str | nn.Module,
+    file: str | Path,
+    *,
+    images: Tensor,
+    score: Callable[[Embedder], float | None],
+    opset: int = OPSET,
+    notes: Mapping[str, str] | None = None,
+) -> Quantised:
+    """Write a model as an ONNX graph whose convolutions and products run in 8-bit integers.
+
+    Weights have a scale per channel; the ranges of activations are read from images. The graph in floats is compared
+    with torch first. A graph that loses more than one point of R@1 is not written.
+
+    Args:
+        model: an embedder, a module from images in [0, 1] to vectors, or what `load_model` takes.
+        file: where to; an older file is replaced in one move.
+        images: to read the ranges from; a hundred or more of those it will see, float in [0, 1], of the model's size.
+        score: R@1 of a model in percent; asked for the model and for its graph.
+        opset: version of the ONNX operators.
+        notes: more to note in the graph's metadata, such as the recipe.
+    """
+    embedder = as_embedder(model)
+    noting = {**facts(embedder), **(notes or {}), "precision": "int8"}
+    floats = build_graph(embedder, opset, {})
+    checked_difference(embedder, floats, images)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as place:
+        graph = noted(_quantise(floats, images, Path(place)), noting)
+        trial = Path(place) / "trial.onnx"
+        trial.write_bytes(graph)
+        before, after = score(embedder), score(load_model(f"onnx:{trial}"))
+    if before is None or after is None:
+        raise ModelError("R@1 is undefined for these images, so int8 cannot be judged; give others with --data")
+    if after < before - MOST_LOST:
+        raise ModelError(
+            f"int8 takes R@1 from {before:.1f} to {after:.1f}, more than {MOST_LOST:g} point; nothing was written. "
+            "Export without int8"
+        )
+    recall = {"torch": before, "int8": after}
+    return Quantised(**_written(file, graph, embedder, opset), recall=recall, calibration_images=len(images))
+
+
+def _quantise(graph: bytes, images: Tensor, place: Path) -> bytes:
+    """The graph in integers; onnxruntime works on files, which are left in `place`."""
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    floats, tidy, integers = (str(place / f"{name}.onnx") for name in ("floats", "tidy", "integers"))
+    Path(floats).write_bytes(graph)
+    batches = iter([{INPUT: some.float().cpu().numpy()} for some in torch.split(images, CHUNK)])
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+        def get_next(self) -> dict[str, Any] | None:
+            return next(batches, None)
+
+    try:
+        quant_pre_process(floats, tidy)
+        quantization.quantize_static(
+            tidy,
+            integers,
+            Reader(),
+            quant_format=quantization.QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=quantization.QuantType.QUInt8,
+            weight_type=quantization.QuantType.QInt8,
+        )
+    except Exception as error:  # onnxruntime has no common exception type
+        raise ModelError(f"this graph cannot be quantised ({described(error)}); export without int8") from error
+    return Path(integers).read_bytes()

@@ -16,10 +16,11 @@ from holdfast.models.onnx_file import OnnxModule
 from holdfast.models.preprocessing import TORCHVISION
 from holdfast.models.weights import fetch_weights, fill_from_file
 
-MODEL_HELP = (
-    "a run folder, a packaged model, a hub id, timm:NAME, torchvision:NAME (with @FILE: weights from a file), "
-    "file.py:function or onnx:FILE"
-)
+
+def spellings() -> list[str]:
+    """What can be written for MODEL on the command line."""
+    published = ["timm:NAME", "torchvision:NAME (with @FILE: weights from a file)"]
+    return ["a run folder", "a packaged model", "a hub id", *published, "file.py:function", "onnx:FILE"]
 
 
 def load_model(spec: str, size: int | None = None, trust_code: bool | str = False, sets: bool = False) -> Embedder:
@@ -30,7 +31,7 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
             `@FILE` for weights from a file in place of fetched ones, `file.py:function` or `onnx:FILE` (embeds, but
             gives no gradients).
         size: input size for models that do not know their own; another than a model's own is refused, but for
-            `timm:` and `torchvision:`, which keep the share of the image they see.
+            `timm:` and `torchvision:`, which keep their crop fraction.
         trust_code: allow a package whose backbone is a user's own module to import it; the name of such a backbone
             (of a recipe's, say) allows that one alone.
         sets: also read the auxiliary BatchNorm sets that a run or package folder may hold, to look through them.
@@ -57,7 +58,7 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
         refuse_size(spec, model.size, size)
         return model
     if kind or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
-        raise ModelError(f"no model at '{spec}'; MODEL is {MODEL_HELP}")
+        raise ModelError(f"no model at '{spec}'; MODEL is {', '.join(spellings())}")
     try:
         model = Embedder.from_pretrained(spec, trust_code=trust_code)
     except ModelError:

@@ -6,13 +6,15 @@ A published model brings its own: timm's `pretrained_cfg` and the transforms of 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, get_args
 
+import torch
+
 from holdfast.errors import ModelError, shown, unknown
-from holdfast.models.torchvision_shim import ensure_torchvision
 from holdfast.view import Fit, Interpolation, View
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -83,7 +85,7 @@ def preprocessing_of(backbone: str, size: int | None = None) -> Preprocessing:
 
     Args:
         backbone: its name, as `build_backbone` takes it.
-        size: of the images that it is to take; its own when left out. The share of the image that is cropped stays
+        size: of the images that it is to take; its own when left out. The fraction of the image that is cropped stays
             the published one, except that small images are used whole.
     """
     if backbone in SMALL:
@@ -164,12 +166,12 @@ def _of_torchvision(name: str, size: int | None) -> Preprocessing:
     return Preprocessing(view, tuple(transforms.mean), tuple(transforms.std))
 
 
-def _view(own: int, share: float | Fraction, size: int | None, fit: Fit, interpolation: str) -> View:
+def _view(own: int, crop: float | Fraction, size: int | None, fit: Fit, interpolation: str) -> View:
     """The view of a published model, at its own size or another.
 
     Args:
         own: size of its input.
-        share: of the canvas that it sees, along a side; one above 1 would ask for a border, and counts as 1.
+        crop: fraction of the canvas that it sees, along a side; one above 1 would ask for a border, and counts as 1.
         size: that is asked for.
         fit: what happens to an image that is no square.
         interpolation: in its library's words.
@@ -178,5 +180,26 @@ def _view(own: int, share: float | Fraction, size: int | None, fit: Fit, interpo
         raise ModelError(f"images of this model are resized by '{interpolation}', which holdfast does not know")
     side = size or own
     whole = side != own and side < SMALL_IMAGES
-    canvas = side if whole else max(side, math.floor(side / share))  # as timm's transforms count it
+    canvas = side if whole else max(side, math.floor(side / crop))  # as timm's transforms count it
     return View(side, canvas, fit, interpolation)  # type: ignore[arg-type]  # checked above
+
+
+_SCHEMAS = {
+    "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+}
+_libraries: list[Any] = []  # a schema lives as long as the library object that defined it
+
+
+def ensure_torchvision() -> None:
+    """Make `import torchvision` (and so `import timm`) work; call it before either."""
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+        library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        for name, schema in _SCHEMAS.items():
+            library.define(name + schema)
+        _libraries.append(library)
+        importlib.import_module("torchvision")

@@ -60,11 +60,11 @@ class Detector:
 
     Each statistic is measured from the median of the clean ones, in units of the way from there to their 95th
     percentile, and the largest of the four is the score. The threshold is the quantile of the clean scores that keeps
-    the expected share of false alarms at or under the one asked for (split conformal).
+    the expected rate of false alarms at or under the one asked for (split conformal).
 
     Args:
         clean: statistics of clean queries, one row each.
-        false_alarms: share of clean queries that may be marked.
+        false_alarms: fraction of clean queries that may be marked.
     """
 
     def __init__(self, clean: NDArray[np.float32], false_alarms: float = FALSE_ALARMS) -> None:
@@ -153,7 +153,7 @@ def ask(
         model: the one that made it, in eval mode.
         queries: the images, at the model's view and on its device.
         k: matches of each.
-        false_alarms: share of clean queries that may be marked as tampered with.
+        false_alarms: fraction of clean queries that may be marked as tampered with.
         batch: images per pass.
     """
     detector, unchecked = detector_of(index, false_alarms)

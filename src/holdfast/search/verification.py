@@ -65,7 +65,7 @@ class Threshold:
     Args:
         far: the rate of false acceptance asked for.
         threshold: accept two images as the same where their distance is below.
-        tar: share of the positive pairs that are accepted, in percent.
+        tar: fraction of the positive pairs that are accepted, in percent.
         interval: of `tar`, at 95 % confidence, if other classes of the kind had been drawn.
         accepted: negative pairs that are accepted.
     """
@@ -130,7 +130,7 @@ def thresholds(pairs: VerificationPairs, fars: Sequence[float], seed: int = 0) -
 
 
 def _limit(negative: Numbers, far: float) -> float:
-    """The distance below which at most a share `far` of the sorted negative pairs lie."""
+    """The distance below which at most a fraction `far` of the sorted negative pairs lie."""
     return float(negative[min(math.floor(far * len(negative) + 1e-9), len(negative) - 1)])
 
 

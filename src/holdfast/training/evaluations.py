@@ -11,7 +11,7 @@ from holdfast import metrics
 from holdfast.errors import RecipeError
 from holdfast.evaluation import document, embed, evaluate
 from holdfast.models import Embedder, load_model
-from holdfast.models.run_card import write_card
+from holdfast.models.card import write_card
 from holdfast.processes import current_processes
 from holdfast.run_files import best_on_test, curve_on_test
 from holdfast.training.folder import RunFolder, model_card, split_counts

@@ -14,8 +14,7 @@ from holdfast.errors import RecipeError, TrainingError
 from holdfast.files import inside, new_folder, recover_folder, write_atomic, write_json
 from holdfast.locks import locked
 from holdfast.models import Embedder
-from holdfast.models.card import card_text
-from holdfast.models.run_card import CARD
+from holdfast.models.card import CARD, card_text
 from holdfast.run_files import finite, parse_json
 from holdfast.training.recipe import Recipe
 from holdfast.yaml_files import read_yaml

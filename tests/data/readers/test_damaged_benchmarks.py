@@ -13,7 +13,7 @@ from pictures import Paint
 from scipy.io import savemat
 
 from holdfast.data import load
-from holdfast.data.readers import mnist
+from holdfast.data.readers import digits
 from holdfast.errors import DataError
 
 SOP = "image_id class_id super_class_id path\n"
@@ -112,7 +112,7 @@ def test_digits_that_are_none(tmp_path: Path, train: tuple[int, int], label: int
 
 
 def test_a_file_of_digits_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mnist, "LARGEST", 100_000)
+    monkeypatch.setattr(digits, "LARGEST", 100_000)
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros((1000, 28, 28)))))
     with pytest.raises(DataError, match="more than"):
         load(f"mnist:{tmp_path}")

@@ -45,7 +45,7 @@ def test_a_single_file_is_a_table(loose: Path) -> None:
 
 
 def test_no_images_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no images under"):
+    with pytest.raises(DataError, match="no images"):
         load(f"images:{tmp_path}")
 
 

@@ -8,11 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from holdfast.config import instantiate
 from holdfast.data.splits import thinned, with_validation
 from holdfast.data.table import ImageTable
+from holdfast.data.tree import Tree, open_tree
 from holdfast.errors import DataError, RecipeError
 from holdfast.registry import Registry
 
@@ -60,6 +61,64 @@ class Reader(ABC):
         table.labels_for(self.labels)  # refuses coarse labels where there are none
         table = with_validation(table, self.validation, self.validation_seed)
         return thinned(table, self.train_fraction, self.fraction_seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeReader(Reader):
+    """A dataset of image files in a folder or in zip archives.
+
+    Args:
+        root: the folder or zip file.
+    """
+
+    root: str
+    layout: ClassVar[str]
+    """What is expected there, for messages."""
+    archives: ClassVar[tuple[str, ...]] = ()
+    """Patterns of zip files; those of the first that a folder holds any of stand for its content."""
+
+    @abstractmethod
+    def place(self, tree: Tree) -> Placed:
+        """Which files are images of the dataset, and what each shows."""
+
+    def read(self) -> ImageTable:
+        """The images, and which other files were skipped."""
+        tree = open_tree(self.root, self.layout, self.archives)
+        placed = self.place(tree)
+        return ImageTable.of(
+            tree.source(placed.names),
+            classes=placed.classes,
+            splits=placed.splits,
+            ids=placed.ids or placed.names,
+            name=next((name for name in registry.names() if registry.get(name) is type(self)), type(self).__name__),
+            coarse=placed.coarse,
+            skipped_files=tree.skipped_files(placed.names, placed.within),
+        )
+
+    def refused(self, why: str) -> DataError:
+        """One line on a root that does not hold the dataset."""
+        return DataError(f"'{self.root}' {why}; expected {self.layout}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """The images of a tree.
+
+    Args:
+        names: their files.
+        classes: fine class of each.
+        splits: of each.
+        ids: a name of each in tables; its file's when left out.
+        coarse: coarse class of each, if there are such.
+        within: a published dataset brings other files, too; only images below this folder count as skipped then.
+    """
+
+    names: list[str]
+    classes: list[str]
+    splits: list[str]
+    ids: list[str] | None = None
+    coarse: list[str] | None = None
+    within: str | None = None
 
 
 def check_fraction(field: str, value: float, below: float | None = None) -> None:

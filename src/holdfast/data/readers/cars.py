@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from holdfast.data.matlab import read_matlab
-from holdfast.data.readers.base import Reader, register
-from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, open_tree, require
+from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.tree import Tree, require
 from holdfast.errors import DataError, described
 
-LAYOUT = "Cars196 as published (cars_annos.mat beside car_ims/), or one folder of images per model, also in cars*.zip"
 TRAINING_CLASSES = 98
 NUMBERED = re.compile(r"(\d{3})\..+")
 """A class folder that says the model's number: `099.Dodge_Caliber`."""
@@ -20,7 +19,7 @@ NUMBERED = re.compile(r"(\d{3})\..+")
 
 @register("cars")
 @dataclass(frozen=True, kw_only=True)
-class Cars(Reader):
+class Cars(TreeReader):
     """16,185 photographs of 196 car models; models 1-98 train, 99-196 test.
 
     Args:
@@ -32,23 +31,19 @@ class Cars(Reader):
     Reference: Krause et al., 2013; the split: Song et al., CVPR 2016.
     """
 
-    root: str
+    layout: ClassVar[str] = (
+        "Cars196 as published (cars_annos.mat beside car_ims/), or one folder of images per model, also in cars*.zip"
+    )
+    archives: ClassVar[tuple[str, ...]] = ("cars*.zip",)
 
-    def read(self) -> ImageTable:
+    def place(self, tree: Tree) -> Placed:
         """All photographs."""
-        tree = open_tree(self.root, LAYOUT, archives=("cars*.zip",))
         annotations = tree.find("cars_annos.mat")
         names, numbers, models = self._annotated(tree, annotations) if annotations else _class_folders(tree)
         if not names:
-            raise DataError(f"'{self.root}' does not hold Cars196; expected {LAYOUT}")
-        return ImageTable.of(
-            tree.source(names),
-            classes=models,
-            splits=["train" if number <= TRAINING_CLASSES else "test" for number in numbers],
-            ids=names,
-            name="cars",
-            skipped_files=tree.skipped_files(names, within=""),
-        )
+            raise self.refused("does not hold Cars196")
+        splits = ["train" if number <= TRAINING_CLASSES else "test" for number in numbers]
+        return Placed(names=names, classes=models, splits=splits, within="")
 
     def _annotated(self, tree: Tree, annotations: str) -> tuple[list[str], list[int], list[str]]:
         """Image, class number and model from the published file."""

@@ -56,18 +56,15 @@ class CsvFile(Reader):
             )
         if len(set(columns["label"])) < 2:
             raise DataError(f"'{self.file}' holds fewer than two labels; add images of another class")
-        table = ImageTable.of(
+        return ImageTable.of(
             FileSource(paths),
             classes=columns["label"],
-            splits=columns.get("split", ["train"] * len(paths)),
+            splits=columns.get("split") or zero_shot(columns["label"], self.test, self.test_seed),
             ids=columns["path"],
             name="csv",
             coarse=columns.get("coarse"),
             groups=columns.get("group"),
         )
-        if "split" in columns:
-            return table
-        return table.with_splits(zero_shot(table.labels, self.test, self.test_seed))
 
 
 def _columns(path: Path) -> dict[str, list[str]]:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
-from holdfast.data.readers.base import Reader, register
-from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, open_tree, require
-from holdfast.errors import DataError
+from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.tree import Tree, require
 
-LAYOUT = (
-    "CUB_200_2011 as published (images.txt, images/001.Black_footed_Albatross/...) or its class folders in zip files"
-)
 CLASS = re.compile(r"(\d{3})\..+")
 
 
 @register("cub")
 @dataclass(frozen=True, kw_only=True)
-class Cub(Reader):
+class Cub(TreeReader):
     """11,788 photographs of 200 bird species; species 1-100 train, 101-200 test.
 
     Args:
@@ -28,38 +24,31 @@ class Cub(Reader):
     Reference: Wah et al., 2011; the split: Song et al., CVPR 2016.
     """
 
-    root: str
+    layout: ClassVar[str] = (
+        "CUB_200_2011 as published (images.txt, images/001.Black_footed_Albatross/...), or its class folders in zips"
+    )
+    archives: ClassVar[tuple[str, ...]] = ("cub*.zip",)
 
-    def read(self) -> ImageTable:
-        """All photographs."""
-        tree = open_tree(self.root, LAYOUT, archives=("cub*.zip",))
-        names, within = self._names(tree)
-        species = [_species(name) for name in names]
-        if not names or None in species:
-            raise DataError(f"'{self.root}' does not hold CUB-200-2011; expected {LAYOUT}")
-        folders = [name.split("/")[-2] for name in names]
-        return ImageTable.of(
-            tree.source(names),
-            classes=folders,
-            splits=["train" if number is not None and number <= 100 else "test" for number in species],
-            ids=[name.split("images/")[-1] for name in names],
-            name="cub",
-            skipped_files=tree.skipped_files(names, within),
-        )
-
-    def _names(self, tree: Tree) -> tuple[list[str], str]:
-        """The photographs that the official list names, or, without one, those in numbered folders; where they lie."""
+    def place(self, tree: Tree) -> Placed:
+        """The photographs that the official list names, or, without one, those in numbered folders."""
         listing = tree.find("images.txt")
         if listing is None:
-            found = sorted((n for n in tree.images() if _species(n) is not None), key=lambda n: n.split("/")[-2:])
-            return found, ""
-        folder = listing.removesuffix("images.txt") + "images/"
-        rows = [line.split(maxsplit=1) for line in tree.text(listing).splitlines() if line.strip()]
-        if any(len(row) != 2 for row in rows):
-            raise DataError(f"'{listing}' does not list 'number image' on each line; fetch it again")
-        names = [folder + row[1].strip() for row in rows]
-        require(tree, names, self.root, self.skip_bad)
-        return names, folder
+            within = ""
+            names = sorted((n for n in tree.images() if _species(n) is not None), key=lambda n: n.split("/")[-2:])
+        else:
+            within = listing.removesuffix("images.txt") + "images/"
+            names = [within + name.strip() for _, name in tree.listed(listing, "number image")]
+            require(tree, names, self.root, self.skip_bad)
+        species = [number for name in names if (number := _species(name)) is not None]
+        if not names or len(species) < len(names):
+            raise self.refused("does not hold CUB-200-2011")
+        return Placed(
+            names=names,
+            classes=[name.split("/")[-2] for name in names],
+            splits=["train" if number <= 100 else "test" for number in species],
+            ids=[name.split("images/")[-1] for name in names],
+            within=within,
+        )
 
 
 def _species(name: str) -> int | None:

@@ -1,18 +1,28 @@
-"""Scikit-learn's scanned digits."""
+"""Handwritten digits: scikit-learn's scans, and MNIST in its idx files."""
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from holdfast.data.decode import resized
 from holdfast.data.readers.base import Reader, register
 from holdfast.data.sources import ArraySource
 from holdfast.data.table import ImageTable
+from holdfast.data.tree import user_path
 from holdfast.errors import DataError, RecipeError
+from holdfast.files import kind_of
 from holdfast.view import View
+
+LARGEST = 2**28
+"""Bytes of a file, unpacked: five times MNIST's own; a small one can hold gigabytes of nothing."""
 
 
 @register("digits")
@@ -65,3 +75,70 @@ def digit_table(
         name=name,
         coarse=["odd" if d % 2 else "even" for d in digits],
     )
+
+
+@register("mnist")
+@dataclass(frozen=True, kw_only=True)
+class Mnist(Reader):
+    """Handwritten digits of 28×28 pixels with the coarse labels odd and even.
+
+    No classes are held out for validation unless asked: six training classes are too few to give any away.
+
+    Args:
+        root: folder with the four idx files under their official names, gzipped or not.
+        protocol: "digits" trains on the digits 0-5 of the training file and tests on 6-9 of the test file; "seen"
+            trains on the same and tests on 0-5 of the test file; "official" uses all digits of both files. In the
+            latter two, training and testing share classes.
+
+    Relations: `digits` needs no download; `omniglot` has coarse and fine labels with 1,623 classes.
+    Reference: LeCun et al., 1998; the split by digit: Levi et al., ICCV 2021 (easy positive sampling).
+    """
+
+    validation: float = 0.0
+    root: str
+    protocol: Literal["digits", "seen", "official"] = "digits"
+
+    def read(self) -> ImageTable:
+        """The images of the protocol."""
+        root = user_path(self.root)
+        images, labels, splits = [], [], []
+        for split, prefix in (("train", "train"), ("test", "t10k")):
+            pixels, digits = _idx(root, f"{prefix}-images-idx3-ubyte", 3), _idx(root, f"{prefix}-labels-idx1-ubyte", 1)
+            if len(pixels) != len(digits):
+                raise DataError(f"'{root}': {len(pixels)} {prefix} images but {len(digits)} labels; fetch MNIST again")
+            if (digits > 9).any() or 0 in pixels.shape:
+                raise DataError(
+                    f"'{root}': a {prefix} file holds no images, or labels other than 0-9; fetch MNIST again"
+                )
+            if self.protocol != "official":
+                learnt = split == "train" or self.protocol == "seen"
+                pixels, digits = pixels[(digits <= 5) == learnt], digits[(digits <= 5) == learnt]
+            images.append(pixels)
+            labels.append(digits)
+            splits += [split] * len(digits)
+        if images[0].shape[1:] != images[1].shape[1:]:
+            raise DataError(f"'{root}': the images for training and testing differ in size; fetch MNIST again")
+        return digit_table(
+            ArraySource(np.concatenate(images)), np.concatenate(labels).astype(np.int64), np.array(splits), name="mnist"
+        )
+
+
+def _idx(root: Path, name: str, axes: int) -> NDArray[np.uint8]:
+    """The array of one idx file: two zero bytes, type 8, the number of axes, each length, then the values."""
+    path = next((p for p in (root / f"{name}.gz", root / name) if kind_of(p) == "file"), None)
+    if path is None:
+        raise DataError(
+            f"there is no '{name}.gz' in '{root}'; expected MNIST's four idx files "
+            "(train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and the same with t10k)"
+        )
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(LARGEST)
+            if file.read(1):
+                raise ValueError(f"more than {LARGEST / 1e6:,.0f} MB")
+        shape = np.frombuffer(content, ">u4", count=axes, offset=4)
+        if content[:4] != bytes((0, 0, 8, axes)):
+            raise ValueError("wrong header")
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise DataError(f"'{path}' is not an idx file of MNIST ({error}); fetch it again") from error

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from holdfast.data.readers.base import Reader, check_fraction, register
+from holdfast.data.readers.base import Placed, TreeReader, check_fraction, register
 from holdfast.data.splits import zero_shot
-from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, open_tree
-from holdfast.errors import DataError
+from holdfast.data.tree import Tree
 
 SPLIT_FOLDERS = {
     "train": "train",
@@ -19,12 +18,11 @@ SPLIT_FOLDERS = {
     "query": "query",
     "gallery": "gallery",
 }
-LAYOUT = "a folder or zip file that holds one sub-folder of images per class, or train/ and test/ with those inside"
 
 
 @register("folder")
 @dataclass(frozen=True, kw_only=True)
-class ImageFolder(Reader):
+class ImageFolder(TreeReader):
     """A folder or zip file: `CLASS/*.jpg`, or `train/CLASS/*.jpg` and `test/CLASS/*.jpg`.
 
     The second layout may also have `val`, `query` and `gallery`. In the first, whole classes are held out for testing,
@@ -40,7 +38,9 @@ class ImageFolder(Reader):
     Relations: `csv` for labels that are not folder names, coarse labels or groups.
     """
 
-    root: str
+    layout: ClassVar[str] = (
+        "a folder or zip file that holds one sub-folder of images per class, or train/ and test/ with those inside"
+    )
     test: float = 0.5
     test_seed: int = 0
 
@@ -48,30 +48,21 @@ class ImageFolder(Reader):
         super().__post_init__()
         check_fraction("test", self.test)
 
-    def read(self) -> ImageTable:
+    def place(self, tree: Tree) -> Placed:
         """The labelled images, split by folder or by class."""
-        tree = open_tree(self.root, LAYOUT)
         placed = _place(tree)
         if not placed:
-            raise DataError(f"no images in class folders under '{self.root}'; expected {LAYOUT}")
-        names, classes, splits = list(placed), [c for _, c in placed.values()], [s for s, _ in placed.values()]
+            raise self.refused("has no images in class folders")
+        splits, classes = ([*column] for column in zip(*placed.values(), strict=True))
         if len(set(classes)) < 2:
-            raise DataError(f"'{self.root}' holds only one class ('{classes[0]}'); two or more sub-folders are needed")
-        table = ImageTable.of(
-            tree.source(names),
-            classes=classes,
-            splits=[s or "train" for s in splits],
-            ids=names,
-            name="folder",
-            skipped_files=tree.skipped_files(names),
-        )
-        if any(splits):
-            return table
-        return table.with_splits(zero_shot(table.labels, self.test, self.test_seed))
+            raise self.refused(f"holds only one class ('{classes[0]}')")
+        if not any(splits):
+            splits = zero_shot(classes, self.test, self.test_seed)
+        return Placed(names=list(placed), classes=classes, splits=splits)
 
 
-def _place(tree: Tree) -> dict[str, tuple[str | None, str]]:
-    """Image → split (if folders name splits) and class; images without a class folder are left out."""
+def _place(tree: Tree) -> dict[str, tuple[str, str]]:
+    """Image → split (empty where folders name none) and class; images without a class folder are left out."""
     folders = {name: name.split("/")[:-1] for name in tree.images()}
     folders = {name: parts for name, parts in folders.items() if parts}
     depth = _shared_depth(list(folders.values()))
@@ -80,7 +71,7 @@ def _place(tree: Tree) -> dict[str, tuple[str | None, str]]:
     # A class may be called "train" beside "car" and "bus"; together with a test folder it is a split.
     names_splits = bool(tops) and (tops <= SPLIT_FOLDERS.keys() or ("train" in tops and tops & {"test", "gallery"}))
     if not names_splits:
-        return {name: (None, "/".join(parts)) for name, parts in folders.items()}
+        return {name: ("", "/".join(parts)) for name, parts in folders.items()}
     return {
         name: (SPLIT_FOLDERS[parts[0].lower()], "/".join(parts[1:]))
         for name, parts in folders.items()

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from holdfast.data.readers.base import Reader, register
-from holdfast.data.skipped import NOTHING, SkippedFiles
-from holdfast.data.sources import FileSource, ImageSource
+from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.sources import FileSource
 from holdfast.data.table import ImageTable
-from holdfast.data.tree import open_tree, user_path
-from holdfast.errors import DataError
-
-LAYOUT = "a folder or zip file of images, in sub-folders or not"
+from holdfast.data.tree import Tree, user_path
 
 
 @register("images")
 @dataclass(frozen=True, kw_only=True)
-class Images(Reader):
+class Images(TreeReader):
     """Every image of a folder or zip file, sub-folders included, without a label: to embed, to index, to search.
 
     Args:
@@ -28,29 +25,17 @@ class Images(Reader):
     Relations: `folder` where sub-folders are classes.
     """
 
-    root: str
+    layout: ClassVar[str] = "a folder or zip file of images, in sub-folders or not"
 
-    def read(self) -> ImageTable:
+    def place(self, tree: Tree) -> Placed:
         """The images, all in the split `gallery`."""
-        tree = open_tree(self.root, LAYOUT)
         names = tree.images()
         if not names:
-            raise DataError(f"no images under '{self.root}'; expected {LAYOUT}")
-        return unlabelled(tree.source(names), names, tree.skipped_files(names))
-
-
-def unlabelled(source: ImageSource, ids: Sequence[str], skipped_files: SkippedFiles = NOTHING) -> ImageTable:
-    """Images of no known class."""
-    return ImageTable.of(
-        source,
-        classes=[""] * len(ids),
-        splits=["gallery"] * len(ids),
-        ids=ids,
-        name="images",
-        skipped_files=skipped_files,
-    )
+            raise self.refused("has no images")
+        return Placed(names=names, classes=[""] * len(names), splits=["gallery"] * len(names))
 
 
 def image_files(paths: Sequence[str | Path]) -> ImageTable:
     """Single image files as a table without labels."""
-    return unlabelled(FileSource([user_path(path) for path in paths]), [str(path) for path in paths])
+    source, ids = FileSource([user_path(path) for path in paths]), [str(path) for path in paths]
+    return ImageTable.of(source, classes=[""] * len(ids), splits=["gallery"] * len(ids), ids=ids, name="images")

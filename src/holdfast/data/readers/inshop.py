@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from holdfast.data.readers.base import Reader, register
-from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, open_tree, require
+from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.tree import Tree, require
 from holdfast.errors import DataError, one_line
 
 LISTING = "list_eval_partition.txt"
-LAYOUT = f"In-shop Clothes Retrieval as published ({LISTING}, perhaps in Eval/, and img/, perhaps in Img/)"
 
 
 @register("inshop")
 @dataclass(frozen=True, kw_only=True)
-class InShop(Reader):
+class InShop(TreeReader):
     """52,712 photographs of 7,982 clothing items; the published train, query and gallery parts.
 
     The fine label is the item, the coarse label its category, such as WOMEN/Dresses.
@@ -27,34 +26,31 @@ class InShop(Reader):
     Reference: Liu et al., CVPR 2016.
     """
 
-    root: str
+    layout: ClassVar[str] = (
+        f"In-shop Clothes Retrieval as published ({LISTING}, perhaps in Eval/, and img/, perhaps in Img/)"
+    )
 
-    def read(self) -> ImageTable:
+    def place(self, tree: Tree) -> Placed:
         """All photographs of the partition list."""
-        tree = open_tree(self.root, LAYOUT)
         listing = tree.find(LISTING)
         if listing is None:
-            raise DataError(f"there is no '{LISTING}' in '{self.root}'; expected {LAYOUT}")
-        lines = tree.text(listing).splitlines()
-        rows = [line.split() for line in lines[2:] if line.strip()]
-        if not rows or any(len(row) != 3 for row in rows):
-            raise DataError(f"'{listing}' does not list 'image item part' on each line; fetch it again")
-        if lines[0].strip() != str(len(rows)):
-            said = one_line(lines[0].strip()[:20])
+            raise self.refused(f"has no '{LISTING}'")
+        rows = tree.listed(listing, "image item part", head=2)
+        said = one_line(tree.text(listing).partition("\n")[0].strip()[:20])
+        if said != str(len(rows)):
             raise DataError(f"'{listing}' says that it lists {said} images, and lists {len(rows)}; fetch it again")
         for part in {row[2] for row in rows} - {"train", "query", "gallery"}:
             raise DataError(f"'{listing}' names a part '{part}'; fetch it again")
         folder = _image_folder(tree)
-        names = [folder + row[0] for row in rows]
+        names = [folder + image for image, _, _ in rows]
         require(tree, names, self.root, self.skip_bad)
-        return ImageTable.of(
-            tree.source(names),
-            classes=[row[1] for row in rows],
-            splits=[row[2] for row in rows],
-            ids=[row[0] for row in rows],
-            name="inshop",
-            coarse=["/".join(row[0].split("/")[1:3]) for row in rows],
-            skipped_files=tree.skipped_files(names, within=f"{folder}img/"),
+        return Placed(
+            names=names,
+            classes=[item for _, item, _ in rows],
+            splits=[part for _, _, part in rows],
+            ids=[image for image, _, _ in rows],
+            coarse=["/".join(image.split("/")[1:3]) for image, _, _ in rows],
+            within=f"{folder}img/",
         )
 
 

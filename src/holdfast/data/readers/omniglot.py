@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from holdfast.data.readers.base import Reader, register
-from holdfast.data.table import ImageTable
-from holdfast.data.tree import open_tree
-from holdfast.errors import DataError
+from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.tree import Tree
 
 SPLITS = {"images_background": "train", "images_evaluation": "test"}
-LAYOUT = "Omniglot's images_background/ and images_evaluation/ as folders or zip files"
 
 
 @register("omniglot")
 @dataclass(frozen=True, kw_only=True)
-class Omniglot(Reader):
+class Omniglot(TreeReader):
     """1,623 handwritten characters of 50 alphabets, 20 drawings each, 105×105 pixels.
 
     The fine label is alphabet and character, the coarse label the alphabet; the background alphabets train, the
@@ -29,23 +27,21 @@ class Omniglot(Reader):
     Reference: Lake et al., Science 2015.
     """
 
-    root: str
+    layout: ClassVar[str] = "Omniglot's images_background/ and images_evaluation/ as folders or zip files"
+    archives: ClassVar[tuple[str, ...]] = ("omniglot.zip", "images_*.zip")
 
-    def read(self) -> ImageTable:
+    def place(self, tree: Tree) -> Placed:
         """All drawings."""
-        tree = open_tree(self.root, LAYOUT, archives=("omniglot.zip", "images_*.zip"))
-        drawings = [(name, parts) for name in tree.images() if (parts := _parts(name)) is not None]
-        if {SPLITS[top] for _, (top, _, _) in drawings} != {"train", "test"}:
-            raise DataError(f"'{self.root}' does not hold Omniglot; expected {LAYOUT}")
-        names = [name for name, _ in drawings]
-        return ImageTable.of(
-            tree.source(names),
-            classes=[f"{alphabet}/{character}" for _, (_, alphabet, character) in drawings],
-            splits=[SPLITS[top] for _, (top, _, _) in drawings],
-            ids=names,
-            name="omniglot",
-            coarse=[alphabet for _, (_, alphabet, _) in drawings],
-            skipped_files=tree.skipped_files(names, within=""),
+        drawings = {name: parts for name in tree.images() if (parts := _parts(name)) is not None}
+        splits = [SPLITS[top] for top, _, _ in drawings.values()]
+        if set(splits) != {"train", "test"}:
+            raise self.refused("does not hold Omniglot")
+        return Placed(
+            names=list(drawings),
+            classes=[f"{alphabet}/{character}" for _, alphabet, character in drawings.values()],
+            splits=splits,
+            coarse=[alphabet for _, alphabet, _ in drawings.values()],
+            within="",
         )
 
 
