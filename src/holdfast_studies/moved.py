@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.files import write_atomic
-from holdfast.training.folder import RunFolder, differences
+from holdfast.training.folder import TrainingFolder, differences
 from holdfast.training.recipe import load_recipe
 from holdfast.yaml_files import read_yaml
 
@@ -20,7 +20,7 @@ def relocate(folder: Path, plain: dict[str, Any]) -> None:
         folder: of the run; nothing is done where none was begun.
         plain: the recipe with everything as it lies here.
     """
-    file = RunFolder(folder).recipe_file
+    file = TrainingFolder(folder).recipe_file
     try:
         there = read_yaml(file.read_text("utf-8"))
     except (OSError, ValueError):

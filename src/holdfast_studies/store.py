@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.files import write_json
 from holdfast.run_files import finite
-from holdfast.training.folder import RunFolder
+from holdfast.training.folder import TrainingFolder
 from holdfast_studies.changes import names
 from holdfast_studies.jobs import Arm, Cell, Measure, Training
 from holdfast_studies.recorded import changed_keys, flat, later, later_for, recipe_of
@@ -46,7 +46,7 @@ class Store:
 
     def trained(self, job: Training, seed: int) -> bool:
         """Whether its run is here and finished; a record may have come from another machine without it."""
-        return RunFolder(self.run(job, seed)).finished() is not None
+        return TrainingFolder(self.run(job, seed)).finished() is not None
 
     def read(self, cell: Cell) -> dict[str, Any]:
         """The record of a cell, empty where there is none or where it is void today; void measures are left out."""

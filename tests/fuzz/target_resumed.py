@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError, harmless
 from holdfast.exhibits import is_current
 from holdfast.exhibits.origin import find_origin
 from holdfast.locks import locked
-from holdfast.training.folder import RunFolder
+from holdfast.training.folder import TrainingFolder
 from holdfast.training.logs import read_log
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast_studies.moved import relocate
@@ -66,7 +66,7 @@ def _resumed(draw: random.Random, folder: Path) -> None:
     if (kept or run / "audit.json").read_bytes() != before:
         raise Wrong("an audit was lost")
     relocate(run, _recipe().plain())
-    evaluation = RunFolder(run).open(_recipe())
+    evaluation = TrainingFolder(run).open(_recipe())
     if evaluation is None and name != "evaluation.json":
         raise Wrong("a finished run counts as unfinished")
     if evaluation is not None and evaluation != json.loads(files["evaluation.json"]) and "NaN" not in str(files):

@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.processes.sharding import block_order, shard, sizes
+from holdfast.processes.sharding import block_order, held_rows, shard
 
 blocks_of_groups = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), min_size=1, max_size=3)
 
 
 @given(groups=st.integers(0, 40), group=st.integers(1, 3), world=st.integers(1, 9))
-def test_sharding_are_whole_groups_in_order_and_as_equal_as_can_be(groups: int, group: int, world: int) -> None:
+def test_shards_are_whole_groups_in_order_and_as_equal_as_can_be(groups: int, group: int, world: int) -> None:
     rows = list(range(groups * group))
     shards = [rows[shard(len(rows), group, rank, world)] for rank in range(world)]
     assert [row for part in shards for row in part] == rows
@@ -31,8 +31,8 @@ def test_blocks_come_back_in_their_order(layout: list[tuple[int, int]], world: i
         ]
         for r in range(world)
     ]
-    assert [len(part) for part in held] == sizes(blocks, world)
+    assert [len(part) for part in held] == [len(held_rows(blocks, r, world)) for r in range(world)]
     behind_one_another = [entry for part in held for entry in part]
     order = block_order(blocks, world)
-    found = behind_one_another if order is None else [behind_one_another[place] for place in order.tolist()]
+    found = [behind_one_another[place] for place in order.tolist()]
     assert found == [entry for block in rows for entry in block]

@@ -14,7 +14,7 @@ import pytest
 from fake_training import FakeTraining, evaluation_of, fake_training
 
 from holdfast.training import Interrupted
-from holdfast.training.folder import RunFolder
+from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import Diverged
 from holdfast.training.recipe import load_recipe
 from holdfast_studies import campaign
@@ -195,7 +195,7 @@ def placed(root: str, weights: str, init: str | None = None) -> dict[str, Any]:
     ],
 )
 def test_a_run_goes_on_where_its_files_have_moved(before: dict, after: dict, goes_on: bool, tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
+    run = TrainingFolder(tmp_path)
     run.recipe_file.write_text(load_recipe(before).yaml(), "utf-8")
     finished = evaluation_of(1.0)
     run.save_evaluation(finished)

@@ -10,7 +10,7 @@ from holdfast.audit.runner import keep_other_audit
 from holdfast.errors import HoldfastError
 from holdfast.exhibits import is_current
 from holdfast.exhibits.origin import find_origin
-from holdfast.training.folder import RunFolder
+from holdfast.training.folder import TrainingFolder
 from holdfast.training.logs import read_log
 from holdfast_studies.document import read_plain
 
@@ -25,7 +25,7 @@ def test_every_reader_of_a_run_ends(text: str, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_bytes(
         b'{"step": 1}\n' + text.encode("utf-8", "surrogatepass") + b'\n{"step": 2}'
     )
-    assert RunFolder(tmp_path).finished() is None
+    assert TrainingFolder(tmp_path).finished() is None
     assert [entry["step"] for entry in read_log(tmp_path / "metrics.jsonl")] == [1, 2]
     assert not is_current(tmp_path)
     with pytest.raises(HoldfastError, match="damaged"):

@@ -18,7 +18,7 @@ from holdfast.losses import Loss
 from holdfast.run_files import best_on_test, curve_on_test
 from holdfast.training import loop
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from holdfast.training.folder import RunFolder
+from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import NARROW, Collapsed, LastGood
 from holdfast.training.logs import read_log
 
@@ -281,7 +281,7 @@ def test_a_collapse_stops_the_run_and_keeps_the_last_good_model(
 
 
 def test_a_suspicion_that_passes_leaves_nothing_behind(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
+    run = TrainingFolder(tmp_path)
     good = LastGood(run)
     good.mind(True)
     assert not run.good.exists(), "there is no checkpoint to set aside yet"

@@ -9,13 +9,13 @@ import pytest
 from holdfast.cli import main
 from holdfast.cli.metrics_table import metrics_table
 from holdfast.errors import HoldfastError, RecipeError
-from holdfast.training.folder import RunFolder
+from holdfast.training.folder import TrainingFolder
 from holdfast.training.recipe import load_recipe
 
 
 @pytest.mark.parametrize("content", [b'{"schema": 1, "met', b"", b"\xff\xfe", b"[]"])
 def test_a_damaged_evaluation_means_that_the_run_is_not_finished(tmp_path: Path, content: bytes) -> None:
-    run = RunFolder(tmp_path)
+    run = TrainingFolder(tmp_path)
     run.evaluation.write_bytes(content)
     assert run.finished() is None
 
@@ -41,7 +41,7 @@ BENT: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("wrong", [*BENT, *({key: ...} for key in WHOLE)], ids=lambda wrong: str(wrong)[:30])
 def test_an_evaluation_of_another_kind_means_the_same(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    run = RunFolder(tmp_path)
+    run = TrainingFolder(tmp_path)
     run.evaluation.write_text(json.dumps(WHOLE))
     assert run.finished() == WHOLE
     assert "too few" in metrics_table(WHOLE)
@@ -56,7 +56,7 @@ def test_a_run_whose_evaluation_is_another_document_finishes_again(
     recipe.write_text(load_recipe({**tiny, "epochs": 1}).yaml())
     words = ["train", str(recipe), "--out", str(tmp_path / "run"), "--device", "cpu"]
     assert main(words) == 0
-    first, evaluation = capsys.readouterr().out, RunFolder(tmp_path / "run").evaluation
+    first, evaluation = capsys.readouterr().out, TrainingFolder(tmp_path / "run").evaluation
     before = json.loads(evaluation.read_text())
     for wrong in ({}, {"metrics": [1]}):
         evaluation.write_text(json.dumps(wrong))
@@ -73,7 +73,7 @@ def test_a_strangers_evaluation_cannot_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"a: [", b"\xff\xfe", b"- 1"])
 def test_a_damaged_recipe_is_told_in_one_line(tiny: dict[str, Any], tmp_path: Path, content: bytes) -> None:
-    run = RunFolder(tmp_path)
+    run = TrainingFolder(tmp_path)
     run.checkpoints.mkdir()
     run.recipe_file.write_bytes(content)
     with pytest.raises(RecipeError, match=r"recipe\.yaml is empty or damaged; give another --out") as caught:
@@ -87,5 +87,5 @@ def test_checkpoints_are_not_kept_through_a_link(tiny: dict[str, Any], tmp_path:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / name).symlink_to(tmp_path / "outside")
     with pytest.raises(HoldfastError, match="a link that leads out of"):
-        RunFolder(tmp_path / "run").open(load_recipe(tiny))
+        TrainingFolder(tmp_path / "run").open(load_recipe(tiny))
     assert [place.name for place in (tmp_path / "run").iterdir()] == [name]

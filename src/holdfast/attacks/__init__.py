@@ -8,7 +8,7 @@ from holdfast.attacks.goals.matching import GreedyTopOneMisranking, LearningToMi
 from holdfast.attacks.goals.ranking import CandidateDown, CandidateUp, GreedyTopOne, QueryDown, QueryUp
 from holdfast.attacks.goals.shift import EmbeddingShift, Shift
 from holdfast.attacks.goals.targets import BoundTargets, MultiTarget, SingleTarget, TargetedMismatch, Unadversarial
-from holdfast.attacks.goals.tuples import Collapse, Hardness
+from holdfast.attacks.goals.tuples import Collapse, RaiseHardness
 from holdfast.attacks.pgd import craft, pgd, sweep
 from holdfast.attacks.references import References
 from holdfast.attacks.result import Attacked, Crafted, worst
@@ -21,5 +21,5 @@ __all__ = ["BoundGoal", "BoundGoals", "BoundTargets", "Budget", "Goal", "Referen
 __all__ += ["Attacked", "Crafted", "craft", "pgd", "square", "sweep", "worst"]
 __all__ += ["CandidateDown", "CandidateUp", "GreedyTopOne", "QueryDown", "QueryUp", "TargetedMismatch"]
 __all__ += ["EmbeddingShift", "GreedyTopOneMisranking", "LearningToMisrank", "Misrank", "NearestWrong"]
-__all__ += ["Alignment", "AlignmentUniformity", "Collapse", "Hardness", "Shift", "TripletGap", "Uniformity"]
+__all__ += ["Alignment", "AlignmentUniformity", "Collapse", "RaiseHardness", "Shift", "TripletGap", "Uniformity"]
 __all__ += ["MultiTarget", "SingleTarget", "Sum", "Unadversarial", "WorstOf"]

@@ -98,7 +98,7 @@ class Budget:
         return dataclasses.replace(self, eps=self.eps * factor, step=step, start_radius=start)
 
     def with_eps(self, eps: float) -> Budget:
-        """The same attack at another ε; given step and start radius keep their proportion to it."""
+        """The same attack at another ε; given step and start keep their proportion to it."""
         if self.eps == 0:
             return dataclasses.replace(self, eps=eps)
         return dataclasses.replace(self.scaled(eps / self.eps), eps=eps)

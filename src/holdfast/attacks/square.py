@@ -46,7 +46,7 @@ def square(
         bound_goal: a goal, bound to these images.
         budget: its ε in pixel units; the norm must be `linf`. Steps and start mean nothing here.
         queries: passes forward per image.
-        area: fraction of the picture that the first squares cover.
+        area: fraction of the image that the first squares cover.
         generator: source of every random draw; torch's global one when left out.
         chunk: groups per pass; all at once when left out.
         normalize: scale the model's vectors to unit length.

@@ -27,7 +27,7 @@ class Plain:
         return self.ball.project(torch.sub(x, along(gradient, self.ball.norm), alpha=self.length))
 
     def choose(self, x: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
-        """What the attack returns, given its last iterate and a way to cost it."""
+        """What the attack returns, given its last iterate and a way to compute its loss."""
         return x
 
     def images(self, per_group: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Several processes that train one model: who has which share, and what they tell each other."""
+"""Several processes that train one model: who has which shard, and what they tell each other."""
 
 from holdfast.processes.group import ALONE, Processes, current_processes, use_processes
 from holdfast.processes.joining import joined, starts_first

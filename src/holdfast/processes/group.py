@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from holdfast.errors import HoldfastError, TrainingError
-from holdfast.processes.sharding import Blocks, block_order, shard, sizes
+from holdfast.processes.sharding import Blocks, block_order, held_rows, shard
 
 T = TypeVar("T")
 
@@ -72,9 +72,9 @@ class Processes:
         """
         if not self.several:
             return mine
-        everyone: Tensor = _Gather.apply(mine, self, sizes(blocks, self.world))  # type: ignore[no-untyped-call]
-        order = block_order(blocks, self.world)
-        return everyone if order is None else everyone[order.to(everyone.device)]
+        counts = [len(held_rows(blocks, rank, self.world)) for rank in range(self.world)]
+        everyone: Tensor = _Gather.apply(mine, self, counts)  # type: ignore[no-untyped-call]
+        return everyone if len(blocks) == 1 else everyone[block_order(blocks, self.world).to(everyone.device)]
 
     def collect(self, mine: Tensor, counts: list[int]) -> Tensor:
         """Rows of all processes behind one another, without gradients; `counts` has how many each brings."""
@@ -114,7 +114,7 @@ class Processes:
 
     def any_of(self, flag: bool) -> bool:
         """Whether something is so in any process."""
-        return bool(self.add(torch.tensor(int(flag)))) if self.several else flag
+        return self.total(int(flag)) > 0
 
     def total(self, count: int) -> int:
         """A number summed over all processes."""
@@ -166,10 +166,6 @@ class Processes:
             raise
         self.send(json.dumps({"result": result}).encode())
         return result
-
-    def wait(self) -> None:
-        """Until everybody is here."""
-        self.any_of(False)
 
     def _for(self, tensor: Tensor) -> Any:
         return self._host if tensor.device.type == "cpu" else self._fast

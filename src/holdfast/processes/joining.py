@@ -44,7 +44,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
             yield processes
         if heartbeat is not None:
             heartbeat.leaving = True  # who arrives first may be gone before the last one looks
-        processes.wait()
+        processes.any_of(False)  # wait until everybody is here
     for group in groups:
         dist.destroy_process_group(group)
 

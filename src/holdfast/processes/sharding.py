@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate
 from typing import TypeAlias
 
 import torch
@@ -19,25 +19,13 @@ def shard(count: int, group: int, rank: int, world: int) -> slice:
     return slice(groups * rank // world * group, groups * (rank + 1) // world * group)
 
 
-def sizes(blocks: Blocks, world: int) -> list[int]:
-    """How many rows each process has of all blocks together."""
-    return [
-        sum((part := shard(count, group, rank, world)).stop - part.start for count, group in blocks)
-        for rank in range(world)
-    ]
+def held_rows(blocks: Blocks, rank: int, world: int) -> Tensor:
+    """The rows that a process has of all blocks, counted through all blocks."""
+    starts = accumulate((count for count, _ in blocks), initial=0)
+    parts = [(start, shard(count, group, rank, world)) for start, (count, group) in zip(starts, blocks, strict=False)]
+    return torch.cat([torch.arange(start + part.start, start + part.stop) for start, part in parts])
 
 
-def block_order(blocks: Blocks, world: int) -> Tensor | None:
-    """Where each row of the blocks is once the shards of all processes lie behind one another; None if it is there."""
-    if len(blocks) == 1:
-        return None
-    places: list[list[Tensor]] = [[] for _ in blocks]
-    starts = [0]
-    for size in sizes(blocks, world):
-        starts.append(starts[-1] + size)
-    for rank, (start, _) in enumerate(pairwise(starts)):
-        for found, (count, group) in zip(places, blocks, strict=True):
-            part = shard(count, group, rank, world)
-            found.append(torch.arange(start, start + part.stop - part.start))
-            start += part.stop - part.start
-    return torch.cat([place for found in places for place in found])
+def block_order(blocks: Blocks, world: int) -> Tensor:
+    """Where each row of the blocks is once the shards of all processes lie behind one another."""
+    return torch.cat([held_rows(blocks, rank, world) for rank in range(world)]).argsort()

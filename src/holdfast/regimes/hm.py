@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from holdfast.attacks import Budget, Hardness, References
+from holdfast.attacks import Budget, RaiseHardness, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
@@ -94,7 +94,7 @@ class HardnessManipulation(Manipulation):
         """Observe, mine, attack up to the destination, learn."""
         task = self.prepare(ctx, batch)
         rows = task.rows
-        goal = Hardness(task.limit).bind(References(task.z, normalize=False), rows)
+        goal = RaiseHardness(task.limit).bind(References(task.z, normalize=False), rows)
         place = ADVERSARIAL if self.separate else CLEAN
         images = ctx.attack(batch.pick(ctx.mine(rows, 3)), goal, self.budget, place, self.statistics)
         attacked, clean = self._encoded(ctx, batch, images, task.triplets)

@@ -191,7 +191,7 @@ class MDProp(Regime):
         return ctx.attack(images, bound, distribution.budget, place, self.statistics, stage=f"start-{name}")
 
     def caption(self, line: Mapping[str, float]) -> str:
-        """What each distribution costs; with one joint loss, how far each was shifted."""
+        """The loss of each distribution; with one joint loss, how far each was shifted."""
         names = [distribution.name for distribution in self.distributions]
         if self.variant == "released":
             return "shift " + "  ".join(f"{name} {line[f'shift/{name}']:.2f}" for name in names)

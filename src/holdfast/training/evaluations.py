@@ -14,7 +14,7 @@ from holdfast.models import Embedder, load_model
 from holdfast.models.card import write_card
 from holdfast.processes import current_processes
 from holdfast.run_files import best_on_test, curve_on_test
-from holdfast.training.folder import RunFolder, model_card, split_counts
+from holdfast.training.folder import TrainingFolder, model_card, split_counts
 from holdfast.training.health import LastGood
 from holdfast.training.logs import read_log
 from holdfast.training.session import Session
@@ -63,7 +63,7 @@ class OnTest:
         return found
 
 
-def finish(session: Session, run: RunFolder) -> dict[str, Any]:
+def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
     """Package the last model, evaluate the reported one on the test classes and write evaluation.json.
 
     Reported is the best on the validation classes, or the last where there are none. What was best on the test classes
@@ -97,7 +97,7 @@ def finish(session: Session, run: RunFolder) -> dict[str, Any]:
     return content
 
 
-def _best(run: RunFolder, content: dict[str, Any], epochs: int) -> dict[str, Any] | None:
+def _best(run: TrainingFolder, content: dict[str, Any], epochs: int) -> dict[str, Any] | None:
     """The best epoch on the test classes; the last is as it was evaluated, where that is the reported model."""
     curve = curve_on_test(read_log(run.metrics))
     if curve and content["reported"] == LAST and curve[-1]["epoch"] == epochs:
@@ -105,7 +105,7 @@ def _best(run: RunFolder, content: dict[str, Any], epochs: int) -> dict[str, Any
     return best_on_test(curve)
 
 
-def packaged_model(session: Session, run: RunFolder) -> Embedder:
+def packaged_model(session: Session, run: TrainingFolder) -> Embedder:
     """The model in the run folder, which only the main process need be able to read."""
     processes = current_processes()
     if processes.main:

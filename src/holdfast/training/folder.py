@@ -22,7 +22,7 @@ from holdfast.yaml_files import read_yaml
 LOCK = ".lock"
 
 
-class RunFolder:
+class TrainingFolder:
     """Paths and files of one run.
 
     `recipe.yaml` (resolved), `metrics.jsonl`, `checkpoint/`, `model/` (the best by validation), `last/`,

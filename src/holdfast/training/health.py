@@ -11,14 +11,14 @@ from holdfast.errors import TrainingError
 from holdfast.files import new_folder
 from holdfast.sphere import total_variation
 from holdfast.training.checkpoint import load_checkpoint
-from holdfast.training.folder import RunFolder, model_card
+from holdfast.training.folder import TrainingFolder, model_card
 from holdfast.training.session import Session
 
 STUCK_AFTER = 10
 """Logged intervals in a row that must look bad before a warning is given."""
 
 TIGHT = 1e-3
-"""Mean squared distance to the mean vector, as a share of the squared length, below which embeddings are one point."""
+"""Mean squared distance to the mean vector, as a fraction of the squared length, below which they are one point."""
 
 NARROW = 5e-3
 """Below this a collapse may have begun: evaluation calls embeddings collapsed from here (a mean distance of 0.1)."""
@@ -33,7 +33,7 @@ class Collapsed(TrainingError):
 
 
 class Finite:
-    """Remembers on the device whether every loss so far was finite, so that looking costs no synchronisation."""
+    """Remembers on the device whether every loss so far was finite, without synchronising the GPU at each."""
 
     def __init__(self, device: torch.device) -> None:
         self._fine = torch.ones((), dtype=torch.bool, device=device)
@@ -68,8 +68,8 @@ def _stop_unless(fine: Tensor, step: int, kept: str) -> None:
 class CollapseWatch:
     """Notices when embeddings gather in one point, and warns once when the loss sticks at its margin.
 
-    A triplet loss whose embeddings have collapsed costs exactly its margin: every distance is zero. The reverse is not
-    true (adversarial triplets of hardness zero cost the margin too), so only the embeddings tell a collapse.
+    The triplet loss of collapsed embeddings is exactly its margin: every distance is zero. The reverse is not
+    true (that of adversarial triplets of hardness zero is too), so only the embeddings tell a collapse.
 
     Args:
         margin: the loss's margin, if it has one.
@@ -129,11 +129,11 @@ class LastGood:
         run: the run's folder.
     """
 
-    def __init__(self, run: RunFolder) -> None:
+    def __init__(self, run: TrainingFolder) -> None:
         self._run = run
 
     def mind(self, suspicious: bool) -> None:
-        """Called after every look at the embeddings."""
+        """Called after every check of the embeddings."""
         aside = self._run.good
         if not suspicious:
             self.forget()

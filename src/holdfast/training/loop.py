@@ -26,7 +26,7 @@ from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import ON_TEST
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.evaluations import OnTest, finish
-from holdfast.training.folder import RunFolder, default_folder, model_card
+from holdfast.training.folder import TrainingFolder, default_folder, model_card
 from holdfast.training.health import NARROW, STUCK_AFTER, Collapsed, CollapseWatch, Finite, LastGood, spread
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
@@ -81,7 +81,7 @@ def train(
     name = str(recipe) if isinstance(recipe, (str, Path)) else "run"
     checked = load_recipe(recipe, data, settings, seed)
     place = choose_device(device)
-    run = RunFolder(Path(out) if out else default_folder(name, checked))
+    run = TrainingFolder(Path(out) if out else default_folder(name, checked))
     with joined(place) as processes, ExitStack() as stack:
         done = processes.tell(lambda: run.open(checked))
         if done is not None:
@@ -105,7 +105,7 @@ class Loop:
         run: where it writes.
     """
 
-    def __init__(self, session: Session, run: RunFolder) -> None:
+    def __init__(self, session: Session, run: TrainingFolder) -> None:
         self.session, self.run, self.processes = session, run, current_processes()
         self.recipe, self.epoch_steps = session.recipe, len(session.batches)
         self.total = self.recipe.epochs * self.epoch_steps
@@ -204,7 +204,7 @@ class Loop:
             self.good.mind(self.watch.suspicious)
         if self.watch.collapsed and self.recipe.on_collapse == "stop":
             raise Collapsed(
-                f"all embeddings are nearly the same vector, {STUCK_AFTER} looks in a row: the model has collapsed. "
+                f"all embeddings are nearly the same vector, {STUCK_AFTER} checks in a row: the model has collapsed. "
                 f"{self.processes.tell(lambda: self.good.package(self.session))}; for the next run, "
                 f"{self.session.regime.advice}"
             )

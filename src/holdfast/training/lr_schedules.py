@@ -14,14 +14,14 @@ class Schedule(ABC):
     """A factor on the learning rate.
 
     Args:
-        warmup: share of training (0-1) over which the rate first rises linearly from zero.
+        warmup: fraction of training (0-1) over which the rate first rises linearly from zero.
     """
 
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is a share of training in [0, 1), got {self.warmup}")
+            raise ValueError(f"warmup is a fraction of training in [0, 1), got {self.warmup}")
 
     def factor(self, step: int, total: int) -> float:
         """The factor at a step out of `total`; steps count from 0."""
@@ -32,7 +32,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def after_warmup(self, progress: float) -> float:
-        """The factor at a share (0-1) of the training that follows the warm-up."""
+        """The factor at a fraction (0-1) of the training that follows the warm-up."""
 
 
 registry: Registry[Schedule] = Registry("schedule", Schedule, "holdfast.training.lr_schedules")
@@ -52,14 +52,14 @@ class Constant(Schedule):
 @register("step")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step(Schedule):
-    """Multiply by `gamma` at each share of training in `at` (0.6: after 60 %)."""
+    """Multiply by `gamma` at each fraction of training in `at` (0.6: after 60 %)."""
 
     at: list[float] = dataclasses.field(default_factory=lambda: [0.6])
     gamma: float = 0.1
 
     def after_warmup(self, progress: float) -> float:
         """`gamma` to the number of milestones passed."""
-        return float(self.gamma ** sum(progress > share for share in self.at))
+        return float(self.gamma ** sum(progress > fraction for fraction in self.at))
 
 
 @register("cosine")

@@ -52,12 +52,6 @@ class Optimizer(ABC):
         """The torch optimiser over parameter groups that carry their learning rates and weight decay."""
 
 
-def _check_betas(betas: tuple[float, float]) -> None:
-    """Refuse decay rates outside [0, 1)."""
-    if not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"betas are decay rates in [0, 1), got {betas[0]:g} and {betas[1]:g}")
-
-
 registry: Registry[Optimizer] = Registry("optimizer", Optimizer, "holdfast.training.optimizers")
 register = registry.register
 
@@ -71,7 +65,8 @@ class Adam(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_betas(self.betas)
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas are decay rates in [0, 1), got {self.betas[0]:g} and {self.betas[1]:g}")
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """A torch Adam."""
@@ -80,14 +75,8 @@ class Adam(Optimizer):
 
 @register("adamw")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdamW(Optimizer):
+class AdamW(Adam):
     """Adam with decoupled weight decay."""
-
-    betas: tuple[float, float] = (0.9, 0.999)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_betas(self.betas)
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """A torch AdamW."""

@@ -192,7 +192,7 @@ def load_recipe(
     Args:
         recipe: a shipped name, a YAML file, plain data (both may name a `base`) or a recipe.
         data: in place of the recipe's: `glyphs`, `folder:DIR`, or a block. What the recipe says of its own dataset
-            stays where only the place is another; shares (`validation`, `train_fraction`) stay for any dataset.
+            stays where only the place is another; fractions (`validation`, `train_fraction`) stay for any dataset.
         settings: `key.path=value` overrides; values are YAML.
         seed: replaces the recipe's seed.
     """
@@ -216,7 +216,7 @@ def load_recipe(
     return built
 
 
-SHARES = ("validation", "validation_seed", "train_fraction", "fraction_seed")
+FRACTIONS = ("validation", "validation_seed", "train_fraction", "fraction_seed")
 """Keys of a recipe's `data` that hold for any dataset."""
 
 
@@ -227,7 +227,7 @@ def _on_other_data(below: Any, above: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(below, dict):
         return above
     same = below.get("name") == above.get("name")
-    return {key: value for key, value in below.items() if same or key in SHARES} | above
+    return {key: value for key, value in below.items() if same or key in FRACTIONS} | above
 
 
 def _refuse_code(plain: dict[str, Any], recipe: str, typed: Sequence[str]) -> None:

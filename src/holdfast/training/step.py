@@ -66,7 +66,7 @@ def one_step(session: Session, context: StepContext, batch: Batch, update: bool)
 
 
 def _learn_once(session: Session, context: StepContext, batch: Batch) -> StepResult:
-    """Embed, cost and differentiate, each mining group by itself."""
+    """Embed, compute the loss and differentiate, each mining group by itself."""
     groups = session.recipe.mining_groups
     results = []
     for context.group, part in enumerate(batch.parts(groups)):
@@ -85,7 +85,7 @@ def _update(session: Session) -> None:
     """Move the weights along the gathered gradients."""
     recipe, accelerator, processes = session.recipe, session.accelerator, current_processes()
     processes.add_all(gradients(session.model))
-    # Every process costs the whole batch, so the loss's own gradients are alike in all, up to rounding on GPUs.
+    # Each has the loss of the whole batch, so the loss's own gradients are alike in all, up to rounding on GPUs.
     processes.add_all(gradients(session.criterion), 1 / processes.world)
     if recipe.clip is not None:
         parameters = [p for group in session.optimizer.param_groups for p in group["params"]]

@@ -65,7 +65,7 @@ class _BoundHardness(BoundGoal):
 
 
 @register("hardness")
-class Hardness(Goal):
+class RaiseHardness(Goal):
     """Raise the hardness of a triplet up to a destination, and no further.
 
     L = max(0, H_D - H)², H = d(a', p') - d(a', n'), images in triplets (a, p, n)
