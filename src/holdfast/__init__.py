@@ -11,44 +11,29 @@ from typing import TYPE_CHECKING, Any
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from holdfast import attacks, audit, data, gradients, losses, metrics, mining, regimes
+    from holdfast import attacks, audit, console, data, gradients, losses, metrics, mining, processes, regimes
     from holdfast.attacks import Budget
     from holdfast.errors import HoldfastError
     from holdfast.evaluation import evaluate
     from holdfast.models import Embedder
     from holdfast.training import train
 
-_NAMES = {
+__all__ = ["Budget", "Embedder", "HoldfastError", "__version__", "evaluate", "train"]
+__all__ += ["attacks", "audit", "console", "data", "gradients", "losses", "metrics", "mining", "processes", "regimes"]
+
+_HOMES = {
     "Budget": "holdfast.attacks",
     "Embedder": "holdfast.models",
     "HoldfastError": "holdfast.errors",
     "evaluate": "holdfast.evaluation",
     "train": "holdfast.training",
 }
-_PACKAGES = ("attacks", "audit", "data", "gradients", "losses", "metrics", "mining", "regimes")
-
-__all__ = [
-    "Budget",
-    "Embedder",
-    "HoldfastError",
-    "__version__",
-    "attacks",
-    "audit",
-    "data",
-    "evaluate",
-    "gradients",
-    "losses",
-    "metrics",
-    "mining",
-    "regimes",
-    "train",
-]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    if name in _PACKAGES:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in __all__:
         return importlib.import_module(f"holdfast.{name}")
     raise AttributeError(f"module 'holdfast' has no attribute '{name}'")
 
