@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.console import figure
 from holdfast.errors import ModelError, reason
 from holdfast.files import inside, write_atomic
-from holdfast.run_files import batch_size, log_lines, passes_per_step, steps, training_seconds
+from holdfast.run_files import batch_size, finite, passes_per_step, steps, training_seconds
+from holdfast.run_folder import DAMAGED, read_run_folder
 from holdfast.version import __version__
-from holdfast.yaml_files import read_yaml
 
 LIBRARY = "holdfast"
 TASK = "image-feature-extraction"
@@ -165,7 +165,10 @@ def training_cost(recipe: Mapping[str, Any], log: Sequence[Mapping[str, Any]]) -
 def metric_rows(evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Headline metrics."""
     values = (evaluation or {}).get("metrics", {})
-    return [(key, f"{values[key]:.1f}") for key in HEADLINES if values.get(key) is not None]
+    known = {key: finite(values[key]) for key in HEADLINES if values.get(key) is not None}
+    if None in known.values():
+        raise ValueError("evaluation.json holds a metric that is no finite number")
+    return [(key, f"{value:.1f}") for key, value in known.items()]
 
 
 def audit_section(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,41 +241,28 @@ def write_card(run: str | Path, *, license: str | None = None, title: str | None
     if license is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,63}", license):
         raise ModelError(f"'{license}' is no licence identifier; use one of the Hub's, such as apache-2.0 or mit")
     file = inside(folder, package) / CARD
-    before = _text(file)
+    before = file.read_text("utf-8", errors="replace") if file.is_file() else None
     if before is not None and not force and not untouched(before):
         raise ModelError(f"{file} was edited by hand and stays as it is; `holdfast card {folder} --force` replaces it")
     kept = _kept(before)
+    found = read_run_folder(folder)
+    # The newest audit of each protocol and mode; `audit.1.json` and so on are of something else.
+    others = [found.audits[name] for name in found.audits if re.fullmatch(r"audit-[^/]*(?<!\.\d)\.json", name)]
     try:
+        if damaged := [name for name in found.damaged if not name.startswith("exhibits.json")]:
+            raise ValueError(", ".join(damaged))
         text = card_text(
-            read_yaml(inside(folder, folder / "recipe.yaml").read_text("utf-8")),
-            _document(inside(folder, folder / "evaluation.json")),
-            [audit for file in _audits(folder) if (audit := _document(inside(folder, file)))],
-            log_lines(_text(inside(folder, folder / "metrics.jsonl"))),
+            found.recipe,
+            found.evaluation or None,
+            [audit for audit in (found.audit, *others) if audit],
+            found.log,
             license=license or kept.get("license"),
             title=title or kept.get("title"),
         )
-    except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, *DAMAGED) as error:
         raise ModelError(f"the files of {folder} are damaged, so no card can be written ({reason(error)})") from error
     write_atomic(file, text)
     return file
-
-
-def _audits(folder: Path) -> list[Path]:
-    """The newest audit of each protocol and mode; `audit.1.json` and so on are of something else."""
-    return [
-        folder / "audit.json",
-        *sorted(file for file in folder.glob("audit-*.json") if not re.search(r"\.\d+\.json$", file.name)),
-    ]
-
-
-def _document(file: Path) -> dict[str, Any] | None:
-    text = _text(file)
-    found = json.loads(text) if text is not None else None
-    return found if isinstance(found, dict) else None
-
-
-def _text(file: Path) -> str | None:
-    return file.read_text("utf-8", errors="replace") if file.is_file() else None
 
 
 def _kept(card: str | None) -> dict[str, str]:

@@ -23,6 +23,8 @@ from holdfast.models.weights import Layout, use_stride_1x1
 from holdfast.view import Fit, Interpolation, View
 
 WEIGHTS_FILE = "model.safetensors"
+HUB = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+"""Arguments of `from_pretrained` that are the hub's, not the model's."""
 
 E = TypeVar("E", bound="Embedder")
 
@@ -212,14 +214,10 @@ class Embedder(
         model_id: str,
         map_location: str = "cpu",
         trust_code: bool | str = False,
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        force_download: bool = False,
-        local_files_only: bool = False,
-        token: str | bool | None = None,
         **arguments: Any,
     ) -> E:
         """Called by `from_pretrained`; a file never decides to run code, the caller does with `trust_code`."""
+        hub = {name: arguments.pop(name) for name in HUB if name in arguments}
         backbone = str(arguments.get("backbone", ""))
         if not may_build(backbone, trust_code):
             way_out = (
@@ -234,13 +232,7 @@ class Embedder(
         folder = Path(model_id)
         file = folder / WEIGHTS_FILE
         if not folder.is_dir():
-            how: dict[str, Any] = {
-                "revision": revision,
-                "cache_dir": cache_dir,
-                "force_download": force_download,
-                "token": token,
-            }
-            file = Path(str(hf_hub_download(model_id, WEIGHTS_FILE, local_files_only=local_files_only, **how)))
+            file = Path(str(hf_hub_download(model_id, WEIGHTS_FILE, **hub)))
         model = cls(**arguments)
         load_tensors(model, file, map_location)
         return model.eval()
