@@ -2,63 +2,84 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import ClassVar
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.registry import Registry
 from holdfast_studies.claims import Claim
 from holdfast_studies.drawings import Curves, Drawing
-from holdfast_studies.jobs import Arm, Cell, Scale
+from holdfast_studies.jobs import Arm, Cell, Scale, called
 from holdfast_studies.results import ON_TEST
 
 SEEDS: dict[Scale, tuple[int, ...]] = {"pocket": (0, 1, 2), "paper": (0,)}
 """Where neither the study nor the user says otherwise."""
 
 
-class Study(ABC):
-    """One study; the docstring's first line is its title.
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a study is at one scale.
 
-    Class attributes:
+    Args:
+        arms: what is compared; the same job in two studies is done once. Empty where the study has no such scale.
+        claims: what must come out.
+        columns: heading → figure, of the table of arms.
+        drawings: its figures.
+        notes: what a reader must know: how this scale differs from the paper's setting.
+    """
+
+    arms: Sequence[Arm]
+    claims: Sequence[Claim]
+    columns: Mapping[str, str]
+    drawings: Sequence[Drawing] = ()
+    notes: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Study:
+    """One study.
+
+    Args:
         id: as the papers' tables are cited: `A1`.
+        title: what it is about, one line.
         source: paper and table.
         published: the figures printed there, one line.
+        plan: from the scale to what is compared and claimed there.
         ours: its claims are of no paper, so that they are judged in whatever setting they are about.
     """
 
-    id: ClassVar[str]
-    source: ClassVar[str]
-    published: ClassVar[str]
-    ours: ClassVar[bool] = False
+    id: str
+    title: str
+    source: str
+    published: str
+    plan: Callable[[Scale], Plan]
+    ours: bool = False
 
-    @abstractmethod
     def arms(self, scale: Scale) -> list[Arm]:
-        """What is compared; the same job in two studies is done once. Empty where the study has no such scale."""
+        """What is compared."""
+        return list(self.plan(scale).arms)
 
-    @abstractmethod
     def claims(self, scale: Scale) -> list[Claim]:
         """What must come out."""
+        return list(self.plan(scale).claims)
 
-    @abstractmethod
     def columns(self, scale: Scale) -> dict[str, str]:
-        """Heading → figure, of the table of arms."""
+        """Heading → figure."""
+        return dict(self.plan(scale).columns)
 
-    def drawings(self, scale: Scale) -> list[Drawing]:
-        """Figures; none by default."""
-        return []
+    def notes(self, scale: Scale) -> str:
+        """What a reader must know."""
+        return self.plan(scale).notes
 
     def figures(self, scale: Scale) -> list[Drawing]:
         """Its drawings, and R@1 over epochs of the arms that looked at the test classes while training."""
-        arms = tuple(arm.name for arm in self.arms(scale))
+        plan = self.plan(scale)
         title = "R@1 on the test classes over epochs"
-        return [*self.drawings(scale), Curves(title=title, arms=arms, series=ON_TEST, x="epoch", y="R@1, %")]
-
-    def notes(self, scale: Scale) -> str:
-        """What a reader must know: how this scale differs from the paper's setting."""
-        return ""
+        return [*plan.drawings, Curves(title, called(plan.arms), series=ON_TEST, x="epoch", y="R@1, %")]
 
     def cells(self, scale: Scale, seeds: tuple[int, ...] | None = None) -> list[Cell]:
         """All arms with all seeds, the first seed of every arm before the second of any."""
-        arms = [(arm, seeds or arm.seeds or SEEDS[scale]) for arm in self.arms(scale)]
+        arms = [(arm, seeds or arm.seeds or SEEDS[scale]) for arm in self.plan(scale).arms]
         rounds = max((len(own) for _, own in arms), default=0)
         return [
             Cell(arm=arm.name, job=arm.job, seed=own[n]) for n in range(rounds) for arm, own in arms if n < len(own)
@@ -66,7 +87,34 @@ class Study(ABC):
 
 
 registry: Registry[Study] = Registry("study", Study, "holdfast_studies.catalogue")
-register, names = registry.register, registry.names
+names = registry.names
+
+Planned = Callable[[Scale], Plan]
+
+
+def study(name: str, source: str, published: str, ours: bool = False) -> Callable[[Planned], Planned]:
+    """Decorator that registers a study; the first line of the function's docstring is its title.
+
+    Args:
+        name: the study's id.
+        source: paper and table.
+        published: the figures printed there, one line.
+        ours: its claims are of no paper.
+    """
+
+    def add(plan: Planned) -> Planned:
+        title = (plan.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        kept = functools.cache(plan)
+        found = Study(id=name, title=title, source=source, published=published, plan=kept, ours=ours)
+
+        @registry.register(name)
+        @functools.wraps(plan)
+        def made() -> Study:
+            return found
+
+        return plan
+
+    return add
 
 
 def get(name: str) -> Study:

@@ -19,7 +19,7 @@ from holdfast_studies.results import NOT_RUN, Results
 from holdfast_studies.verdict import LEVEL, Status, Verdict, at_best_undecided, joint
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Claim(ABC):
     """One sentence that results can refute.
 
@@ -31,6 +31,7 @@ class Claim(ABC):
     """
 
     text: str
+    _: dataclasses.KW_ONLY
     reading: str = ""
     limit: bool = False
 
@@ -44,7 +45,7 @@ class Claim(ABC):
         """Judge it."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Ordered(Claim):
     """Each arm lies above the next in a figure.
 
@@ -59,6 +60,7 @@ class Ordered(Claim):
 
     arms: tuple[str, ...]
     figure: str = "R@1"
+    _: dataclasses.KW_ONLY
     noise: float = 1.0
     least: float = 0.0
     smaller: bool = False
@@ -94,7 +96,7 @@ class Ordered(Claim):
         return Verdict(claim=f"{first}, {second}", status=status, evidence=evidence)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Near(Claim):
     """Two arms differ by no more than a tolerance in a figure.
 
@@ -108,6 +110,7 @@ class Near(Claim):
     arms: tuple[str, str]
     within: float
     figure: str = "R@1"
+    _: dataclasses.KW_ONLY
     noise: float = 1.0
 
     def __post_init__(self) -> None:
@@ -128,7 +131,7 @@ class Near(Claim):
         return Verdict(claim=self.text, status=status, evidence=f"{evidence}, tolerance {self.within:g}")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Beyond(Claim):
     """An arm's figure lies above (or below) a bound.
 
@@ -142,6 +145,7 @@ class Beyond(Claim):
 
     arm: str
     figure: str
+    _: dataclasses.KW_ONLY
     above: float | None = None
     below: float | None = None
     noise: float = 0.0
@@ -170,7 +174,7 @@ class Beyond(Claim):
         return Verdict(claim=self.text, status=status, evidence=evidence)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class All(Claim):
     """Several claims at once.
 
@@ -192,7 +196,7 @@ class All(Claim):
         return Verdict(claim=self.text, status=joint([v.status for v in found]), evidence=evidence, parts=tuple(found))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Judged(Claim):
     """A rule of its own, for claims that no other form fits.
 

@@ -16,7 +16,7 @@ from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError, harmless, unknown
 from holdfast_studies.base import Study
 from holdfast_studies.campaign import part_of, run_cells
-from holdfast_studies.document import document, planned_seeds, results_of, title, write
+from holdfast_studies.document import document, planned_seeds, results_of, write
 from holdfast_studies.jobs import Cell, Scale
 from holdfast_studies.judging import verdicts
 from holdfast_studies.page import write_page
@@ -75,7 +75,7 @@ def _tell(
         results = results_of(content)
         if any(results.outcomes.values()):
             write(store.folder / f"{study.id}.json", content)
-        lines += [f"{study.id}  {title(study)} ({study.source})", ""]
+        lines += [f"{study.id}  {study.title} ({study.source})", ""]
         lines += [table(*arm_table(study, scale, results, planned)), f"published: {study.published}", ""]
         for v in verdicts(study, scale, results):
             said = f" [{v.reading}]" if v.reading else ""

@@ -34,11 +34,6 @@ def planned_seeds(cells: Iterable[Cell]) -> dict[str, list[int]]:
     return seeds
 
 
-def title(study: Study) -> str:
-    """The first line of its docstring, without the full stop."""
-    return (study.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-
-
 def document(study: Study, scale: Scale, results: Results, planned: Mapping[str, list[int]]) -> dict[str, Any]:
     """Everything a page needs, as plain data.
 
@@ -67,7 +62,7 @@ def document(study: Study, scale: Scale, results: Results, planned: Mapping[str,
         "schema": SCHEMA,
         "study": study.id,
         "scale": scale,
-        "title": title(study),
+        "title": study.title,
         "source": study.source,
         "published": study.published,
         "notes": study.notes(scale),

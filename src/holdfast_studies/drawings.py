@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Bars:
     """One bar per arm and figure, with the spread over seeds.
 
@@ -24,7 +24,7 @@ class Bars:
     unit: str = "%"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Lines:
     """A figure against a number that arms differ in.
 
@@ -45,7 +45,7 @@ class Lines:
     unit: str = "%"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Scatter:
     """One point per arm, one figure against another.
 
@@ -62,7 +62,7 @@ class Scatter:
     y: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Curves:
     """A series per arm: lists `[[x, y], ...]` that a probe stored under one name.
 

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 from holdfast.data import parse
@@ -44,7 +45,7 @@ class Audit:
         return self.name or f"{self.protocol}-{self.mode}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Probe:
     """A registered function of a model and its data (or of neither); its figures are stored as `NAME/KEY`.
 
@@ -67,7 +68,7 @@ class Probe:
 Measure: TypeAlias = Audit | Probe
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Training:
     """Train a recipe, then measure the model. Its test metrics are stored by their plain names (`R@1`).
 
@@ -159,7 +160,7 @@ class Computation:
 Job: TypeAlias = Training | Computation
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Arm:
     """One row of a comparison.
 
@@ -188,6 +189,11 @@ class Cell:
     def key(self) -> str:
         """Name of its files."""
         return self.job.key(self.seed)
+
+
+def called(arms: Iterable[Arm]) -> tuple[str, ...]:
+    """Their names."""
+    return tuple(arm.name for arm in arms)
 
 
 def unplaced(data: str | dict[str, Any]) -> dict[str, Any]:

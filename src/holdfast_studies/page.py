@@ -13,7 +13,7 @@ from holdfast.files import write_atomic
 from holdfast_studies import base, drawing
 from holdfast_studies.cost import Ran, Spent, device, spent
 from holdfast_studies.counting import by_reading, counted
-from holdfast_studies.document import read_plain, title
+from holdfast_studies.document import read_plain
 from holdfast_studies.invocation import invocation
 from holdfast_studies.jobs import Scale
 from holdfast_studies.judging import verdicts
@@ -203,7 +203,7 @@ def _absent(scale: Scale, found: set[str], void: Mapping[str, Sequence[Void]]) -
     lines = []
     for study in studies:
         told = f" {_voided(void[study.id])}" if study.id in void else ""
-        lines.append(f"- {study.id}: {inert(title(study))}. `{invocation(study, scale)}`{told}")
+        lines.append(f"- {study.id}: {inert(study.title)}. `{invocation(study, scale)}`{told}")
     return ["## Not run", "\n".join(lines)]
 
 
@@ -255,7 +255,7 @@ def _full(verdict: Verdict) -> str:
 
 def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Path | None) -> list[str]:
     study = one.study
-    parts = [f"### {study.id}", f"**{inert(title(study))}.** {inert(study.source)}."]
+    parts = [f"### {study.id}", f"**{inert(study.title)}.** {inert(study.source)}."]
     parts.append(f"Published: {inert(study.published)}" + ("" if study.published.endswith(".") else "."))
     if notes := study.notes(one.scale):
         parts.append(prose(notes))

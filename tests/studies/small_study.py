@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from holdfast_studies import base, probes
-from holdfast_studies.claims import Claim, Ordered
-from holdfast_studies.drawings import Bars, Curves, Drawing
+from holdfast_studies.claims import Ordered
+from holdfast_studies.drawings import Bars, Curves
 from holdfast_studies.jobs import Arm, Computation, Probe, Scale
 from holdfast_studies.results import Outcome, Results
 
 FIGURE = "constant/value"
 
 
-class Small(base.Study):
-    """High lies above low."""
+def plan(scale: Scale) -> base.Plan:
+    data = None if scale == "pocket" else "cub"
+    probes = {name: Probe("constant", {"value": value}) for name, value in (("high", 2.0), ("low", 1.0))}
+    return base.Plan(
+        [Arm(name, Computation(measure=found, data=data)) for name, found in probes.items()],
+        [Ordered("high is above low", ("high", "low"), FIGURE, noise=0.1)],
+        {"value": FIGURE},
+        [
+            Bars("Values", ("high", "low"), {"value": FIGURE}, unit=""),
+            Curves("Paths", ("high", "low"), "constant/path", "step", "value"),
+        ],
+        "Nothing is learnt in HM[S,LGA](&ICS).",
+    )
 
-    id = "X9"
-    source = "Nobody, Table 0"
-    published = "high 2, low 1"
 
-    def arms(self, scale: Scale) -> list[Arm]:
-        data = None if scale == "pocket" else "cub"
-        probe = {name: Probe(function="constant", arguments={"value": v}) for name, v in (("high", 2.0), ("low", 1.0))}
-        return [Arm(name=name, job=Computation(measure=found, data=data)) for name, found in probe.items()]
+SMALL = base.Study(id="X9", title="High lies above low", source="Nobody, Table 0", published="high 2, low 1", plan=plan)
 
-    def claims(self, scale: Scale) -> list[Claim]:
-        return [Ordered(text="high is above low", arms=("high", "low"), figure=FIGURE, noise=0.1)]
 
-    def columns(self, scale: Scale) -> dict[str, str]:
-        return {"value": FIGURE}
-
-    def drawings(self, scale: Scale) -> list[Drawing]:
-        return [
-            Bars(title="Values", arms=("high", "low"), figures={"value": FIGURE}, unit=""),
-            Curves(title="Paths", arms=("high", "low"), series="constant/path", x="step", y="value"),
-        ]
-
-    def notes(self, scale: Scale) -> str:
-        return "Nothing is learnt in HM[S,LGA](&ICS)."
+def with_arms(arms: Callable[[Scale], Sequence[Arm]], name: str = "X9") -> base.Study:
+    """The study with other arms."""
+    return dataclasses.replace(SMALL, id=name, plan=lambda scale: dataclasses.replace(plan(scale), arms=arms(scale)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,13 +48,13 @@ class Constant(probes.ProbeFunction):
 
 
 @contextmanager
-def registered() -> Iterator[Small]:
+def registered() -> Iterator[base.Study]:
     """The study and its probe, known by name for a while."""
     base.names(), probes.names()  # discovered before, or the first look-up would come after ours
-    base.registry._members["X9"] = Small
+    base.registry._members["X9"] = lambda: SMALL
     probes.registry._members["constant"] = Constant
     try:
-        yield Small()
+        yield SMALL
     finally:
         del base.registry._members["X9"], probes.registry._members["constant"]
 

@@ -13,9 +13,8 @@ import pytest
 
 from holdfast.audit import ers_score
 from holdfast_studies import leaderboard
-from holdfast_studies.base import Study
-from holdfast_studies.claims import Claim
-from holdfast_studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
+from holdfast_studies.base import Plan, Study
+from holdfast_studies.jobs import SCALES, Arm, Audit, Computation, Probe, Training
 from holdfast_studies.leaderboard import from_results, joined, page_text, validate
 from holdfast_studies.results import Outcome, Results
 
@@ -36,27 +35,15 @@ SCORED = {**TERMS, "ERS": ers_score(TERMS)}
 BOTH = (Audit(limit=300), Audit(mode="published", limit=300))
 
 
-class Pair(Study):
-    """Two trainings and a computation."""
-
-    id = "X9"
-    source = published = "-"
-
-    def arms(self, scale: Scale) -> list[Arm]:
-        return [
-            Arm(name="both", job=Training(recipe="pocket", measures=BOTH)),
-            Arm(name="one", job=Training(recipe="pocket", settings={"epochs": 3}, measures=BOTH[:1])),
-            Arm(name="val", job=Training(recipe="pocket", measures=(Audit(split="val"),))),
-            Arm(name="none", job=Training(recipe="pocket", settings={"epochs": 4}, measures=BOTH)),
-            Arm(name="fell", job=Training(recipe="pocket", settings={"epochs": 5}, measures=BOTH)),
-            Arm(name="computed", job=Computation(measure=Probe(function="p"))),
-        ]
-
-    def claims(self, scale: Scale) -> list[Claim]:
-        return []
-
-    def columns(self, scale: Scale) -> dict[str, str]:
-        return {}
+ARMS = [
+    Arm("both", Training("pocket", measures=BOTH)),
+    Arm("one", Training("pocket", settings={"epochs": 3}, measures=BOTH[:1])),
+    Arm("val", Training("pocket", measures=(Audit(split="val"),))),
+    Arm("none", Training("pocket", settings={"epochs": 4}, measures=BOTH)),
+    Arm("fell", Training("pocket", settings={"epochs": 5}, measures=BOTH)),
+    Arm("computed", Computation(measure=Probe("p"))),
+]
+PAIR = Study(id="X9", title="Trainings and a computation", source="-", published="-", plan=lambda _: Plan(ARMS, [], {}))
 
 
 def outcome(seed: int, shift: float, stopped: str | None = None) -> Outcome:
@@ -78,7 +65,7 @@ def records() -> list[dict[str, Any]]:
         "fell": [outcome(0, 0.0, "fell")],
         "computed": seeds,
     }
-    return from_results(Pair(), "pocket", Results(outcomes=found))
+    return from_results(PAIR, "pocket", Results(outcomes=found))
 
 
 def test_records_of_a_study_are_sound_and_averaged_over_seeds() -> None:
@@ -94,7 +81,7 @@ def test_records_of_a_study_are_sound_and_averaged_over_seeds() -> None:
 
 
 def record_of(*outcomes: Outcome) -> dict[str, Any]:
-    (record,) = from_results(Pair(), "pocket", Results(outcomes={"both": list(outcomes)}))
+    (record,) = from_results(PAIR, "pocket", Results(outcomes={"both": list(outcomes)}))
     assert validate(record) == []
     return record
 
@@ -125,7 +112,7 @@ def test_a_record_is_of_the_seeds_that_have_ers() -> None:
     assert (record["clean"]["R@1"], record["ers"]["published"]["LTM"]) == (52.0, 24.0)
     assert record["cost"]["seconds"] == 30.0
     nobody = {"both": [without(first, "ers-fixed/")]}
-    assert from_results(Pair(), "pocket", Results(outcomes=nobody)) == []
+    assert from_results(PAIR, "pocket", Results(outcomes=nobody)) == []
 
 
 def test_the_published_form_is_of_all_seeds_or_left_out() -> None:

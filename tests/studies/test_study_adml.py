@@ -14,9 +14,9 @@ from holdfast.audit.adml import KEYS
 from holdfast.training.recipe import load_recipe
 from holdfast_studies import base
 from holdfast_studies.catalogue.adml_arms import NORMALISED, PIXELS, attacks, series
-from holdfast_studies.catalogue.adml_claims import Lower, no_prediction, peak, spearman
-from holdfast_studies.catalogue.adml_make_up import SCRIPT
+from holdfast_studies.catalogue.adml_attacks import SCRIPT
 from holdfast_studies.catalogue.paper_settings import TUNED
+from holdfast_studies.catalogue.rules import Lower, no_prediction, peak, spearman
 from holdfast_studies.claims import Claim
 from holdfast_studies.drawings import Bars, Curves, Lines
 from holdfast_studies.jobs import SCALES, Arm, Audit, Probe, Scale, Training
@@ -162,7 +162,7 @@ def test_columns_and_drawings_name_figures_that_arms_have(name: str, scale: Scal
     arms = {arm.name: arm for arm in study.arms(scale)}
     known = {key: produced(arm) for key, arm in arms.items()}
     assert set(study.columns(scale).values()) <= set.union(*known.values())
-    for drawing in study.drawings(scale):
+    for drawing in study.plan(scale).drawings:
         if isinstance(drawing, Bars):
             assert all(set(drawing.figures.values()) <= known[arm] for arm in drawing.arms)
         elif isinstance(drawing, Lines):

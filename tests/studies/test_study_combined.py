@@ -6,8 +6,8 @@ import pytest
 from figures_of import asked, figures_of, made_up
 
 from holdfast_studies import base
-from holdfast_studies.catalogue.combined import COMBINATIONS, FIGURES, PARTS
-from holdfast_studies.catalogue.combined_rule import ChosenBeatsEach
+from holdfast_studies.catalogue.beyond import COMBINATIONS, FIGURES, PARTS
+from holdfast_studies.catalogue.rules import ChosenBeatsEach
 from holdfast_studies.jobs import SCALES, Scale, Training
 from holdfast_studies.results import Results
 
@@ -35,7 +35,7 @@ def test_arms_resolve_and_have_what_tables_and_drawings_name(scale: Scale) -> No
     shared = set.intersection(*by_name.values())
     assert set(study.columns(scale).values()) <= shared
     assert {name for figure in FIGURES for name in (figure.test, figure.validation)} <= shared
-    for drawing in study.drawings(scale):
+    for drawing in study.plan(scale).drawings:
         arms, wanted = asked(drawing)
         assert arms <= by_name.keys()
         assert wanted <= shared

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_study import Constant, Small, registered
+from small_study import Constant, registered
 
 from holdfast.cli import main
 from holdfast.cli import study as command
+from holdfast_studies.base import Study
 
 
 @pytest.fixture(autouse=True)
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
     monkeypatch.chdir(tmp_path)
     with registered() as found:
         yield found

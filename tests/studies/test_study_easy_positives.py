@@ -59,7 +59,7 @@ def test_what_is_named_is_measured(name: str, scale: Scale) -> None:
     assert set(study.columns(scale).values()) <= anywhere
     for order in [order for claim in study.claims(scale) for order in orders(claim)]:
         assert all(order.figure in known[arm] for arm in order.arms)
-    for drawing in study.drawings(scale):
+    for drawing in study.plan(scale).drawings:
         arms, figures = asked(drawing)
         assert arms <= set(known)
         assert figures <= anywhere

@@ -144,7 +144,7 @@ def test_what_is_named_is_computed_and_decides(scale: Scale) -> None:
         assert {high, low} == {"holds", "does not hold"}
     shared = set.intersection(*known.values())
     assert set(study.columns(scale).values()) <= shared
-    for drawing in study.drawings(scale):
+    for drawing in study.plan(scale).drawings:
         arms, series = asked(drawing)
         assert arms == set(known)
         assert series <= shared

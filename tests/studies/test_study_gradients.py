@@ -11,7 +11,7 @@ from figures_of import trained, undecided_before_decided_after
 from holdfast.gradients import Diagram
 from holdfast_studies import base
 from holdfast_studies.catalogue import direct_gradients_printed as printed
-from holdfast_studies.catalogue.direct_gradients_claims import VALIDATION, best_rate, most, steadier, tuned, used
+from holdfast_studies.catalogue.rules import VALIDATION, best_rate, most, steadier, tuned, used
 from holdfast_studies.claims import Beyond, Near, Ordered
 from holdfast_studies.drawings import Curves, Lines
 from holdfast_studies.jobs import SCALES, Arm, Probe, Scale, Training
@@ -68,7 +68,7 @@ def test_columns_and_drawings_name_what_arms_have(name: str, scale: Scale) -> No
     study = base.get(name)
     known, figures = {arm.name for arm in study.arms(scale)}, produced(study, scale)
     assert set(study.columns(scale).values()) <= figures
-    for drawing in study.drawings(scale):
+    for drawing in study.plan(scale).drawings:
         if isinstance(drawing, Lines):
             assert {arm for line in drawing.lines.values() for arm in line.values()} <= known
             assert drawing.figure in figures

@@ -45,11 +45,11 @@ def test_arms_resolve_and_have_what_tables_and_drawings_name(name: str, scale: S
     for arm in arms:
         if isinstance(arm.job, Training):
             arm.job.resolved(0)
-    for drawing in study.drawings(scale):
+    for drawing in study.plan(scale).drawings:
         named, wanted = asked(drawing)
         assert named <= by_name.keys()
         assert wanted <= shared
-    assert any(isinstance(drawing, (Bars, Scatter)) for drawing in study.drawings(scale))
+    assert any(isinstance(drawing, (Bars, Scatter)) for drawing in study.plan(scale).drawings)
 
 
 @pytest.mark.parametrize(("name", "scale"), BOTH)

@@ -6,9 +6,8 @@ import pytest
 from figures_of import asked, figures_of, made_up, sets_of, undecided_before_decided_after
 
 from holdfast_studies import base
+from holdfast_studies.catalogue.mdprop import ONE, SHARED, THREE, TWINS, TWO, WITH
 from holdfast_studies.catalogue.mdprop_arms import FROZEN, LEARNS
-from holdfast_studies.catalogue.mdprop_sets import SHARED, TWINS
-from holdfast_studies.catalogue.mdprop_targets import ONE, THREE, TWO, WITH
 from holdfast_studies.jobs import SCALES, Arm, Scale, Training
 from holdfast_studies.judging import mixed_readings
 from holdfast_studies.results import Results
@@ -40,7 +39,7 @@ def test_arms_resolve_and_have_what_tables_and_drawings_name(name: str, scale: S
     by_name = {arm.name: figures(arm) for arm in study.arms(scale)}
     assert len(by_name) == len(study.arms(scale))
     assert set(study.columns(scale).values()) <= set.union(*by_name.values())
-    for drawing in study.drawings(scale):
+    for drawing in study.plan(scale).drawings:
         arms, wanted = asked(drawing)
         assert all(wanted <= by_name[arm] for arm in arms)
 

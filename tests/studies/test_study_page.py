@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_study import FIGURE, Small, registered, results
+from small_study import FIGURE, registered, results, with_arms
 
 from holdfast.errors import HoldfastError
 from holdfast_studies.base import Study
@@ -24,13 +24,13 @@ PLANNED = {"high": [0, 1, 2], "low": [0, 1, 2]}
 
 
 @pytest.fixture
-def study() -> Iterator[Small]:
+def study() -> Iterator[Study]:
     with registered() as found:
         yield found
 
 
 @pytest.fixture
-def raw(study: Small, tmp_path: Path) -> Path:
+def raw(study: Study, tmp_path: Path) -> Path:
     folder = tmp_path / "raw" / "pocket"
     folder.mkdir(parents=True)
     write(folder / "X9.json", document(study, "pocket", results(), PLANNED))
@@ -43,7 +43,7 @@ def page_of(raw: Path, reading: Path | None = None) -> str:
     return page.read_text("utf-8")
 
 
-def test_a_raw_file_comes_back(study: Small, raw: Path) -> None:
+def test_a_raw_file_comes_back(study: Study, raw: Path) -> None:
     content = read_plain(raw / "X9.json")
     assert (content["study"], content["scale"]) == ("X9", "pocket")
     found = results_of(content)
@@ -54,7 +54,7 @@ def test_a_raw_file_comes_back(study: Small, raw: Path) -> None:
     assert json.loads((raw / "X9.json").read_text())["verdicts"][0]["status"] == "holds"
 
 
-def test_numbers_are_rounded_curves_thinned_and_reasons_cut(study: Small) -> None:
+def test_numbers_are_rounded_curves_thinned_and_reasons_cut(study: Study) -> None:
     long = results()
     first = long.outcomes["high"][0]
     first.series.update({"constant/path": [[n, n / 3] for n in range(5 * POINTS)], "unused": [1.0]})
@@ -91,7 +91,7 @@ def test_a_page_tells_verdict_table_and_figures(raw: Path) -> None:
     assert page_of(raw) == text
 
 
-def test_the_curve_on_the_test_classes_and_its_best_epoch_are_shown(study: Small, raw: Path) -> None:
+def test_the_curve_on_the_test_classes_and_its_best_epoch_are_shown(study: Study, raw: Path) -> None:
     assert "best on test" not in page_of(raw)
     found = results()
     found.outcomes["high"][0].series["test R@1"] = [[5, 30.0], [10, 41.0], [15, 40.0]]
@@ -103,7 +103,7 @@ def test_the_curve_on_the_test_classes_and_its_best_epoch_are_shown(study: Small
     assert "![R@1 on the test classes over epochs](figures/pocket/X9-3.png)" in text
 
 
-def test_a_verdict_on_one_seed_is_marked(study: Small, raw: Path) -> None:
+def test_a_verdict_on_one_seed_is_marked(study: Study, raw: Path) -> None:
     assert "| ✔ holds |" in page_of(raw)
     write(raw / "X9.json", document(study, "pocket", results(seeds=1), PLANNED))
     text = page_of(raw)
@@ -111,7 +111,7 @@ def test_a_verdict_on_one_seed_is_marked(study: Small, raw: Path) -> None:
     assert "- **✔ holds (one seed)**: high is above low." in text
 
 
-def test_a_study_without_outcomes_is_not_run(study: Small, raw: Path) -> None:
+def test_a_study_without_outcomes_is_not_run(study: Study, raw: Path) -> None:
     listed = "- X9: High lies above low"
     assert listed not in page_of(raw)
     write(raw / "X9.json", document(study, "pocket", results(seeds=0), PLANNED))
@@ -124,7 +124,7 @@ def test_the_extent_counts_studies_begun(raw: Path) -> None:
     assert re.search(r"\| extent \| 1 of \d+ studies begun, 6 cells run \|", page_of(raw))
 
 
-def test_every_study_has_the_command_that_runs_it(study: Small, raw: Path) -> None:
+def test_every_study_has_the_command_that_runs_it(study: Study, raw: Path) -> None:
     assert "Computed in 9 s. `holdfast study X9 --scale pocket`" in page_of(raw)
     text = page_text("paper", [], {})
     assert "- X9: High lies above low. `holdfast study X9 --scale paper --place cub=DIR`" in text
@@ -139,23 +139,10 @@ def test_the_head_says_what_modes_of_attack_are(scale: Scale) -> None:
     assert "*replaced* (or *all images*) means all images attacked at once" in head
 
 
-class Later(Small):
-    """Trained from another model."""
-
-    def arms(self, scale: Scale) -> list[Arm]:
-        return [Arm(name="high", job=Training(recipe="pocket", settings={"epochs": 3}, start=START))]
-
-
-class Earlier(Later):
-    """The other model too."""
-
-    id = "X8"
-
-    def arms(self, scale: Scale) -> list[Arm]:
-        return [*super().arms(scale), Arm(name="low", job=START)]
-
-
 START = Training(recipe="pocket", settings={"epochs": 2})
+TRAINED = Arm("high", Training(recipe="pocket", settings={"epochs": 3}, start=START))
+LATER = with_arms(lambda _: [TRAINED])
+EARLIER = with_arms(lambda _: [TRAINED, Arm("low", START)], "X8")
 
 
 def finished(study: Study) -> Finished:
@@ -167,10 +154,10 @@ def finished(study: Study) -> Finished:
 
 
 def test_trainings_that_others_start_from_are_counted_or_named() -> None:
-    lone = page_text("pocket", [finished(Later())], {})
+    lone = page_text("pocket", [finished(LATER)], {})
     assert "3 epochs, 4.5 s in all, without 3 trainings that cells start from." in lone
     assert "| computing time | 4.5 s, without 3 trainings that cells start from |" in lone
-    both = page_text("pocket", [finished(Earlier()), finished(Later())], {})
+    both = page_text("pocket", [finished(EARLIER), finished(LATER)], {})
     assert "3 epochs, 7.5 s in all." in both, "its own cells, and the trainings alone of the others"
     assert "2 or 3 epochs, 9 s in all." in both
     assert "| computing time | 9 s |" in both
@@ -182,7 +169,7 @@ def test_other_files_beside_raw_ones_are_left_alone(raw: Path) -> None:
     assert page_of(raw) == before
 
 
-def test_files_of_weights_stand_in_the_head(study: Small, raw: Path) -> None:
+def test_files_of_weights_stand_in_the_head(study: Study, raw: Path) -> None:
     found = results()
     found.outcomes["low"][0].place["weights"] = ["resnet18"]  # as older records have it, used or not
     write(raw / "X9.json", document(study, "pocket", found, PLANNED))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from small_study import FIGURE, Small, results
+from small_study import FIGURE, SMALL, results, with_arms
 
-from holdfast_studies.jobs import Arm, Scale
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.tables import arm_table, duration, inert, inert_table, markdown, plural, spread
 
@@ -41,7 +40,7 @@ def test_durations_are_short(seconds: float, text: str) -> None:
 
 def test_a_row_per_arm_with_seeds_and_time() -> None:
     planned = {"high": [0, 1, 2], "low": [0, 1, 2, 3]}
-    headings, rows = arm_table(Small(), "pocket", results(), planned)
+    headings, rows = arm_table(SMALL, "pocket", results(), planned)
     assert headings == ["arm", "value", "setting", "seeds", "time per seed"]
     assert rows == [
         ["high", "2.01 ± 0.01", "the paper's", "3", "1.5 s"],
@@ -53,7 +52,7 @@ def test_arms_not_run_and_runs_that_stopped_say_so() -> None:
     stopped = Outcome(seed=0, figures={"collapsed": 1.0}, stopped="the model has collapsed")
     fine = dataclasses.replace(results().outcomes["high"][1])
     found = Results(outcomes={"high": [], "low": [stopped, fine]})
-    _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1], "low": [0, 1]})
+    _, rows = arm_table(SMALL, "pocket", found, {"high": [0, 1], "low": [0, 1]})
     assert rows[0][:4] == ["high", "not run", "the paper's", "0 of 2"]
     assert rows[1][:4] == ["low", "2.01", "the paper's", "2, 1 stopped: the model has collapsed"]
 
@@ -62,14 +61,10 @@ def outcome(seed: int, device: str, seconds: float, value: float | None = 2.0) -
     return Outcome(seed=seed, figures={FIGURE: value}, seconds=seconds, place={"device": device})
 
 
-class TwoReadings(Small):
-    def arms(self, scale: Scale) -> list[Arm]:
-        high, low = super().arms(scale)
-        return [dataclasses.replace(high, reading="ε in pixels"), low]
-
-
 def test_arms_of_several_readings_say_theirs() -> None:
-    headings, rows = arm_table(TwoReadings(), "pocket", results(), {"high": [0], "low": [0]})
+    high, low = SMALL.arms("pocket")
+    study = with_arms(lambda _: [dataclasses.replace(high, reading="ε in pixels"), low])
+    headings, rows = arm_table(study, "pocket", results(), {"high": [0], "low": [0]})
     assert headings[2:4] == ["reading", "setting"]
     assert [row[2] for row in rows] == ["ε in pixels", "any"]
 
@@ -78,26 +73,26 @@ def test_a_figure_that_some_seeds_lack_says_how_many_have_it() -> None:
     stopped = Outcome(seed=3, figures={"collapsed": 1.0}, stopped="the model has collapsed")
     some = [outcome(0, "CPU", 1.0, None), outcome(1, "CPU", 1.0), outcome(2, "CPU", 1.0)]
     found = Results(outcomes={"high": some, "low": [*some[1:], stopped]})
-    _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1, 2], "low": [1, 2, 3]})
+    _, rows = arm_table(SMALL, "pocket", found, {"high": [0, 1, 2], "low": [1, 2, 3]})
     assert [row[1] for row in rows] == ["2.00 ± 0.00 (2)", "2.00 ± 0.00"]
     one = Results(outcomes={"high": some[:2], "low": some[:1]})
-    _, rows = arm_table(Small(), "pocket", one, {"high": [0, 1], "low": [0]})
+    _, rows = arm_table(SMALL, "pocket", one, {"high": [0, 1], "low": [0]})
     assert [row[1] for row in rows] == ["2.00 (1)", "-"]
 
 
 def test_times_of_two_devices_are_not_averaged() -> None:
     mixed = [outcome(0, "GPU", 10.0), outcome(1, "GPU", 20.0), outcome(2, "CPU", 500.0)]
     found = Results(outcomes={"high": mixed, "low": mixed[2:]})
-    _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1, 2], "low": [2]})
+    _, rows = arm_table(SMALL, "pocket", found, {"high": [0, 1, 2], "low": [2]})
     assert [row[-1] for row in rows] == ["15 s, GPU", "8 min, CPU"]
-    _, rows = arm_table(Small(), "pocket", Results(outcomes={"high": mixed[:2]}), {"high": [0, 1]})
+    _, rows = arm_table(SMALL, "pocket", Results(outcomes={"high": mixed[:2]}), {"high": [0, 1]})
     assert [row[-1] for row in rows] == ["15 s", ""], "one device needs no name"
 
 
 def test_a_training_that_stopped_early_makes_no_time_shorter() -> None:
     stopped = Outcome(seed=0, figures={}, stopped="the model has collapsed", place={"device": "CPU"})
     found = Results(outcomes={"high": [stopped, outcome(1, "CPU", 20.0)], "low": [stopped]})
-    _, rows = arm_table(Small(), "pocket", found, {"high": [0, 1], "low": [0]})
+    _, rows = arm_table(SMALL, "pocket", found, {"high": [0, 1], "low": [0]})
     assert [row[-1] for row in rows] == ["20 s", ""]
 
 

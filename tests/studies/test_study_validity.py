@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from small_study import Small, registered
+from small_study import registered, with_arms
 
 from holdfast_studies import base, changes
 from holdfast_studies.changes import Change
@@ -24,37 +24,32 @@ OTHER = Audit(mode="published", limit=10)
 ON = {"pocket": "glyphs", "paper": "cub"}
 
 
-class Trained(Small):
+def trained(settings: dict[str, Any] | None = None) -> base.Study:
     """Two trainings."""
 
-    id = "X9"
-    settings: ClassVar[dict[str, Any]] = {}
-    measures = (AUDIT, OTHER)
+    def arms(scale: Scale) -> list[Arm]:
+        over = {"high": settings or {}, "low": {"epochs": 3}}
+        return [Arm(name, Training("pocket", ON[scale], {}, own, (AUDIT, OTHER))) for name, own in over.items()]
 
-    def arms(self, scale: Scale) -> list[Arm]:
-        jobs = {
-            "high": Training(recipe="pocket", data=ON[scale], settings=self.settings, measures=self.measures),
-            "low": Training(recipe="pocket", data=ON[scale], settings={"epochs": 3}, measures=self.measures),
-        }
-        return [Arm(name=name, job=job) for name, job in jobs.items()]
+    return with_arms(arms)
 
 
 @pytest.fixture
-def study() -> Iterator[Trained]:
+def study() -> Iterator[base.Study]:
     with registered():
-        base.registry._members["X9"] = Trained
-        yield Trained()
+        base.registry._members["X9"] = trained
+        yield trained()
 
 
 FIGURES = {"R@1": 50.0, "ers-fixed/ERS": 20.0, "ers-published/ERS": 30.0}
 
 
-def content(study: Small, scale: Scale) -> dict[str, Any]:
+def content(study: base.Study, scale: Scale) -> dict[str, Any]:
     found = {arm.name: [Outcome(seed=seed, figures=dict(FIGURES)) for seed in range(2)] for arm in study.arms(scale)}
     return document(study, scale, Results(outcomes=found), {"high": [0, 1], "low": [0, 1]})
 
 
-def shown(study: Small, plain: dict[str, Any], file: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, list]:
+def shown(study: base.Study, plain: dict[str, Any], file: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, list]:
     """Arm → its figures, and what is void with why."""
     write(file, plain)
     monkeypatch.setattr("holdfast_studies.base.get", lambda _: study)
@@ -63,21 +58,20 @@ def shown(study: Small, plain: dict[str, Any], file: Path, monkeypatch: pytest.M
     return figures, [(void.arm, void.measure, void.why) for void in found.void]
 
 
-def test_what_was_made_as_today_is_shown(study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_made_as_today_is_shown(study: base.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures, void = shown(study, content(study, "paper"), tmp_path / "X9.json", monkeypatch)
     assert figures == {"high": set(FIGURES), "low": set(FIGURES)}
     assert void == []
 
 
-def test_a_changed_recipe_makes_an_arm_void(study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_recipe_makes_an_arm_void(study: base.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = content(study, "pocket")
-    monkeypatch.setattr(Trained, "settings", {"optimizer.lr": 0.5})
-    figures, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
+    figures, void = shown(trained({"optimizer.lr": 0.5}), plain, tmp_path / "X9.json", monkeypatch)
     assert figures == {"high": set(), "low": set(FIGURES)}
     assert void == [("high", "", "the recipe has changed in optimizer.lr")]
 
 
-def test_a_record_without_a_recipe_is_void(study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_without_a_recipe_is_void(study: base.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = content(study, "pocket")
     del plain["arms"]["high"]["recipe"]
     plain["arms"]["gone"] = plain["arms"]["low"]
@@ -86,7 +80,7 @@ def test_a_record_without_a_recipe_is_void(study: Trained, tmp_path: Path, monke
 
 
 def test_a_measure_that_is_taken_otherwise_is_void_alone(
-    study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: base.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = content(study, "pocket")
     study.measures = (dataclasses.replace(AUDIT, limit=20), OTHER)
@@ -102,7 +96,7 @@ def test_a_measure_that_is_taken_otherwise_is_void_alone(
 
 @pytest.mark.parametrize(("scale", "stands"), [("pocket", True), ("paper", False)])
 def test_photographs_from_before_they_kept_their_shape_are_void_and_square_images_are_not(
-    scale: Scale, stands: bool, study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scale: Scale, stands: bool, study: base.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = content(study, scale)
     plain["changes"].remove("aspect")
@@ -122,7 +116,7 @@ PUBLISHED = Change(
 )
 
 
-def test_a_change_may_touch_a_measure_alone(study: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_may_touch_a_measure_alone(study: base.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = content(study, "pocket")
     monkeypatch.setattr(changes, "CHANGES", (*changes.CHANGES, PUBLISHED))
     figures, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
@@ -130,7 +124,7 @@ def test_a_change_may_touch_a_measure_alone(study: Trained, tmp_path: Path, monk
     assert void[0] == ("high", "ers-published", "made before published attacks were put right")
 
 
-def test_a_page_names_what_is_void_and_draws_none_of_it(study: Trained, tmp_path: Path) -> None:
+def test_a_page_names_what_is_void_and_draws_none_of_it(study: base.Study, tmp_path: Path) -> None:
     raw, page, figures = tmp_path / "raw", tmp_path / "page.md", tmp_path / "figures"
     figures.mkdir()
     (figures / "X9-1.png").write_text("stale")
@@ -147,7 +141,7 @@ def test_a_page_names_what_is_void_and_draws_none_of_it(study: Trained, tmp_path
 
 
 @pytest.mark.parametrize("void", [False, True])
-def test_a_remark_may_be_about_what_is_void_and_goes_with_it(void: bool, study: Trained, tmp_path: Path) -> None:
+def test_a_remark_may_be_about_what_is_void_and_goes_with_it(void: bool, study: base.Study, tmp_path: Path) -> None:
     plain = content(study, "pocket")
     if void:
         plain["arms"]["low"]["recipe"]["epochs"] = 99
@@ -209,7 +203,7 @@ def test_a_stored_cell_is_run_again_after_a_change_that_touches_it(
     assert store.run(cells["glyphs"].job, 0) != runs["glyphs"], "or the old model would be taken for the new one"  # type: ignore[arg-type]
 
 
-def test_a_raw_file_says_what_it_was_made_with(study: Trained, tmp_path: Path) -> None:
+def test_a_raw_file_says_what_it_was_made_with(study: base.Study, tmp_path: Path) -> None:
     write(tmp_path / "X9.json", content(study, "pocket"))
     plain = read_plain(tmp_path / "X9.json")
     assert plain["changes"] == changes.names()

@@ -106,16 +106,25 @@ def arm(
         seeds: in place of those of the scale.
     """
     plain, units = kind == "standard", reading or USUAL[scale]
-    other = not plain and units != USUAL[scale]
     if scale == "pocket":
         shipped, usual = "pocket" if plain else f"{RECIPES[kind]}-pocket", "glyphs"
     else:
         shipped, usual = recipe or RECIPES[kind], "cub"
-    rows = {**({"regime.budget.units": UNITS[units]} if other else {}), **(row or {})}
-    over = {**(WHOLE[scale] if settings is None else settings)}
-    job = Training(recipe=shipped, data=data or usual, row=rows, settings=over, measures=measures)
-    called = name or (f"{kind} {SUFFIX[units]}" if other else kind)
-    return Arm(name=called, job=job, seeds=seeds, reading="" if plain else units)
+    other = {} if plain or units == USUAL[scale] else {"regime.budget.units": UNITS[units]}
+    over = WHOLE[scale] if settings is None else settings
+    job = Training(shipped, data or usual, {**other, **(row or {})}, {**over}, measures)
+    return Arm(name or (kind if plain else in_units(scale, kind, units)), job, seeds, "" if plain else units)
+
+
+def in_units(scale: Scale, kind: str, reading: str) -> str:
+    """The name of a kind of adversaries with ε in some units."""
+    return kind if reading == USUAL[scale] else f"{kind} {SUFFIX[reading]}"
+
+
+def half(scale: Scale, measures: tuple[Measure, ...] = ()) -> Arm:
+    """Standard training of half the length; at pocket scale all have one length."""
+    name = "standard" if scale == "pocket" else f"standard, {HALF_MARK}"
+    return arm(scale, "standard", name, settings=HALF[scale], measures=measures)
 
 
 def variants(scale: Scale, kinds: tuple[str, ...] = tuple(RECIPES), measures: tuple[Measure, ...] = ()) -> list[Arm]:
@@ -155,15 +164,13 @@ def series(scale: Scale, kind: str) -> dict[float, str]:
 
 def weighted(scale: Scale, weights: tuple[float, ...], measures: tuple[Measure, ...] = ()) -> list[Arm]:
     """Standard training and every kind with some λ, all of one length."""
-    found = []
+    found = {"": half(scale, measures)}
     for kind in WEIGHTS[scale]:
         for weight, name in series(scale, kind).items():
-            if weight == 0.0:
-                found.append(arm(scale, "standard", name, settings=HALF[scale], measures=measures))
-            elif weight in weights:
+            if weight in weights:
                 row = {} if scale == "pocket" and weight == 0.1 else {"regime.weight": weight}
-                found.append(arm(scale, kind, name, row=row, settings=HALF[scale], measures=measures))
-    return list({one.name: one for one in found}.values())
+                found[name] = arm(scale, kind, name, row=row, settings=HALF[scale], measures=measures)
+    return list(found.values())
 
 
 LOSSES: dict[str, dict[str, Any]] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.gradients import Components
 from holdfast_studies.catalogue import direct_gradients_printed as printed
+from holdfast_studies.drawings import Lines
 from holdfast_studies.jobs import Arm, Measure, Scale, Training
 
 
@@ -69,15 +70,9 @@ class Ground:
         # The parts, not the name of a rule: a rule that two studies call differently is then one training.
         loss: dict[str, Any] = {f"loss.{kind}": part for kind, part in parts._asdict().items() if part is not None}
         batch = {"batch.classes": classes or self.usual, "batch.per_class": self.per_class}
-        job = Training(
-            recipe=self.recipe,
-            data=self.data,
-            row={**loss, **batch, "optimizer.lr": rate},
-            settings={**self.settings, **(settings or {})},
-            measures=measures,
-            start=self.start,
-        )
-        return Arm(name=self.arm_name(rule, rate), job=job, seeds=self.seeds, reading=reading)
+        row, over = {**loss, **batch, "optimizer.lr": rate}, {**self.settings, **(settings or {})}
+        job = Training(self.recipe, self.data, row, over, measures, self.start)
+        return Arm(self.arm_name(rule, rate), job, self.seeds, reading)
 
     def arms(
         self,
@@ -95,6 +90,11 @@ class Ground:
     def grids(self, rules: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Rule → its arms, from which the validation classes choose where there are several."""
         return {self.name(rule): tuple(self.arm_name(rule, rate) for rate in self.rates_of(rule)) for rule in rules}
+
+    def by_rate(self, title: str, rates: Mapping[str, Iterable[float]], figure: str = "R@1") -> Lines:
+        """A figure of some rules against their learning rates."""
+        lines = {rule: {rate: self.arm_name(rule, rate) for rate in own} for rule, own in rates.items()}
+        return Lines(title, lines, figure, x="learning rate", logarithmic=True)
 
 
 R1_NOISE = 2.0

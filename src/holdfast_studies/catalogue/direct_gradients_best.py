@@ -1,25 +1,20 @@
-"""The best combination of components, and what directions do to triplets: studies G4 and G5."""
+"""The best combination of components, what directions do to triplets, and learning rates: studies G4 to G6."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from holdfast.gradients import RULES
-from holdfast_studies.base import Study, register
-from holdfast_studies.catalogue.direct_gradients import DIRECTIONS, NOTES
+from holdfast_studies.base import Plan, study
+from holdfast_studies.catalogue import direct_gradients_printed as printed
+from holdfast_studies.catalogue.direct_gradients import DIRECTIONS, NOTES, chosen_by
 from holdfast_studies.catalogue.direct_gradients_arms import COMPARISON, DIRECTIONS_ON, R1_NOISE, Ground
-from holdfast_studies.catalogue.direct_gradients_claims import VALIDATION, tuned
+from holdfast_studies.catalogue.rules import VALIDATION, tuned, used
 from holdfast_studies.claims import Claim, Ordered
-from holdfast_studies.drawings import Curves, Drawing, Lines
+from holdfast_studies.drawings import Curves, Lines
 from holdfast_studies.jobs import Arm, Probe, Scale
 
 NAMED = {"best": RULES["best"], "DR-MS": RULES["dr-ms"], "MS": RULES["ms"]}
-COMPRESSED = {name: DIRECTIONS[name] for name in ("euc", "cos")}
-DIAGRAM: dict[Scale, Probe] = {
-    "pocket": Probe(function="triplet-diagram", arguments={"bound": 0.8}, name="triplets"),
-    "paper": Probe(function="triplet-diagram", arguments={"bound": 0.8, "epochs": 5}, name="triplets"),
-}
-PARTS: dict[Scale, tuple[str, ...]] = {"pocket": ("train", "test"), "paper": ("batches", "train", "test")}
-"""Columns of the figure: batches of the last five epochs, the whole train set, the whole test set."""
-
 PRINTED: dict[str, dict[str, float]] = {
     "CARS": {"MS": 79.0, "DR-MS": 79.9, "best": 82.5, "256": 85.5, "384": 86.5, "512": 85.7},
     "CUB": {"MS": 59.8, "DR-MS": 60.7, "best": 63.5, "256": 63.8, "384": 63.8, "512": 63.1},
@@ -27,125 +22,98 @@ PRINTED: dict[str, dict[str, float]] = {
 """R@1 of Table 5; of best in larger batches by their size."""
 
 
-@register("G4")
-class BestCombination(Study):
+def in_batch(ground: Ground, classes: int) -> str:
+    """What the best rule is called in a batch of so many classes."""
+    return "best" if classes == ground.usual else f"best in batches of {classes * ground.per_class}"
+
+
+@study(
+    "G4",
+    "GS, Table 5",
+    "R@1 on CUB: MS 59.8, DR-MS 60.7, best 63.5 (batch 128), 63.8 (256), 63.8 (384), 63.1 (512); on CARS: 79.0,"
+    " 79.9, 82.5, 85.5, 86.5, 85.7",
+)
+def best_combination(scale: Scale) -> Plan:
     """The best components together, against MS and DR-MS, and in larger batches."""
-
-    id = "G4"
-    source = "GS, Table 5"
-    published = (
-        "R@1 on CUB: MS 59.8, DR-MS 60.7, best 63.5 (batch 128), 63.8 (256), 63.8 (384), 63.1 (512); on CARS: 79.0,"
-        " 79.9, 82.5, 85.5, 86.5, 85.7"
-    )
-
-    def arms(self, scale: Scale) -> list[Arm]:
-        """Named rules in the usual batch, the best one also in others."""
-        found = []
-        for ground in COMPARISON[scale]:
-            found += ground.arms(NAMED)
-            found += [
-                ground.arm(in_batch(ground, classes), NAMED["best"], rate, classes)
-                for classes in ground.classes
-                if classes != ground.usual
-                for rate in ground.rates_of("best")
-            ]
-        return found
-
-    def claims(self, scale: Scale) -> list[Claim]:
-        """Above both, and higher in a batch of three times the size, but not in one of four."""
-        found: list[Claim] = []
-        for ground in COMPARISON[scale]:
-            small, _, large, *beyond = (in_batch(ground, classes) for classes in ground.classes)
-            known = PRINTED.get(ground.label, {})
-            compared = {
-                "best retrieves better than MS": ("best", "MS", "best", "MS"),
-                "best retrieves better than DR-MS": ("best", "DR-MS", "best", "DR-MS"),
-                "best gains from larger batches": (large, small, "384", "best"),
-                **({"batches of 512 are too large": (large, beyond[0], "384", "512")} if beyond else {}),
-            }
-            for text, (more, less, upper, lower) in compared.items():
-                claim = Ordered(
-                    text=ground.name(text),
-                    arms=(ground.name(more), ground.name(less)),
-                    noise=R1_NOISE,
-                    printed=(known[upper] - known[lower],) if known else (),
-                )
-                found.append(tuned(claim, self._grids(ground, (more, less))))
-        return found
-
-    def _grids(self, ground: Ground, rules: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-        """Rule → its arms; in another batch the best one has the rates that it has in the usual one."""
-        return {
-            ground.name(rule): tuple(ground.arm_name(rule, rate) for rate in ground.rates_of(rule.partition(" in ")[0]))
-            for rule in rules
-        }
-
-    def columns(self, scale: Scale) -> dict[str, str]:
-        """As the paper's table, and what the learning rate is chosen by."""
-        chosen = {"validation R@1": VALIDATION} if scale == "pocket" else {}
-        return {"R@1": "R@1", "R@2": "R@2", "R@4": "R@4", **chosen}
-
-    def drawings(self, scale: Scale) -> list[Drawing]:
-        """R@1 of the best rule against the size of the batch."""
-        return [
-            Lines(
-                title=f"{ground.name('')} R@1 by size of the batch".strip(),
-                lines={
-                    f"learning rate {rate:g}": {
-                        float(classes * ground.per_class): ground.arm_name(in_batch(ground, classes), rate)
-                        for classes in ground.classes
-                    }
-                    for rate in ground.rates_of("best")
-                },
-                x="images in a batch",
-                logarithmic=True,
-            )
-            for ground in COMPARISON[scale]
+    arms: list[Arm] = []
+    claims: list[Claim] = []
+    drawings = []
+    for ground in COMPARISON[scale]:
+        rates = ground.rates_of("best")
+        batches = {classes: in_batch(ground, classes) for classes in ground.classes}
+        arms += ground.arms(NAMED)
+        arms += [
+            ground.arm(name, NAMED["best"], rate, classes)
+            for classes, name in batches.items()
+            if classes != ground.usual
+            for rate in rates
         ]
-
-    def notes(self, scale: Scale) -> str:
-        """Also what the rules and batches are."""
-        return (
-            f"{NOTES[scale]} MS and DR-MS are direct gradients as in the paper, not the losses of that name. Batches of"
-            " all sizes get the same number of epochs, so that a larger batch takes fewer steps, and one learning rate"
-            " (the paper does not say which)."
-        )
-
-
-@register("G5")
-class TripletDiagrams(Study):
-    """Triplet diagrams: the euclidean direction piles triplets up in the top right corner."""
-
-    id = "G5"
-    source = "GS, Figure 5"
-    published = (
-        "figure: with euc more triplets of nearest positive and nearest negative lie close to the top right corner"
+        small, _, large, *beyond = batches.values()
+        compared = {
+            "best retrieves better than MS": ("best", "MS", "best", "MS"),
+            "best retrieves better than DR-MS": ("best", "DR-MS", "best", "DR-MS"),
+            "best gains from larger batches": (large, small, "384", "best"),
+            **({"batches of 512 are too large": (large, beyond[0], "384", "512")} if beyond else {}),
+        }
+        known = PRINTED.get(ground.label, {})
+        for text, (more, less, upper, lower) in compared.items():
+            names = (ground.name(more), ground.name(less))
+            gap = (known[upper] - known[lower],) if known else ()
+            # in another batch the best one has the rates that it has in the usual one
+            grids = {
+                ground.name(rule): tuple(ground.arm_name(rule, r) for r in ground.rates_of(rule.partition(" in ")[0]))
+                for rule in (more, less)
+            }
+            claims.append(tuned(Ordered(ground.name(text), names, noise=R1_NOISE, printed=gap), grids))
+        lines = {
+            f"learning rate {rate:g}": {
+                float(classes * ground.per_class): ground.arm_name(name, rate) for classes, name in batches.items()
+            }
+            for rate in rates
+        }
+        title = f"{ground.label} R@1 by size of the batch".strip()
+        drawings.append(Lines(title, lines, x="images in a batch", logarithmic=True))
+    return Plan(
+        arms,
+        claims,
+        {"R@1": "R@1", "R@2": "R@2", "R@4": "R@4", **chosen_by(scale)},
+        drawings,
+        f"{NOTES[scale]} MS and DR-MS are direct gradients as in the paper, not the losses of that name. Batches of"
+        " all sizes get the same number of epochs, so that a larger batch takes fewer steps, and one learning rate"
+        " (the paper does not say which).",
     )
 
-    def arms(self, scale: Scale) -> list[Arm]:
-        """The two directions of G1, looked at more closely."""
-        return [arm for ground in DIRECTIONS_ON[scale] for arm in ground.arms(COMPRESSED, (DIAGRAM[scale],))]
 
-    def claims(self, scale: Scale) -> list[Claim]:
-        """More triplets in the corner, on both halves of the data; in training batches, along the right edge."""
-        found: list[Claim] = []
-        for ground in DIRECTIONS_ON[scale]:
-            texts = {
-                f"triplets/{split}/corner": f"euc leaves more {split} images in the top right corner than cos"
-                for split in ("train", "test")
-            }
-            if scale == "paper":
-                texts["triplets/batches/edge"] = "euc has more of its last batches along the right edge than cos"
-            for figure, text in texts.items():
-                arms = (ground.name("euc"), ground.name("cos"))
-                claim = Ordered(text=ground.name(text), arms=arms, figure=figure, noise=2.0)
-                found.append(tuned(claim, ground.grids(COMPRESSED)))
-        return found
-
-    def columns(self, scale: Scale) -> dict[str, str]:
-        """Shares of triplets, and where they lie on average."""
-        return {
-            **({"batches edge": "triplets/batches/edge"} if scale == "paper" else {}),
+@study(
+    "G5",
+    "GS, Figure 5",
+    "figure: with euc more triplets of nearest positive and nearest negative lie close to the top right corner",
+)
+def triplet_diagrams(scale: Scale) -> Plan:
+    """Triplet diagrams: the euclidean direction piles triplets up in the top right corner."""
+    rules = {name: DIRECTIONS[name] for name in ("euc", "cos")}
+    grounds, paper = DIRECTIONS_ON[scale], scale == "paper"
+    probe = Probe("triplet-diagram", {"bound": 0.8, **({"epochs": 5} if paper else {})}, "triplets")
+    texts = {
+        f"triplets/{split}/corner": f"euc leaves more {split} images in the top right corner than cos"
+        for split in ("train", "test")
+    }
+    edge = "euc has more of its last batches along the right edge than cos"
+    texts |= {"triplets/batches/edge": edge} if paper else {}
+    parts = {"batches": "training batches"} if paper else {}
+    parts |= {"train": "train images", "test": "test images"}
+    return Plan(
+        [arm for ground in grounds for arm in ground.arms(rules, (probe,))],
+        [
+            tuned(
+                Ordered(ground.name(text), (ground.name("euc"), ground.name("cos")), figure, noise=2.0),
+                ground.grids(rules),
+            )
+            for ground in grounds
+            for figure, text in texts.items()
+        ],
+        {
+            **({"batches edge": "triplets/batches/edge"} if paper else {}),
             "train corner": "triplets/train/corner",
             "test corner": "triplets/test/corner",
             "test edge": "triplets/test/edge",
@@ -153,35 +121,58 @@ class TripletDiagrams(Study):
             "test s_an": "triplets/test/far",
             "test overlap": "triplets/test/overlap",
             "R@1": "R@1",
-            **({"validation R@1": VALIDATION} if scale == "pocket" else {}),
-        }
-
-    def drawings(self, scale: Scale) -> list[Drawing]:
-        """The diagrams of training batches, train and test images."""
-        return [
+            **chosen_by(scale),
+        },
+        [
             Curves(
-                title=f"{ground.name('')} triplet diagram, {'training' if split == 'batches' else split} "
-                f"{'batches' if split == 'batches' else 'images'}".strip(),
-                arms=tuple(arm for arms in ground.grids(COMPRESSED).values() for arm in arms),
-                series=f"triplets/{split}",
-                x="similarity to the nearest positive",
-                y="similarity to the nearest negative",
+                f"{ground.label} triplet diagram, {words}".strip(),
+                tuple(arm for arms in ground.grids(rules).values() for arm in arms),
+                f"triplets/{part}",
+                "similarity to the nearest positive",
+                "similarity to the nearest negative",
                 points=True,
             )
-            for ground in DIRECTIONS_ON[scale]
-            for split in PARTS[scale]
-        ]
-
-    def notes(self, scale: Scale) -> str:
-        """Also what a corner is."""
-        return (
-            f"{NOTES[scale]} Each image is a triplet with its nearest positive and nearest negative among the images of"
-            " its split. The paper shows the corner without a number; here it is s_ap > 0.8 and s_an > 0.8. Corner,"
-            " edge (s_ap > 0.8) and overlap (of the distributions of s_ap and s_an) are shares in percent. Training"
-            " batches are those of the last five epochs, drawn again as they were and seen by the final model."
-        )
+            for ground in grounds
+            for part, words in parts.items()
+        ],
+        f"{NOTES[scale]} Each image is a triplet with its nearest positive and nearest negative among the images of"
+        " its split. The paper shows the corner without a number; here it is s_ap > 0.8 and s_an > 0.8. Corner,"
+        " edge (s_ap > 0.8) and overlap (of the distributions of s_ap and s_an) are shares in percent. Training"
+        " batches are those of the last five epochs, drawn again as they were and seen by the final model.",
+    )
 
 
-def in_batch(ground: Ground, classes: int) -> str:
-    """What the best rule is called in a batch of so many classes."""
-    return "best" if classes == ground.usual else f"best in batches of {classes * ground.per_class}"
+CHOOSING = {"data.validation": 0.2, "epochs": 20}
+"""A fifth of the training classes is held out, and a third of the epochs will do."""
+
+
+@study(
+    "G6",
+    "beyond the paper, which chooses on test classes",
+    "for directions Appendix Table 1, by test classes: euc 0.05, cos 0.1, euc-orth 0.05, cos-orth 0.1",
+    ours=True,
+)
+def learning_rates(scale: Scale) -> Plan:
+    """Learning rates of direct gradients, chosen once, on a split of the training classes.
+
+    Those of the paper's appendix; for the named rules, of which it prints none, those of its pair weights and more. At
+    pocket scale each table chooses for itself.
+    """
+    tables = [(ground, DIRECTIONS, tuple(printed.DIRECTIONS["cos"])) for ground in DIRECTIONS_ON["paper"]]
+    tables += [(ground, NAMED, (0.1, 0.2, 0.4, 0.8)) for ground in COMPARISON["paper"]]
+    arms, claims, drawings = [], [], []
+    for ground, rules, rates in tables if scale == "paper" else ():
+        for rule, parts in rules.items():
+            arms += [ground.arm(rule, parts, rate, settings=CHOOSING) for rate in rates]
+            text = ground.name(f"{rule} is best at the rate that the tables use")
+            claims.append(used(text, {rate: ground.arm_name(rule, rate) for rate in rates}, ground.chosen[rule]))
+        title = f"{ground.name(', '.join(rules))}: validation R@1 by learning rate"
+        drawings.append(ground.by_rate(title, dict.fromkeys(rules, rates), VALIDATION))
+    return Plan(
+        [dataclasses.replace(arm, seeds=None) for arm in arms],
+        claims,
+        {"validation R@1": VALIDATION},
+        drawings,
+        "20 epochs on four fifths of the training classes, judged on the other fifth, one seed. Where the best "
+        "lies at the edge of the rates tried, more are to be tried.",
+    )

@@ -94,6 +94,11 @@ class Ground:
     seeds: tuple[int, ...] | None = None
     reading: str = ""
 
+    def training(self, row: Row, measures: tuple[Measure, ...] = (), settings: Row | None = None) -> Training:
+        """One loss here."""
+        over = {**self.settings, **(settings or {})}
+        return Training(self.recipe, self.data, {**self.row, **row}, over, measures, self.start)
+
     def arm(
         self,
         name: str,
@@ -103,16 +108,9 @@ class Ground:
         reading: str = "",
         seeds: tuple[int, ...] | None = None,
     ) -> Arm:
-        """One loss here."""
-        job = Training(
-            recipe=self.recipe,
-            data=self.data,
-            row={**self.row, **row},
-            settings={**self.settings, **(settings or {})},
-            measures=measures,
-            start=self.start,
-        )
-        return Arm(name=f"{self.label} {name}", job=job, seeds=seeds or self.seeds, reading=reading or self.reading)
+        """The same as an arm, `LABEL NAME`."""
+        job = self.training(row, measures, settings)
+        return Arm(f"{self.label} {name}", job, seeds or self.seeds, reading or self.reading)
 
     def pair(
         self, name: str, pair: Pair, measures: tuple[Measure, ...] = (), seeds: tuple[int, ...] | None = None

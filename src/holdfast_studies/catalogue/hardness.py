@@ -1,122 +1,214 @@
-"""H1: how hard the published miners' triplets are."""
+"""HM: how hard mined triplets are (H1), from which hardness to which (H2), and its settings (H5)."""
 
 from __future__ import annotations
 
-from holdfast_studies.base import Study, register
-from holdfast_studies.catalogue.hardness_arms import MINERS
+from holdfast_studies.base import Plan, study
+from holdfast_studies.catalogue.hardness_arms import ERS, MINERS, SETTINGS, hm, miner, named, scores, standard
+from holdfast_studies.catalogue.hardness_claims import (
+    COLLAPSE_NOTE,
+    NEAR_CHANCE,
+    SAME_ERS,
+    by_protocol,
+    more_ers,
+    more_r1,
+    same_ers,
+)
 from holdfast_studies.catalogue.paper_settings import STAND_IN
-from holdfast_studies.claims import All, Claim, Near, Ordered
-from holdfast_studies.drawings import Bars, Drawing
-from holdfast_studies.jobs import Arm, Computation, Job, Probe, Scale, Training
+from holdfast_studies.claims import All, Beyond, Near, Ordered
+from holdfast_studies.drawings import Bars, Lines, Scatter
+from holdfast_studies.jobs import Arm, Computation, Job, Probe, Scale, Training, called
 
 HARDNESS, VARIANCE, OF_MEANS = (f"mined-hardness/{name}" for name in ("hardness", "variance", "variance of means"))
 SEED_NOISE = 0.005
 """Of a mean over hundreds of batches: enough for one seed."""
 SAME = 0.02
 """What counts as equally hard: a sixth of the published step from softhard to distance."""
-
-
 REPAIRED = "softhard, repaired"
 """The miner's default variant: its positive is never the anchor itself."""
 
 
-@register("H1")
-class HardnessOfMiners(Study):
-    """How hard the triplets of five miners are before training."""
-
-    id = "H1"
-    source = "HM, Table 1"
-    published = (
-        "ImageNet ResNet-18 on CUB, random, semihard, softhard, distance, hardest: E[H] -0.164, -0.126, -0.085, 0.043, "
-        "0.044; Var[H] 0.00035, 0.00013, 0.00122, 0.00021, 0.00021"
-    )
-
-    def arms(self, scale: Scale) -> list[Arm]:
-        """One per miner; all mine the same embeddings."""
-        jobs = {name: _job(scale, miner=name) for name in MINERS.values()}
-        jobs[REPAIRED] = _job(scale, ("the miner as it should be",), miner="softhard", variant="default")
-        return [Arm(name=name, job=job, seeds=(0, 1, 2)) for name, job in jobs.items()]
-
-    def claims(self, scale: Scale) -> list[Claim]:
-        """The published order, also with the softhard miner as it should be."""
-        return [
-            *(
-                Ordered(
-                    text=f"random < semihard < {softhard} < distance in mean hardness",
-                    arms=("distance", softhard, "semihard", "random"),
-                    figure=HARDNESS,
-                    noise=SEED_NOISE,
-                )
-                for softhard in ("softhard", REPAIRED)
-            ),
-            Near(
-                text="distance and hardest are equally hard",
-                arms=("distance", "hardest"),
-                within=SAME,
-                figure=HARDNESS,
-                noise=SEED_NOISE,
-            ),
-            *(
-                All(
-                    text=f"the hardness of softhard triplets varies most, {where}",
-                    parts=tuple(
-                        Ordered(text=other, arms=("softhard", other), figure=figure, noise=noise)
-                        for other in MINERS.values()
-                        if other != "softhard"
-                    ),
-                )
-                for where, figure, noise in (
-                    ("within batches", VARIANCE, 1e-4),
-                    ("from batch to batch", OF_MEANS, 1e-5),
-                )
-            ),
-        ]
-
-    def columns(self, scale: Scale) -> dict[str, str]:
-        """The printed variance is of the size of the one of batch means."""
-        return {"E[H]": HARDNESS, "Var[H] within batches": VARIANCE, "Var of batch means": OF_MEANS}
-
-    def drawings(self, scale: Scale) -> list[Drawing]:
-        """The means."""
-        return [
-            Bars(
-                title="Hardness of mined triplets",
-                arms=(*MINERS.values(), REPAIRED),
-                figures={"E[H]": HARDNESS},
-                unit="",
-            )
-        ]
-
-    def notes(self, scale: Scale) -> str:
-        """Whose embeddings."""
-        how = (
-            "Published variants of the miners, 56 pairs per batch, the first of each pair as anchor. The published "
-            "softhard miner may take the anchor as its own positive, which makes an easy triplet; the repaired one, "
-            "added after the published one came out below semihard at pocket scale, does not. "
-        )
-        if scale == "pocket":
-            return how + (
-                "Test classes of glyphs, embedded by conv-small after 6 epochs on the training classes: 3 epochs "
-                "retrieve validation classes no better than the untrained network does."
-            )
-        return how + (
-            "Training classes of CUB, every image an anchor once in an epoch of batches, pooled features of ImageNet "
-            "MobileNetV2 in the place of ResNet-18's; seeds draw batches."
-        )
-
-
-def _job(scale: Scale, differs: tuple[str, ...] = (), **miner: str) -> Job:
+def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Job:
     """The same embeddings whatever the miner.
 
     Args:
         scale: whose embeddings.
         differs: what is not the paper's.
-        miner: arguments of the probe.
+        arguments: of the probe: the miner.
     """
     if scale == "pocket":
-        probe = Probe(function="mined-hardness", arguments={**miner, "split": "test", "batches": 200})
-        return Training(recipe="pocket", settings={"epochs": 6, "evaluate_every": 6}, measures=(probe,))
-    published = {"split": "train", "batches": 1000, "sampler": "pairs"}
-    probe = Probe(function="mined-hardness", arguments={**miner, **published})
+        probe = Probe("mined-hardness", {**arguments, "split": "test", "batches": 200})
+        return Training("pocket", settings={"epochs": 6, "evaluate_every": 6}, measures=(probe,))
+    probe = Probe("mined-hardness", {**arguments, "split": "train", "batches": 1000, "sampler": "pairs"})
     backbone = str(STAND_IN["model.backbone"])
     return Computation(measure=probe, data="cub", backbone=backbone, differs=differs, stand_in="resnet18.tv_in1k")
+
+
+@study(
+    "H1",
+    "HM, Table 1",
+    "ImageNet ResNet-18 on CUB, random, semihard, softhard, distance, hardest: E[H] -0.164, -0.126, -0.085, 0.043, "
+    "0.044; Var[H] 0.00035, 0.00013, 0.00122, 0.00021, 0.00021",
+)
+def hardness_of_miners(scale: Scale) -> Plan:
+    """How hard the triplets of five miners are before training."""
+    jobs = {name: _mining(scale, miner=name) for name in MINERS.values()}
+    jobs[REPAIRED] = _mining(scale, ("the miner as it should be",), miner="softhard", variant="default")
+    spread = (("within batches", VARIANCE, 1e-4), ("from batch to batch", OF_MEANS, 1e-5))
+    others = [name for name in MINERS.values() if name != "softhard"]
+    whose = (
+        "Test classes of glyphs, embedded by conv-small after 6 epochs on the training classes: 3 epochs "
+        "retrieve validation classes no better than the untrained network does."
+        if scale == "pocket"
+        else "Training classes of CUB, every image an anchor once in an epoch of batches, pooled features of ImageNet "
+        "MobileNetV2 in the place of ResNet-18's; seeds draw batches."
+    )
+    return Plan(
+        [Arm(name, job, (0, 1, 2)) for name, job in jobs.items()],
+        [
+            *(
+                Ordered(
+                    f"random < semihard < {softhard} < distance in mean hardness",
+                    ("distance", softhard, "semihard", "random"),
+                    HARDNESS,
+                    noise=SEED_NOISE,
+                )
+                for softhard in ("softhard", REPAIRED)
+            ),
+            Near("distance and hardest are equally hard", ("distance", "hardest"), SAME, HARDNESS, noise=SEED_NOISE),
+            *(
+                All(
+                    f"the hardness of softhard triplets varies most, {where}",
+                    tuple(Ordered(other, ("softhard", other), figure, noise=noise) for other in others),
+                )
+                for where, figure, noise in spread
+            ),
+        ],
+        {"E[H]": HARDNESS, "Var[H] within batches": VARIANCE, "Var of batch means": OF_MEANS},
+        [Bars("Hardness of mined triplets", tuple(jobs), {"E[H]": HARDNESS}, unit="")],
+        "Published variants of the miners, 56 pairs per batch, the first of each pair as anchor. The published "
+        "softhard miner may take the anchor as its own positive, which makes an easy triplet; the repaired one, "
+        f"added after the published one came out below semihard at pocket scale, does not. {whose}",
+    )
+
+
+PAIRS = ("SM", "RM", "SH", "RS", "RH", "MS", "DM", "DH")
+"""Sources and destinations that are tried at pocket scale; the claims rest on them."""
+POCKET_EPOCHS = 12
+CHANCE_NOISE = 1.0
+"""Points of R@1 near chance that one seed may be off by: there, runs differ less than those of models that learn."""
+TRAIN = ("HM[S, M]", "HM[R, M]", "HM[S, LGA]", "HM[D, M]", "HM[D, H]")
+COLLAPSE = ("HM[R, S]", "HM[R, H]", "HM[M, S]", "HM[S, H]", "HM[S, 0]")
+
+
+@study(
+    "H2",
+    "HM, Tables 2, 4 and 11",
+    "CUB R@1 / ERS, η 8: HM[R, M] 27.0 / 35.1, HM[S, M] 38.4 / 29.6, HM[D, M] 50.7 / 4.8, HM[D, H] 54.7 / 5.4; "
+    "every source (but S itself) to S collapses, and so do R, M, S to D or H and HM[S, 0]",
+)
+def source_and_destination(scale: Scale) -> Plan:
+    """Source × destination: which pairs train, which collapse."""
+    epochs, pairs = POCKET_EPOCHS if scale == "pocket" else None, list(PAIRS)
+    if scale == "paper":
+        pairs += [a + b for a in MINERS for b in MINERS if a != b and a + b not in PAIRS]
+    grid = {f"HM[{pair[0]}, {pair[1]}]": hm(scale, pair[0], pair[1], epochs=epochs) for pair in pairs}
+    grid |= {"HM[S, LGA]": hm(scale, epochs=epochs), "HM[S, 0]": hm(scale, "S", 0.0, epochs=epochs)}
+    if scale == "paper":  # source and destination the same: plain training
+        grid |= {f"standard[{letter}]": standard(scale, letter) for letter in MINERS}
+    settings = f"{POCKET_EPOCHS} epochs, η 4 at step 2/255, ten pairs."
+    return Plan(
+        named(grid),
+        [
+            All(
+                "S and R towards M, S towards LGA, and D towards M or H do not collapse",
+                tuple(Beyond(arm, arm, "R@1", above=NEAR_CHANCE, noise=CHANCE_NOISE) for arm in TRAIN),
+            ),
+            All(
+                "R and M towards S, R and S towards H, and S towards the constant 0 collapse",
+                tuple(Beyond(arm, arm, "R@1", below=NEAR_CHANCE, noise=CHANCE_NOISE) for arm in COLLAPSE),
+            ),
+            *by_protocol(
+                scale,
+                lambda figure: All(
+                    "D towards M or H, which moves little, gains less ERS than S or R towards M",
+                    tuple(
+                        more_ers(f"{more} > {less}", more, less, figure=figure)
+                        for more in ("HM[S, M]", "HM[R, M]")
+                        for less in ("HM[D, M]", "HM[D, H]")
+                    ),
+                ),
+            ),
+            more_r1("towards M, the source S keeps more R@1 than R", "HM[S, M]", "HM[R, M]"),
+        ],
+        {"R@1": "R@1", **scores(scale), "one point or line": "collapsed", "mean distance": "distance_all"},
+        [Scatter("Sources and destinations", tuple(grid), "R@1", ERS)],
+        f"{SETTINGS[scale]} {COLLAPSE_NOTE} A collapse that takes the paper's whole length would not show here. "
+        + (settings if scale == "pocket" else "The diagonal is plain training."),
+    )
+
+
+LGA, ICS = "HM[S, LGA]", "HM[S, LGA]&ICS"
+MARGIN, HEAVY, BOOSTED = f"{ICS}, margin 0.2", f"{ICS}, weight 1", "HM[S, g_B(M)]"
+
+
+@study(
+    "H5",
+    "HM, Tables 4, 5 and 7-10",
+    "CUB R@1 / ERS at η 8: HM[S, LGA] 38.0 / 32.4, u 2.2: 34.8 / 36.1; g_1/2 38.7 / 31.7, g_2 37.4 / 33.1, "
+    "g_B(M) 36.5 / 33.8 from HM[S, M] 38.4 / 29.6; ICS 37.2 / 33.5, weight 1: 36.0 / 33.7, "
+    "margin 0.2: 35.8 / 33.6; SOP, ICS weight 0.05: 48.3 / 61.2, weight 0.5: 42.4 / 60.1",
+)
+def settings_of_hm(scale: Scale) -> Plan:
+    """u, weight and margin of ICS, and other gradual adversaries."""
+    jobs = {
+        LGA: hm(scale),
+        ICS: hm(scale, regime={"ics": 0.5}),
+        "HM[S, M]": hm(scale, "S", "M"),
+        "u 2.2": hm(scale, regime={"u": 2.2}),
+        "u 0.1": hm(scale, over={"regime.u": 0.1}),
+        "HM[S, g_2]": hm(scale, "S", "g-2"),
+        "HM[S, g_1/2]": hm(scale, "S", "g-half"),
+        BOOSTED: hm(scale, "S", {"name": "g-b", "of": miner(scale, "M"), "xi": 0.1}),
+        HEAVY: hm(scale, regime={"ics": 1.0}),
+        MARGIN: hm(scale, regime={"ics": 0.5, "ics_margin": 0.2}),
+    }
+    small, large = (f"{ICS}, sop, weight {weight}" for weight in (0.05, 0.5))
+    if scale == "paper":
+        jobs |= {name: hm(scale, data="sop", regime={"ics": weight}) for name, weight in ((small, 0.05), (large, 0.5))}
+    gradual = ("HM[S, g_2]", LGA, "HM[S, g_1/2]")
+    makers = [
+        lambda figure: more_ers("a larger u (2.2) gains ERS", "u 2.2", LGA, figure=figure),
+        lambda figure: more_ers("ERS: g_2 > LGA > g_1/2", *gradual, figure=figure),
+        lambda figure: All(
+            "boosting M (g_B) gains ERS and costs R@1",
+            (more_ers("ERS", BOOSTED, "HM[S, M]", figure=figure), more_r1("R@1", "HM[S, M]", BOOSTED)),
+        ),
+        lambda figure: All(
+            f"a margin in ICS costs R@1 and changes ERS by less than {SAME_ERS:g}",
+            (more_r1("R@1", ICS, MARGIN), same_ers("ERS", MARGIN, ICS, figure=figure)),
+        ),
+    ]
+    if scale == "paper":
+        makers.append(
+            lambda figure: All(
+                "on SOP the weight 0.5 is worse than 0.05 in both",
+                (more_r1("R@1", small, large), more_ers("ERS", small, large, figure=figure)),
+            )
+        )
+    steps = " 24 epochs, η 4 at step 2/255." if scale == "pocket" else ""
+    arms = named(jobs)
+    return Plan(
+        arms,
+        [
+            more_r1("a larger u (2.2) costs R@1", LGA, "u 2.2"),
+            more_r1("R@1: g_1/2 > LGA > g_2", *gradual[::-1]),
+            more_r1("twice the weight of ICS costs R@1", ICS, HEAVY),
+            *by_protocol(scale, *makers),
+        ],
+        {"R@1": "R@1", **scores(scale), "TMA": "ers-fixed/TMA", "ES:D": "ers-fixed/ES:D"},
+        [
+            Scatter("Settings of HM", called(arms), "R@1", ERS),
+            Lines("ERS over u", {LGA: {0.1: "u 0.1", 0.2: LGA, 2.2: "u 2.2"}}, ERS, x="u", logarithmic=True),
+        ],
+        f"{SETTINGS[scale]}{steps} {COLLAPSE_NOTE} u 0.1 is not in the paper.",
+    )

@@ -5,10 +5,11 @@ Miners go by the paper's letters: R random, M semihard, S softhard, D distance, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast_studies.catalogue.paper_settings import STAND_IN
-from holdfast_studies.jobs import Audit, Measure, Scale, Training
+from holdfast_studies.jobs import Arm, Audit, Measure, Scale, Training
 
 MINERS = {"R": "random", "M": "semihard", "S": "softhard", "D": "distance", "H": "hardest"}
 GAMMA = 0.2
@@ -50,17 +51,22 @@ PROTOCOLS: dict[Scale, dict[str, str]] = {
 
 
 FIXED, PUBLISHED = Audit(limit=AUDITED), Audit(mode="published", limit=AUDITED)
-"""ERS with the attacks as they should be, and as they were published."""
-
-
-def audits(scale: Scale) -> tuple[Measure, ...]:
-    """In the published way too where the paper's rows are."""
-    return (FIXED, PUBLISHED) if scale == "paper" else (FIXED,)
+"""ERS with the attacks as they should be, and as they were published; the latter too where the paper's rows are."""
 
 
 def scores(scale: Scale) -> dict[str, str]:
     """Columns of tables."""
     return {"ERS": ERS, **({"ERS as published": PUBLISHED_ERS} if scale == "paper" else {})}
+
+
+def named(jobs: Mapping[str, Training], seeds: tuple[int, ...] | None = None) -> list[Arm]:
+    """Arms by name, in order.
+
+    Args:
+        jobs: arm → what is done for it.
+        seeds: of all of them, where they are not those of the scale.
+    """
+    return [Arm(name, job, seeds) for name, job in jobs.items()]
 
 
 def miner(scale: Scale, letter: str) -> str | dict[str, Any]:
@@ -93,13 +99,10 @@ def trained(
     data = data or ("glyphs" if scale == "pocket" else "cub")
     length = epochs or LENGTHS[data]
     small = "triplet-pocket" if recipe == "resnet18-triplet" else f"{recipe}-pocket"
-    return Training(
-        recipe=small if scale == "pocket" else recipe,
-        data=data,
-        row=row,
-        settings={**_COMMON[scale], "epochs": length, "evaluate_every": length, **(over or {})},
-        measures=audits(scale) if measures is None else measures,
-    )
+    settings = {**_COMMON[scale], "epochs": length, "evaluate_every": length, **(over or {})}
+    audits = (FIXED, PUBLISHED) if scale == "paper" else (FIXED,)
+    used = audits if measures is None else measures
+    return Training(small if scale == "pocket" else recipe, data, row, settings, used)
 
 
 def standard(scale: Scale, source: str = "S", **more: Any) -> Training:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, PROTOCOLS, R1_NOISE
@@ -40,29 +41,30 @@ def more_ers(text: str, *arms: str, least: float = 0.0, figure: str = ERS, print
         figure: which ERS.
         printed: how far apart the paper has each arm and the next.
     """
-    claim = Ordered(text=text, arms=arms, figure=figure, noise=ERS_NOISE, least=least, printed=printed)
+    claim = Ordered(text, arms, figure, noise=ERS_NOISE, least=least, printed=printed)
     return standing(claim, arms, favoured=arms[:-1])
 
 
 def same_ers(text: str, one: str, other: str, figure: str = ERS) -> Claim:
     """Two arms differ in ERS by little."""
     arms = (one, other)
-    return standing(Near(text=text, arms=arms, within=SAME_ERS, figure=figure, noise=ERS_NOISE), arms, favoured=arms)
+    return standing(Near(text, arms, SAME_ERS, figure, noise=ERS_NOISE), arms, favoured=arms)
 
 
-def by_protocol(scale: Scale, *makers: Callable[[str, str], Claim]) -> list[Claim]:
-    """Claims about ERS in each way that the scale measures it.
+def by_protocol(scale: Scale, *makers: Callable[[str], Claim]) -> list[Claim]:
+    """Claims about ERS in each way that the scale measures it, which the end of their text says.
 
     Args:
         scale: which.
-        makers: from the end of a claim's text, and the figure, to the claim.
+        makers: from the figure to the claim.
     """
-    return [make(suffix, figure) for make in makers for suffix, figure in PROTOCOLS[scale].items()]
+    made = [(make(figure), suffix) for make in makers for suffix, figure in PROTOCOLS[scale].items()]
+    return [dataclasses.replace(claim, text=claim.text + suffix) for claim, suffix in made]
 
 
 def more_r1(text: str, *arms: str, least: float = 0.0, printed: tuple[float, ...] = ()) -> Ordered:
     """Each arm lies above the next in R@1; collapsed models count as they are."""
-    return Ordered(text=text, arms=arms, noise=R1_NOISE, least=least, printed=printed)
+    return Ordered(text, arms, noise=R1_NOISE, least=least, printed=printed)
 
 
 def standing(claim: Claim, arms: Sequence[str], favoured: Sequence[str]) -> Claim:

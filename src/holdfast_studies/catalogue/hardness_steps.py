@@ -4,111 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast_studies.base import Study, register
-from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, GAMMA, SETTINGS, STEPS, act, hm, scores
+from holdfast_studies.base import Plan, study
+from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, GAMMA, SETTINGS, STEPS, act, hm, named, scores
 from holdfast_studies.catalogue.hardness_claims import AS_GOOD, COLLAPSE_NOTE, by_protocol, more_ers, more_r1, standing
-from holdfast_studies.catalogue.named_arms import named
 from holdfast_studies.claims import All, Claim, Judged, gaps
-from holdfast_studies.drawings import Drawing, Lines, Scatter
+from holdfast_studies.drawings import Lines, Scatter
 from holdfast_studies.intervals import interval
-from holdfast_studies.jobs import Arm, Scale, Training
+from holdfast_studies.jobs import Scale, Training
 from holdfast_studies.results import NOT_RUN, Results
 from holdfast_studies.verdict import Status, joint
 
 ETAS: dict[Scale, tuple[int, ...]] = {"pocket": (1, 2, 4, 8), "paper": (2, 4, 8, 16, 32)}
 HALF = "HM[S, -γ/2]"
 ICS = {"ics": 0.5}
-STRUCTURED = {"HM[R, M]": ("R", "M"), "HM[S, M]": ("S", "M"), "HM[R, LGA]": ("R", "lga"), "HM[S, LGA]": ("S", "lga")}
-"""With and without intra-class structure."""
-PRINTED_ERS: dict[str, dict[str, float]] = {
-    "HM[R, M]": {"without": 35.1, "with": 39.0},
-    "HM[S, M]": {"without": 29.6, "with": 32.3},
-    "HM[R, LGA]": {"without": 37.3, "with": 40.2},
-    "HM[S, LGA]": {"without": 32.4, "with": 33.5},
+STRUCTURED: dict[str, tuple[str, str, float, float]] = {
+    "HM[R, M]": ("R", "M", 39.0, 35.1),
+    "HM[S, M]": ("S", "M", 32.3, 29.6),
+    "HM[R, LGA]": ("R", "lga", 40.2, 37.3),
+    "HM[S, LGA]": ("S", "lga", 33.5, 32.4),
 }
-"""Table 5: ERS without and with intra-class structure."""
+"""Table 5: source, destination, ERS with and without intra-class structure."""
 
 
-@register("H3")
-class StepsAndParts(Study):
-    """Steps of the adversary, and the parts of HM one by one."""
-
-    id = "H3"
-    source = "HM, Tables 3-5, Figures 6-8"
-    published = (
-        "CUB R@1 / ERS: HM[S, LGA] η 2-32: 47.5 / 11.7, 42.7 / 20.8, 38.0 / 32.4, 37.0 / 34.5, 36.5 / 35.9; "
-        "HM[R, M] 34.3 / 18.1, 30.7 / 27.1, 27.0 / 35.1, 23.8 / 38.0, 23.1 / 38.0; HM[S, M] 44.5 / 11.6, 40.6 / 22.1, "
-        "38.4 / 29.6, 37.4 / 34.8, 35.3 / 35.7; HM[S, -γ/2] 44.5 / 12.4, 40.0 / 24.7, 36.8 / 33.8, 35.2 / 36.8, "
-        "34.7 / 37.0; η 8: ACT[R] 30.6 / 31.3, HM[R, LGA] 24.8 / 37.3; with ICS: HM[R, M] 25.6 / 39.0, HM[S, M] "
-        "36.9 / 32.3, HM[R, LGA] 25.7 / 40.2, HM[S, LGA] 37.2 / 33.5"
-    )
-
-    def arms(self, scale: Scale) -> list[Arm]:
-        """First the tables' usual η, then the others."""
-        usual = STEPS[scale]
-        makers = _varied(scale)
-        arms = {_at(name, usual): make(usual) for name, make in makers.items()}
-        if scale == "paper":
-            arms[_at("HM[S, -γ]", usual)] = hm(scale, "S", -GAMMA)
-            arms[_at("HM[R, LGA]", usual)] = hm(scale, "R", "lga")
-            for name, (source, destination) in STRUCTURED.items():
-                arms[_at(f"{name}&ICS", usual)] = hm(scale, source, destination, regime=ICS)
-        swept = makers if scale == "paper" else {"HM[S, LGA]": makers["HM[S, LGA]"]}
-        for eta in ETAS[scale]:
-            arms |= {_at(name, eta): make(eta) for name, make in swept.items() if eta != usual}
-        return named(arms)
-
-    def claims(self, scale: Scale) -> list[Claim]:
-        """One per part."""
-        usual = STEPS[scale]
-        lga, ics, semihard, half = (_at(name, usual) for name in ("HM[S, LGA]", "HM[S, LGA]&ICS", "HM[S, M]", HALF))
-        rising = tuple(_at("HM[S, LGA]", eta) for eta in reversed(ETAS[scale]) if eta <= usual)
-        return [
-            *by_protocol(
-                scale,
-                lambda suffix, figure: more_ers(f"ERS grows with η up to the radius{suffix}", *rising, figure=figure),
-                lambda suffix, figure: _levels_off(scale, suffix, figure),
-            ),
-            more_r1("the source S keeps more R@1 than R", semihard, _at("HM[R, M]", usual)),
-            more_r1("LGA keeps more R@1 than the constant -γ/2", lga, half),
-            *by_protocol(
-                scale,
-                lambda suffix, figure: All(
-                    text=f"LGA reaches more ERS than M and keeps its R@1 within {AS_GOOD:g} points{suffix}",
-                    parts=(
-                        more_ers("ERS", lga, semihard, figure=figure),
-                        more_r1("R@1", lga, semihard, least=-AS_GOOD),
-                    ),
-                ),
-                lambda suffix, figure: more_ers(f"ICS adds ERS{suffix}", ics, lga, figure=figure),
-            ),
-            *(_of_the_tables(scale) if scale == "paper" else []),
-        ]
-
-    def columns(self, scale: Scale) -> dict[str, str]:
-        """What it costs and what it brings."""
-        return {"R@1": "R@1", **scores(scale), "passes per step": "log/passes"}
-
-    def drawings(self, scale: Scale) -> list[Drawing]:
-        """ERS and R@1 over η, and against each other."""
-        names = _varied(scale) if scale == "paper" else ("HM[S, LGA]",)
-        lines = {name: {float(eta): _at(name, eta) for eta in ETAS[scale]} for name in names}
-        arms = tuple(arm.name for arm in self.arms(scale))
-        return [
-            Lines(title="ERS over η", lines=lines, figure=ERS, x="η", logarithmic=True),
-            Lines(title="R@1 over η", lines=lines, figure="R@1", x="η", logarithmic=True),
-            Scatter(title="Robustness against retrieval", arms=arms, x="R@1", y=ERS),
-        ]
-
-    def notes(self, scale: Scale) -> str:
-        """What stands for what."""
-        lines = f"{SETTINGS[scale]} {COLLAPSE_NOTE}"
-        if scale == "pocket":
-            return (
-                f"{lines} 24 epochs. Steps are 2/255 where the paper's are 1/255, so "
-                "that η 1, 2, 4, 8 reach as far as the paper's 2, 4, 8, 16: the radius of 8/255 is reached at η 4."
-            )
-        return f"{lines} SOP, where ICS adds none, is in H4."
+def _at(name: str, eta: int) -> str:
+    return f"{name}, η {eta}"
 
 
 def _varied(scale: Scale) -> dict[str, Callable[[int], Training]]:
@@ -126,8 +45,67 @@ def _varied(scale: Scale) -> dict[str, Callable[[int], Training]]:
     return makers
 
 
-def _at(name: str, eta: int) -> str:
-    return f"{name}, η {eta}"
+@study(
+    "H3",
+    "HM, Tables 3-5, Figures 6-8",
+    "CUB R@1 / ERS: HM[S, LGA] η 2-32: 47.5 / 11.7, 42.7 / 20.8, 38.0 / 32.4, 37.0 / 34.5, 36.5 / 35.9; "
+    "HM[R, M] 34.3 / 18.1, 30.7 / 27.1, 27.0 / 35.1, 23.8 / 38.0, 23.1 / 38.0; HM[S, M] 44.5 / 11.6, 40.6 / 22.1, "
+    "38.4 / 29.6, 37.4 / 34.8, 35.3 / 35.7; HM[S, -γ/2] 44.5 / 12.4, 40.0 / 24.7, 36.8 / 33.8, 35.2 / 36.8, "
+    "34.7 / 37.0; η 8: ACT[R] 30.6 / 31.3, HM[R, LGA] 24.8 / 37.3; with ICS: HM[R, M] 25.6 / 39.0, HM[S, M] "
+    "36.9 / 32.3, HM[R, LGA] 25.7 / 40.2, HM[S, LGA] 37.2 / 33.5",
+)
+def steps_and_parts(scale: Scale) -> Plan:
+    """Steps of the adversary, and the parts of HM one by one."""
+    usual, etas, makers = STEPS[scale], ETAS[scale], _varied(scale)
+    jobs = {_at(name, usual): make(usual) for name, make in makers.items()}
+    if scale == "paper":
+        jobs[_at("HM[S, -γ]", usual)] = hm(scale, "S", -GAMMA)
+        jobs[_at("HM[R, LGA]", usual)] = hm(scale, "R", "lga")
+        for name, (source, destination, *_) in STRUCTURED.items():
+            jobs[_at(f"{name}&ICS", usual)] = hm(scale, source, destination, regime=ICS)
+    swept = makers if scale == "paper" else {"HM[S, LGA]": makers["HM[S, LGA]"]}
+    for eta in etas:
+        jobs |= {_at(name, eta): make(eta) for name, make in swept.items() if eta != usual}
+    lga, ics, semihard, half = (_at(name, usual) for name in ("HM[S, LGA]", "HM[S, LGA]&ICS", "HM[S, M]", HALF))
+    rising = tuple(_at("HM[S, LGA]", eta) for eta in reversed(etas) if eta <= usual)
+    lines = {name: {float(eta): _at(name, eta) for eta in etas} for name in swept}
+    notes = (
+        "24 epochs. Steps are 2/255 where the paper's are 1/255, so "
+        "that η 1, 2, 4, 8 reach as far as the paper's 2, 4, 8, 16: the radius of 8/255 is reached at η 4."
+        if scale == "pocket"
+        else "SOP, where ICS adds none, is in H4."
+    )
+    return Plan(
+        named(jobs),
+        [
+            *by_protocol(
+                scale,
+                lambda figure: more_ers("ERS grows with η up to the radius", *rising, figure=figure),
+                lambda figure: _levels_off(usual, figure),
+            ),
+            more_r1("the source S keeps more R@1 than R", semihard, _at("HM[R, M]", usual)),
+            more_r1("LGA keeps more R@1 than the constant -γ/2", lga, half),
+            *by_protocol(
+                scale,
+                lambda figure: All(
+                    f"LGA reaches more ERS than M and keeps its R@1 within {AS_GOOD:g} points",
+                    (
+                        more_ers("ERS", lga, semihard, figure=figure),
+                        more_r1("R@1", lga, semihard, least=-AS_GOOD),
+                    ),
+                ),
+                lambda figure: more_ers("ICS adds ERS", ics, lga, figure=figure),
+            ),
+            *(_of_the_tables(scale) if scale == "paper" else []),
+        ],
+        {"R@1": "R@1", **scores(scale), "passes per step": "log/passes"},
+        [
+            Lines("ERS over η", lines, ERS, x="η", logarithmic=True),
+            Lines("R@1 over η", lines, "R@1", x="η", logarithmic=True),
+            Scatter("Robustness against retrieval", tuple(jobs), "R@1", ERS),
+        ],
+        f"{SETTINGS[scale]} {COLLAPSE_NOTE} {notes}",
+    )
 
 
 def _of_the_tables(scale: Scale) -> list[Claim]:
@@ -136,36 +114,25 @@ def _of_the_tables(scale: Scale) -> list[Claim]:
     halves = tuple(_at(HALF, eta) for eta in reversed(etas) if eta <= usual)
     random, rival = _at("HM[R, M]", usual), _at("ACT[R]", usual)
 
-    def sources(suffix: str, figure: str) -> Claim:
-        return All(
-            text=f"at every η, HM[R, M] reaches more ERS than HM[S, M]{suffix}",
-            parts=tuple(
-                more_ers(f"η {eta}", _at("HM[R, M]", eta), _at("HM[S, M]", eta), figure=figure) for eta in etas
-            ),
-        )
+    def sources(figure: str) -> Claim:
+        pairs = {f"η {eta}": (_at("HM[R, M]", eta), _at("HM[S, M]", eta)) for eta in etas}
+        parts = tuple(more_ers(text, *arms, figure=figure) for text, arms in pairs.items())
+        return All("at every η, HM[R, M] reaches more ERS than HM[S, M]", parts)
 
-    def structure(suffix: str, figure: str) -> Claim:
-        return All(
-            text=f"ICS adds ERS to HM[R, M], HM[S, M], HM[R, LGA] and HM[S, LGA]{suffix}",
-            parts=tuple(
-                more_ers(
-                    name,
-                    _at(f"{name}&ICS", usual),
-                    _at(name, usual),
-                    figure=figure,
-                    printed=gaps([PRINTED_ERS[name]["with"], PRINTED_ERS[name]["without"]]),
-                )
-                for name in STRUCTURED
-            ),
+    def structure(figure: str) -> Claim:
+        parts = tuple(
+            more_ers(name, _at(f"{name}&ICS", usual), _at(name, usual), figure=figure, printed=gaps(printed))
+            for name, (_, _, *printed) in STRUCTURED.items()
         )
+        return All("ICS adds ERS to HM[R, M], HM[S, M], HM[R, LGA] and HM[S, LGA]", parts)
 
     return [
         *by_protocol(
             scale,
-            lambda suffix, figure: more_ers(f"of HM[S, -γ/2] too, ERS grows with η{suffix}", *halves, figure=figure),
+            lambda figure: more_ers("of HM[S, -γ/2] too, ERS grows with η", *halves, figure=figure),
             sources,
-            lambda suffix, figure: more_ers(
-                f"HM[R, M] reaches more ERS than ACT[R]{suffix}", random, rival, figure=figure, printed=(3.8,)
+            lambda figure: more_ers(
+                "HM[R, M] reaches more ERS than ACT[R]", random, rival, figure=figure, printed=(3.8,)
             ),
             structure,
         ),
@@ -173,9 +140,8 @@ def _of_the_tables(scale: Scale) -> list[Claim]:
     ]
 
 
-def _levels_off(scale: Scale, suffix: str, figure: str) -> Claim:
+def _levels_off(usual: int, figure: str) -> Claim:
     """The gain of the doubling up to the usual η against that of the next, which must not be a loss."""
-    usual = STEPS[scale]
     arms = [_at("HM[S, LGA]", eta) for eta in (usual // 2, usual, 2 * usual)]
 
     def rule(results: Results) -> tuple[Status, str]:
@@ -190,6 +156,6 @@ def _levels_off(scale: Scale, suffix: str, figure: str) -> Claim:
 
     text = (
         f"ERS levels off: from η {usual} to {2 * usual} it gains less than from {usual // 2} to {usual}, and does not "
-        f"fall by {ERS_NOISE:g} or more{suffix}"
+        f"fall by {ERS_NOISE:g} or more"
     )
-    return standing(Judged(text=text, rule=rule), arms, favoured=arms)
+    return standing(Judged(text, rule), arms, favoured=arms)

@@ -79,17 +79,11 @@ def training(
         data: in place of the scale's own; Online Products has recipes of its own.
         measures: of the trained model.
     """
-    recipe = RECIPES[kind]
+    recipe, over = RECIPES[kind], SHORT[scale]
     if scale == "pocket":
         small = "pocket" if kind == "standard" else f"{recipe}-pocket"
-        return Training(recipe=small, data="glyphs", row={**(row or {})}, settings=SHORT[scale], measures=measures)
-    return Training(
-        recipe=f"{recipe}-sop" if data == "sop" else recipe,
-        data=data or "cub",
-        row={**(row or {})},
-        settings=SHORT[scale],
-        measures=measures,
-    )
+        return Training(small, "glyphs", {**(row or {})}, over, measures)
+    return Training(f"{recipe}-sop" if data == "sop" else recipe, data or "cub", {**(row or {})}, over, measures)
 
 
 def named(scale: Scale, jobs: Mapping[str, Training], seeds: tuple[int, ...] | None = None) -> list[Arm]:
@@ -100,8 +94,9 @@ def named(scale: Scale, jobs: Mapping[str, Training], seeds: tuple[int, ...] | N
         jobs: arm → what is done for it.
         seeds: of all of them, where they are not those of the scale.
     """
-    readings = {name: _reading(scale, name) for name in jobs}
-    return [Arm(name=name, job=job, seeds=seeds, reading=readings[name]) for name, job in jobs.items()]
+    longest = sorted(BASELINES[scale].items(), key=lambda one: -len(one[0]))  # one is the beginning of the other
+    readings = {name: next((said for start, said in longest if name.startswith(start)), "") for name in jobs}
+    return [Arm(name, job, seeds, readings[name]) for name, job in jobs.items()]
 
 
 def arcface(scale: Scale) -> dict[str, Any]:
@@ -125,12 +120,6 @@ def towards(scale: Scale, **targets: int) -> dict[str, Any]:
             for name, count in targets.items()
         ]
     }
-
-
-def _reading(scale: Scale, arm: str) -> str:
-    """Of the baseline an arm trains, the longest name first: one is the beginning of the other."""
-    baselines = BASELINES[scale]
-    return next((baselines[b] for b in sorted(baselines, key=len, reverse=True) if arm.startswith(b)), "")
 
 
 def _eps(scale: Scale) -> str | None:

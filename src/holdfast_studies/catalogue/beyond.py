@@ -1,0 +1,185 @@
+"""Beyond the papers: ideas of four papers in one recipe (X1), and hardness manipulation without crafting (X2)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from holdfast.training.recipe_files import read_plain
+from holdfast_studies.base import Plan, study
+from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
+from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, FIXED, LENGTHS, R1_NOISE, SETTINGS, STEPS, hm
+from holdfast_studies.catalogue.hardness_claims import AS_GOOD, AS_ROBUST, COLLAPSE_NOTE, more_ers, more_r1
+from holdfast_studies.catalogue.paper_settings import MOBILENET, SEVERAL, budget
+from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
+from holdfast_studies.claims import Claim
+from holdfast_studies.drawings import Bars, Scatter
+from holdfast_studies.jobs import Arm, Audit, Measure, Probe, Scale, Training
+
+HM, EPS, DIRECT, SETS = "HM", "EPS", "direct gradient", "separate BatchNorm"
+PARTS = (EPS, DIRECT, HM, SETS)
+IDEAS: tuple[tuple[str, ...], ...] = (
+    (EPS, HM),
+    (DIRECT, HM),
+    (HM, SETS),
+    (EPS, DIRECT, HM),
+    (DIRECT, HM, SETS),
+    PARTS,
+)
+"""Combinations: all have the one idea that brings ERS."""
+COMBINATIONS = tuple(" + ".join(ideas) for ideas in IDEAS)
+FIGURES = (
+    Figure("R@1", "log/validation R@1", noise=R1_NOISE, equal=1.0),
+    Figure(ERS, "val-ers/ERS", noise=ERS_NOISE, equal=1.5),
+)
+GRADIENT = {"name": "gradient", "rule": "best", "miner": "ephn"}
+ICS = 0.5
+"""Weight of HM's intra-class structure term: its paper's best form, alone and in combinations."""
+FOUR: dict[Scale, dict[str, Any]] = {
+    "pocket": {},
+    "paper": {**MOBILENET, "batch": {"classes": 28, "per_class": 4}, "data.validation": 0.2},
+}
+"""HM's batches have pairs, among which there is nothing to choose a nearest positive from; and combinations are chosen
+on classes that are kept for it."""
+
+
+@study("X1", "beyond the papers", "none yet", ours=True)
+def combined(scale: Scale) -> Plan:
+    """One recipe of four papers beats each alone."""
+    jobs = {EPS: _eps(scale), DIRECT: _direct(scale), HM: _combined(scale, (HM,)), SETS: _sets(scale)}
+    jobs |= {name: _combined(scale, ideas) for name, ideas in zip(COMBINATIONS, IDEAS, strict=True)}
+    measures = (FIXED, Audit(split="val", limit=hardness_arms.AUDITED, name="val-ers"))
+    seeds = SEVERAL if scale == "paper" else None
+    notes = (
+        "HM is HM[S, LGA]&ICS, and the start of every combination. EPS in it: the source takes the nearest "
+        "positive, and softhard's negatives. Direct gradient: the rule `best` in the place of the triplet loss, "
+        "on HM's triplets. Separate BatchNorm: the clean batch is learnt too, and moved triplets have their own "
+        "set. EPS alone is triplets with semihard negatives, the direct gradient alone `best` on its own "
+        "triplets, separate BatchNorm alone MDProp with two extra sets. Validation classes are nearly saturated in "
+        "R@1 where training goes well, so that ERS decides most of the choice. "
+    )
+    where = (
+        "The direct gradient alone has the learning rate of its recipe, 1e-2; all others 3e-3."
+        if scale == "pocket"
+        else "All on HM's ground: MobileNetV2, 512 dims, squashed images; where there are sets, BatchNorm "
+        f"learns. A fifth of the training classes is kept for the choice. {budget(rate='Adam at 1e-4')}"
+    )
+    return Plan(
+        [Arm(name, dataclasses.replace(job, measures=measures), seeds) for name, job in jobs.items()],
+        [
+            ChosenBeatsEach(
+                "the combination chosen on validation classes beats EPS, the direct gradient, HM and MDProp, each "
+                "alone, on clean R@1 at equal ERS or on ERS at equal clean R@1",
+                PARTS,
+                COMBINATIONS,
+                FIGURES,
+            )
+        ],
+        {
+            "validation R@1": FIGURES[0].validation,
+            "validation ERS": FIGURES[1].validation,
+            "R@1": "R@1",
+            "ERS": ERS,
+            "passes": "log/passes",
+        },
+        [
+            Scatter("Clean and robust, test classes", tuple(jobs), "R@1", ERS),
+            Bars("R@1 and ERS by arm, test classes", tuple(jobs), {"R@1": "R@1", "ERS": ERS}),
+        ],
+        notes + where,
+    )
+
+
+def _combined(scale: Scale, ideas: tuple[str, ...]) -> Training:
+    """HM with other ideas."""
+    base = hm(scale, regime={"ics": ICS})
+    settings: dict[str, Any] = {**base.settings, **FOUR[scale]}
+    if EPS in ideas:
+        own = base.row["regime.source"]
+        anchors = {} if scale == "pocket" else {"anchors": "first"}
+        settings["regime.source"] = {"name": "easy-positive", "negative": own, **anchors}
+    if DIRECT in ideas:
+        settings["loss"] = GRADIENT
+    if SETS in ideas:
+        settings |= {"regime.separate": True, "model.batchnorm": "train"}
+    return dataclasses.replace(base, settings=settings)
+
+
+def _eps(scale: Scale) -> Training:
+    loss = easy_positives_arms.LOSSES["triplet"].easy["loss"]
+    if scale == "paper":
+        return hardness_arms.trained(scale, "resnet18-triplet", {"loss": loss}, over=FOUR[scale])
+    return easy_positives_arms.GLYPHS.training({"loss": loss})
+
+
+def _direct(scale: Scale) -> Training:
+    if scale == "paper":
+        return hardness_arms.trained(scale, "resnet18-triplet", {"loss": GRADIENT}, over=FOUR[scale])
+    return Training("gs-pocket", settings=mdprop_arms.SHORT["pocket"])
+
+
+def _sets(scale: Scale) -> Training:
+    if scale == "pocket":
+        return mdprop_arms.training(scale, "MDProp")
+    mdprop = read_plain("mdprop-2")
+    method = {"loss": mdprop["loss"], "regime": mdprop["regime"], "model.batchnorm": "train"}
+    return hardness_arms.trained(scale, "resnet18-triplet", {}, over={**FOUR[scale], **method})
+
+
+REPLAYS = 4
+LESS, ALIKE = 2 / 3, 1.2
+"""Shares of the passes of HM."""
+SPENT = "spent/passes"
+"""Nominal: HM skips triplets that are hard already, so that it spends less."""
+WHOLE, HALF = "HM[S, LGA]", "HM[S, LGA], half the epochs"
+FREE, FREE_HALF, FREE_EPOCHS = "free HM, equal passes", "free HM, half the passes", "free HM, equal epochs"
+
+
+@study("X2", "beyond the papers (HM, Section 3.1 and Appendix B.6 name the idea)", "none", ours=True)
+def free(scale: Scale) -> Plan:
+    """Free HM: the ERS of HM at a fraction of the passes."""
+    epochs, per_batch = LENGTHS["glyphs" if scale == "pocket" else "cub"], STEPS[scale] + 1
+    half = epochs // 2
+    measures: tuple[Measure, ...] = (FIXED, Probe("spent"))
+    settings = {"regime.source": hardness_arms.miner(scale, "S"), "regime.replays": REPLAYS}
+
+    def for_free(length: int) -> Training:
+        return hardness_arms.trained(scale, "free-hm", settings, epochs=length, measures=measures)
+
+    jobs = {
+        WHOLE: hm(scale, measures=measures),
+        FREE_HALF: for_free(half * per_batch // REPLAYS),
+        FREE: for_free(epochs * per_batch // REPLAYS),
+        HALF: hm(scale, epochs=half, measures=measures),
+        FREE_EPOCHS: for_free(epochs),
+        "standard": hardness_arms.standard(scale, measures=measures),
+    }
+
+    def at_most(share: float, claim: Claim, name: str) -> Claim:
+        ours, theirs = (Price(arm=arm, epochs=jobs[arm].resolved(0).epochs) for arm in (name, WHOLE))
+        return priced(claim, ours, theirs, share)
+
+    as_robust = f"for two thirds of the passes, free HM comes within {AS_ROBUST:g} of the ERS of HM"
+    as_good = f"for two thirds of the passes, free HM keeps R@1 within {AS_GOOD:g} points of HM"
+    alike = "for about as many passes (a fifth more at most), free HM reaches more ERS"
+    same = "for the same epochs and no more passes, free HM reaches more ERS"
+    return Plan(
+        hardness_arms.named(jobs),
+        [
+            at_most(LESS, more_ers(as_robust, FREE_HALF, WHOLE, least=-AS_ROBUST), FREE_HALF),
+            at_most(LESS, more_r1(as_good, FREE_HALF, WHOLE, least=-AS_GOOD), FREE_HALF),
+            at_most(ALIKE, more_ers(alike, FREE, WHOLE), FREE),
+            at_most(1.0, more_ers(same, FREE_EPOCHS, WHOLE), FREE_EPOCHS),
+        ],
+        {"R@1": "R@1", "ERS": ERS, "passes per batch": "log/passes", "passes per image, nominal": SPENT},
+        [
+            Scatter("ERS for its nominal price", tuple(jobs), SPENT, ERS),
+            Scatter("Robustness against retrieval", tuple(jobs), "R@1", ERS),
+        ],
+        f"{SETTINGS[scale]} {COLLAPSE_NOTE} A batch costs HM at most η + 1 = {STEPS[scale] + 1} passes forward and "
+        f"back, and fewer where triplets are hard already and left out; free HM {REPLAYS} (its replays, each an "
+        "update). Arms are named by these nominal passes; claims go by passes that were counted (epochs × `passes "
+        "per batch`), which was changed after the first results: free HM at half the nominal passes spent more "
+        "than HM with half the epochs did, so that the two are no longer compared. Schedules are stretched to each "
+        "arm's own length.",
+    )
