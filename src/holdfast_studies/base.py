@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.registry import Registry
 from holdfast_studies.claims import Claim
-from holdfast_studies.drawings import Curves, Drawing
-from holdfast_studies.jobs import Arm, Cell, Scale, called
+from holdfast_studies.drawing import Curves, Drawing
+from holdfast_studies.jobs import EMBEDDED, Arm, Cell, Scale, called
 from holdfast_studies.results import ON_TEST
 
 SEEDS: dict[Scale, tuple[int, ...]] = {"pocket": (0, 1, 2), "paper": (0,)}
@@ -84,6 +84,20 @@ class Study:
         return [
             Cell(arm=arm.name, job=arm.job, seed=own[n]) for n in range(rounds) for arm, own in arms if n < len(own)
         ]
+
+    def invocation(self, scale: Scale) -> str:
+        """`holdfast study A1 --scale paper --place cub=DIR --weights resnet50=FILE`.
+
+        It names every dataset that must be placed and every backbone whose weights would be fetched: a command that
+        names weights no arm begins with is refused.
+        """
+        jobs = [arm.job for arm in self.plan(scale).arms]
+        places = sorted({name for job in jobs for name in job.datasets} - set(EMBEDDED))
+        weights = sorted({job.fetched for job in jobs if job.fetched})
+        words = ["holdfast study", self.id, "--scale", scale]
+        words += ["--place", *(f"{name}=DIR" for name in places)] if places else []
+        words += ["--weights", *(f"{name}=FILE" for name in weights)] if weights else []
+        return " ".join(words)
 
 
 registry: Registry[Study] = Registry("study", Study, "holdfast_studies.catalogue")

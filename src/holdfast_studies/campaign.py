@@ -15,9 +15,9 @@ from multiprocessing import get_context
 from holdfast import console
 from holdfast.errors import HoldfastError, described
 from holdfast.training import Interrupted
-from holdfast_studies.jobs import Cell, Measure, Training
+from holdfast_studies.jobs import Cell, Measure, Training, measure_key
 from holdfast_studies.running import Places, run_cell
-from holdfast_studies.store import Store, measure_key
+from holdfast_studies.store import Store
 
 DIED = "its process was killed (out of memory?); run the same command, it goes on"
 
@@ -47,11 +47,7 @@ def part_of(cells: Sequence[Cell], part: str) -> list[Cell]:
 
 
 def run_cells(
-    cells: Sequence[Cell],
-    store: Store,
-    places: Places,
-    jobs: int = 1,
-    deadline: float | None = None,
+    cells: Sequence[Cell], store: Store, places: Places, jobs: int = 1, deadline: float | None = None
 ) -> dict[str, str]:
     """Run what is left of some cells; returns cell → why it could not be run, for those that could not.
 
@@ -64,15 +60,14 @@ def run_cells(
         jobs: cells side by side, each in a process of its own if more than one.
         deadline: no cell is begun after this time (`time.monotonic()`, which no change of the clock moves).
     """
-    failed: dict[str, str] = {}
+    work = _Work(store, places, jobs, deadline, {})
     # Before all others, so that no two processes train the start they share.
     starts = [start for cell in cells if not store.done(cell) and (start := _start(cell)) is not None]
-    waiting = [cell for cell in distinct(starts) if not store.done(cell) or not _over(cell, store)]
+    waiting = [cell for cell in distinct(starts) if not store.done(cell) or not work.over(cell)]
     if waiting:
-        _run(waiting, store, places, jobs, deadline, failed)
-    left = [cell for cell in distinct(cells) if not store.done(cell)]
-    _run(left, store, places, jobs, deadline, failed)
-    return failed
+        work.run(waiting)
+    work.run([cell for cell in distinct(cells) if not store.done(cell)])
+    return work.failed
 
 
 def _start(cell: Cell) -> Cell | None:
@@ -80,89 +75,83 @@ def _start(cell: Cell) -> Cell | None:
     return cell.job.first(cell.seed) if isinstance(cell.job, Training) else None
 
 
-def _over(start: Cell, store: Store) -> bool:
-    """Whether a start's model is there, or never will be; a record alone may be of another machine."""
-    trained = isinstance(start.job, Training) and store.trained(start.job, start.seed)
-    return trained or store.stopped(start) is not None
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What `run_cells` is given, and why cells could not be run."""
 
+    store: Store
+    places: Places
+    jobs: int
+    deadline: float | None
+    failed: dict[str, str]
 
-def _run(
-    cells: Sequence[Cell],
-    store: Store,
-    places: Places,
-    jobs: int,
-    deadline: float | None,
-    failed: dict[str, str],
-) -> None:
-    """Run those cells that can be; `failed` learns of the others."""
-    left = []
-    for cell in cells:
-        start = _start(cell)
-        lost = None if start is None else store.stopped(start) or failed.get(start.key)
-        if lacks := places.lacks(cell):
-            failed[cell.key] = f"needs {lacks}"
-        elif lost is not None:
-            failed[cell.key] = f"the model it starts from was not trained: {lost}"
-        elif start is None or _over(start, store):  # else there was no time for the start
-            left.append(cell)
-    with console.bar(len(left), unit="cell", what="cells") as bar:
-        in_time = itertools.takewhile(lambda _: deadline is None or time.monotonic() <= deadline, left)
-        endings = _in_turn(in_time, store, places) if jobs == 1 else _side_by_side(in_time, store, places, jobs)
-        for cell, why in endings:
-            if why is not None:
-                failed[cell.key] = why
-            bar.update()
+    def over(self, start: Cell) -> bool:
+        """Whether a start's model is there, or never will be; a record alone may be of another machine."""
+        trained = isinstance(start.job, Training) and self.store.trained(start.job, start.seed)
+        return trained or self.store.stopped(start) is not None
 
+    def run(self, cells: Sequence[Cell]) -> None:
+        """Run those cells that can be."""
+        left = []
+        for cell in cells:
+            start = _start(cell)
+            lost = None if start is None else self.store.stopped(start) or self.failed.get(start.key)
+            if lacks := self.places.lacks(cell):
+                self.failed[cell.key] = f"needs {lacks}"
+            elif lost is not None:
+                self.failed[cell.key] = f"the model it starts from was not trained: {lost}"
+            elif start is None or self.over(start):  # else there was no time for the start
+                left.append(cell)
+        with console.bar(len(left), unit="cell", what="cells") as bar:
+            in_time = itertools.takewhile(lambda _: self.deadline is None or time.monotonic() <= self.deadline, left)
+            for cell, error in self.in_turn(in_time) if self.jobs == 1 else self.side_by_side(in_time):
+                if error is not None:
+                    self.failed[cell.key] = _line(error)
+                bar.update()
 
-def _in_turn(cells: Iterator[Cell], store: Store, places: Places) -> Iterator[tuple[Cell, str | None]]:
-    """Each cell with why it could not be run, None where it was."""
-    for cell in cells:
+    def in_turn(self, cells: Iterator[Cell]) -> Iterator[tuple[Cell, Exception | None]]:
+        """Each cell with why it could not be run, None where it was."""
+        for cell in cells:
+            try:
+                run_cell(cell, self.store, self.places)
+            except Interrupted:
+                raise
+            except Exception as error:  # one bad cell must not end a night's work
+                yield cell, error
+            else:
+                yield cell, None
+
+    def side_by_side(self, cells: Iterator[Cell]) -> Iterator[tuple[Cell, Exception | None]]:
+        """The same, in processes; where one is killed, a new pool does the rest."""
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.jobs)))
+        while (following := next(cells, None)) is not None:
+            with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:
+                yield from self.in_pool(pool, itertools.chain([following], cells))
+
+    def in_pool(self, pool: ProcessPoolExecutor, cells: Iterator[Cell]) -> Iterator[tuple[Cell, Exception | None]]:
+        """Let a pool work through cells, the next taken when a process is free, until all are done or it breaks."""
+        running: dict[Future[None], Cell] = {}
+        broken = False
+        while True:
+            for cell in itertools.islice(cells, 0 if broken else self.jobs - len(running)):
+                running[self.submit(pool, cell)] = cell
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                error = future.exception()
+                if isinstance(error, Interrupted) or not (error is None or isinstance(error, Exception)):
+                    raise error
+                broken = broken or isinstance(error, BrokenProcessPool)
+                yield running.pop(future), error
+
+    def submit(self, pool: ProcessPoolExecutor, cell: Cell) -> Future[None]:
+        """The cell's future; a pool that broke a moment ago gives one that has failed."""
         try:
-            with console.shown(False):
-                run_cell(cell, store, places)
-        except Interrupted:
-            raise
-        except Exception as error:  # one bad cell must not end a night's work
-            yield cell, _line(error)
-        else:
-            yield cell, None
-
-
-def _side_by_side(cells: Iterator[Cell], store: Store, places: Places, jobs: int) -> Iterator[tuple[Cell, str | None]]:
-    """The same, in processes; where one is killed, a new pool does the rest."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-    while (following := next(cells, None)) is not None:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            yield from _share(pool, itertools.chain([following], cells), store, places, jobs)
-
-
-def _share(
-    pool: ProcessPoolExecutor, cells: Iterator[Cell], store: Store, places: Places, jobs: int
-) -> Iterator[tuple[Cell, str | None]]:
-    """Let a pool work through cells, the next one taken when a process is free, until all are done or it breaks."""
-    running: dict[Future[None], Cell] = {}
-    broken = False
-    while True:
-        for cell in itertools.islice(cells, 0 if broken else jobs - len(running)):
-            running[_submit(pool, cell, store, places)] = cell
-        if not running:
-            return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            error = future.exception()
-            if isinstance(error, Interrupted) or not (error is None or isinstance(error, Exception)):
-                raise error
-            broken = broken or isinstance(error, BrokenProcessPool)
-            yield running.pop(future), None if error is None else _line(error)
-
-
-def _submit(pool: ProcessPoolExecutor, cell: Cell, store: Store, places: Places) -> Future[None]:
-    """The cell's future; a pool that broke a moment ago gives one that has failed."""
-    try:
-        return pool.submit(run_cell, cell, store, places)
-    except BrokenProcessPool as error:
-        failed: Future[None] = Future()
-        failed.set_exception(error)
-        return failed
+            return pool.submit(run_cell, cell, self.store, self.places)
+        except BrokenProcessPool as error:
+            failed: Future[None] = Future()
+            failed.set_exception(error)
+            return failed
 
 
 def _line(error: Exception) -> str:

@@ -13,10 +13,92 @@ import dataclasses
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias
 
-from holdfast_studies.intervals import Interval, difference, interval
-from holdfast_studies.results import NOT_RUN, Results
-from holdfast_studies.verdict import LEVEL, Status, Verdict, at_best_undecided, joint
+from holdfast_studies.results import NOT_RUN, ONE_SEED, Interval, Results, Status, difference, interval
+from holdfast_studies.setting import Setting
+
+Standing: TypeAlias = Literal["verdict", "observation", "limit", "ours"]
+"""What a result is about: a paper's claim, our own setting only, how far a claim reaches, or a claim of ours."""
+
+Rule: TypeAlias = Callable[[Results], tuple[Status, str]]
+"""From results to a status and the numbers it rests on."""
+
+PAPER = Setting(kind="paper")
+LEVEL = "half of it out of reach"
+"""A sign in the evidence."""
+
+_REACH: dict[Status, str] = {"holds": "reaches so far", "does not hold": "ends before", "undecided": "open"}
+_SEEN: dict[Status, str] = {"holds": "seen", "does not hold": "not seen", "undecided": "open"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a claim came to.
+
+    Args:
+        claim: its words.
+        status: `holds`, `does not hold` or `undecided`.
+        evidence: the numbers it rests on.
+        parts: verdicts that it joins, where it does.
+        ground: whose setting its arms run in, the weakest of them.
+        standing: whether it judges the paper's claim.
+        reading: of what the source leaves unsaid.
+    """
+
+    claim: str
+    status: Status
+    evidence: str
+    parts: tuple[Verdict, ...] = ()
+    ground: Setting = PAPER
+    standing: Standing = "verdict"
+    reading: str = ""
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether a number that it rests on comes from a single seed; a refutation rests on its strongest part."""
+        if self.status == "does not hold" and self.parts:
+            return all(part.one_seed for part in self.parts if part.status == self.status)
+        return ONE_SEED in self.evidence
+
+    @property
+    def level(self) -> bool:
+        """Whether it is refuted only by arms that come out level where the source has them apart."""
+        if self.status != "does not hold":
+            return False
+        if self.parts:
+            return all(part.level for part in self.parts if part.status == self.status)
+        return LEVEL in self.evidence
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is open because something that it needs was not run."""
+        return self.status == "undecided" and NOT_RUN in self.evidence
+
+    @property
+    def decided(self) -> bool:
+        """Whether a paper's claim is decided by it."""
+        return self.standing == "verdict" and self.status != "undecided"
+
+    @property
+    def words(self) -> str:
+        """Its status, and what weakens it; an observation has none, because it is of another experiment."""
+        if self.unfinished:
+            return "not all run"
+        if self.standing == "limit":
+            return f"limit: {_REACH[self.status]}"
+        if self.standing == "observation":
+            return f"{_SEEN[self.status]} at pocket scale" if self.ground.kind == "pocket" else "observation"
+        grounds = {"shortened": "shortened", "stand-in": "stand-in backbone", "pocket": "pocket scale"}
+        weak = [grounds.get(self.ground.kind, ""), "level" * self.level, "one seed" * self.one_seed]
+        return self.status + (f" ({', '.join(filter(None, weak))})" if any(weak) else "")
+
+
+def joint(statuses: Sequence[Status]) -> Status:
+    """All hold; or one does not; or it cannot be said."""
+    if "does not hold" in statuses:
+        return "does not hold"
+    return "holds" if statuses and all(status == "holds" for status in statuses) else "undecided"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +125,11 @@ class Claim(ABC):
     @abstractmethod
     def verdict(self, results: Results) -> Verdict:
         """Judge it."""
+
+    def found(self, status: Status, evidence: str, parts: Sequence[Verdict] = (), stopped: bool = False) -> Verdict:
+        """What it came to; at best undecided where a seed of an arm that it favours stopped early."""
+        status = "undecided" if stopped and status == "holds" else status
+        return Verdict(claim=self.text, status=status, evidence=evidence, parts=tuple(parts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,28 +159,22 @@ class Ordered(Claim):
 
     def verdict(self, results: Results) -> Verdict:
         """Holds if every link does; does not hold if any link is reversed."""
-        printed = self.printed or (None,) * (len(self.arms) - 1)
-        links = [
-            self._link(results, first, second, expected)
-            for first, second, expected in zip(self.arms, self.arms[1:], printed, strict=False)
-        ]
+        pairs = itertools.zip_longest(itertools.pairwise(self.arms), self.printed)
+        links = [self._link(results, *pair, printed) for pair, printed in pairs]
         evidence = f"{self.figure}: " + "; ".join(link.evidence for link in links)
-        return Verdict(
-            claim=self.text, status=joint([link.status for link in links]), evidence=evidence, parts=tuple(links)
-        )
+        return self.found(joint([link.status for link in links]), evidence, links)
 
     def _link(self, results: Results, first: str, second: str, printed: float | None) -> Verdict:
         more, less = (second, first) if self.smaller else (first, second)
-        found = difference(results, more, less, self.figure, self.noise)
-        status: Status = "undecided" if found is None else found.status(self.least)
-        evidence = f"{more} - {less}: {told(found, results, (first, second), self.figure)}"
+        gap = difference(results, more, less, self.figure, self.noise)
+        status: Status = "undecided" if gap is None else gap.status(self.least)
+        evidence = f"{more} - {less}: {told(gap, results, (first, second), self.figure)}"
         if printed is not None:
             evidence += f", published {printed:+.3g}"
-            if status == "undecided" and found is not None and found.mean + found.half < printed / 2:
+            if status == "undecided" and gap is not None and gap.mean + gap.half < printed / 2:
                 status, evidence = "does not hold", f"{evidence}, {LEVEL}"
-        if results.stopped(first, self.figure):
-            status = at_best_undecided(status)
-        return Verdict(claim=f"{first}, {second}", status=status, evidence=evidence)
+        found = self.found(status, evidence, stopped=bool(results.stopped(first, self.figure)))
+        return dataclasses.replace(found, claim=f"{first}, {second}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,16 +200,15 @@ class Near(Claim):
 
     def verdict(self, results: Results) -> Verdict:
         """Holds if the whole interval lies within; does not hold if none of it does."""
-        found = difference(results, *self.arms, self.figure, self.noise)
-        evidence = f"{self.figure}: {' - '.join(self.arms)}: {told(found, results, self.arms, self.figure)}"
+        gap = difference(results, *self.arms, self.figure, self.noise)
+        evidence = f"{self.figure}: {' - '.join(self.arms)}: {told(gap, results, self.arms, self.figure)}"
         status: Status = "undecided"
-        if found is not None and abs(found.mean) + found.half <= self.within:
+        if gap is not None and abs(gap.mean) + gap.half <= self.within:
             status = "holds"
-        elif found is not None and abs(found.mean) - found.half > self.within:
+        elif gap is not None and abs(gap.mean) - gap.half > self.within:
             status = "does not hold"
-        if any(results.stopped(arm, self.figure) for arm in self.arms):
-            status = at_best_undecided(status)
-        return Verdict(claim=self.text, status=status, evidence=f"{evidence}, tolerance {self.within:g}")
+        stopped = any(results.stopped(arm, self.figure) for arm in self.arms)
+        return self.found(status, f"{evidence}, tolerance {self.within:g}", stopped=stopped)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,17 +241,16 @@ class Beyond(Claim):
 
     def verdict(self, results: Results) -> Verdict:
         """On which side the interval lies."""
-        found = interval(results.values(self.arm, self.figure), self.noise)
-        bound = f"bound {self.above if self.above is not None else self.below:g}"
+        mean = interval(results.values(self.arm, self.figure), self.noise)
         status: Status = "undecided"
-        if found is not None and self.above is not None:
-            status = found.status(self.above)
-        elif found is not None:
-            status = _flipped(found).status(-float(self.below or 0))
-        if results.stopped(self.arm, self.figure):
-            status = at_best_undecided(status)
-        evidence = f"{self.arm}, {self.figure}: {told(found, results, (self.arm,), self.figure)}, {bound}"
-        return Verdict(claim=self.text, status=status, evidence=evidence)
+        if mean is not None and self.above is not None:
+            status = mean.status(self.above)
+        elif mean is not None and self.below is not None:
+            status = dataclasses.replace(mean, mean=-mean.mean).status(-self.below)
+        numbers = told(mean, results, (self.arm,), self.figure)
+        bound = self.below if self.above is None else self.above
+        stopped = bool(results.stopped(self.arm, self.figure))
+        return self.found(status, f"{self.arm}, {self.figure}: {numbers}, bound {bound:g}", stopped=stopped)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,9 +270,10 @@ class All(Claim):
 
     def verdict(self, results: Results) -> Verdict:
         """Holds if every part does; does not hold if any part does not."""
-        found = [part.verdict(results) for part in self.parts]
-        evidence = "; ".join(f"[{v.status}] {v.evidence}" for v in found)
-        return Verdict(claim=self.text, status=joint([v.status for v in found]), evidence=evidence, parts=tuple(found))
+        parts = [part.verdict(results) for part in self.parts]
+        return self.found(
+            joint([v.status for v in parts]), "; ".join(f"[{v.status}] {v.evidence}" for v in parts), parts
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +285,7 @@ class Judged(Claim):
         levels: whether it looks at the height of figures, not only at differences between arms.
     """
 
-    rule: Callable[[Results], tuple[Status, str]]
+    rule: Rule
     levels: bool = False
 
     @property
@@ -215,13 +295,12 @@ class Judged(Claim):
 
     def verdict(self, results: Results) -> Verdict:
         """As the rule says."""
-        status, evidence = self.rule(results)
-        return Verdict(claim=self.text, status=status, evidence=evidence)
+        return self.found(*self.rule(results))
 
 
-def ruled(claim: Claim, rule: Callable[[Results], tuple[Status, str]]) -> Judged:
+def ruled(claim: Claim, rule: Rule) -> Judged:
     """The same claim, judged by a rule around it."""
-    return Judged(text=claim.text, reading=claim.reading, limit=claim.limit, levels=claim.of_levels, rule=rule)
+    return Judged(claim.text, rule, claim.of_levels, reading=claim.reading, limit=claim.limit)
 
 
 def gaps(printed: Sequence[float]) -> tuple[float, ...]:
@@ -233,7 +312,3 @@ def told(found: Interval | None, results: Results, arms: Iterable[str], figure: 
     """An interval in words, with the trainings that stopped before they had the figure."""
     stops = [f"{arm} stopped in seed {seed}" for arm in arms for seed in results.stopped(arm, figure)]
     return ", ".join([*([str(found)] if found else []), *stops]) or NOT_RUN
-
-
-def _flipped(found: Interval) -> Interval:
-    return Interval(mean=-found.mean, half=found.half, seeds=found.seeds)

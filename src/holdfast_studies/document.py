@@ -1,10 +1,10 @@
-"""Raw results of a study as one small JSON file, and back."""
+"""Raw results of a study as one small JSON file, and back; what of them is void today is not shown."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,11 @@ from holdfast.files import write_atomic
 from holdfast.run_files import finite
 from holdfast.versions import versions
 from holdfast_studies.base import Study
-from holdfast_studies.changes import names
-from holdfast_studies.jobs import SCALES, Audit, Cell, Job, Measure, Probe, Scale, Training
-from holdfast_studies.judging import verdicts
-from holdfast_studies.recorded import common, recipe_of
+from holdfast_studies.jobs import SCALES, Audit, Cell, Job, Measure, Probe, Scale, Training, measure_key
+from holdfast_studies.judging import trimmed, verdicts
+from holdfast_studies.recorded import changed_keys, common, later, later_for, names, recipe_of
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.setting import setting
-from holdfast_studies.trimming import trimmed
 
 SCHEMA = 1
 WIDTH = 110
@@ -47,17 +45,18 @@ def document(study: Study, scale: Scale, results: Results, planned: Mapping[str,
     every = study.arms(scale)
     recipes = {a.name: recipe_of(a.job) for a in every if isinstance(a.job, Training) and kept.outcomes.get(a.name)}
     shared = common(list(recipes.values()))
-    arms = {
-        arm.name: {
+    arms = {}
+    for arm in every:
+        own = setting(arm.job)
+        recipe = {key: value for key, value in recipes.get(arm.name, {}).items() if key not in shared}
+        arms[arm.name] = {
             "job": plain_job(arm.job),
-            **({"recipe": _but(shared, recipes[arm.name])} if arm.name in recipes else {}),
-            "setting": {"kind": (own := setting(arm.job)).kind, "how": own.how},
+            **({"recipe": recipe} if arm.name in recipes else {}),
+            "setting": {"kind": own.kind, "how": own.how},
             "reading": arm.reading,
             "planned": sorted(planned.get(arm.name, [])),
             "cells": [dataclasses.asdict(outcome) for outcome in kept.outcomes.get(arm.name, [])],
         }
-        for arm in every
-    }
     return {
         "schema": SCHEMA,
         "study": study.id,
@@ -90,11 +89,14 @@ def write(file: Path, content: Mapping[str, Any]) -> None:
 
 def results_of(content: Mapping[str, Any]) -> Results:
     """The results in a raw file's content."""
-    arms = {
-        name: sorted((_outcome(cell) for cell in arm["cells"]), key=lambda outcome: outcome.seed)
-        for name, arm in content["arms"].items()
-    }
-    return Results(outcomes=arms)
+
+    def outcome(cell: dict[str, Any]) -> Outcome:
+        return Outcome(**{**cell, "figures": {key: finite(value) for key, value in cell["figures"].items()}})
+
+    arms = content["arms"].items()
+    return Results(
+        outcomes={name: sorted(map(outcome, arm["cells"]), key=lambda found: found.seed) for name, arm in arms}
+    )
 
 
 def read_plain(file: str | Path) -> dict[str, Any]:
@@ -120,24 +122,6 @@ def plain_job(job: Job) -> dict[str, Any]:
     return plain
 
 
-def measure_of(plain: Mapping[str, Any]) -> Measure | None:
-    """A measure from its plain form; None where no such measure exists any more."""
-    try:
-        return Probe(**plain) if "function" in plain else Audit(**plain)
-    except TypeError:
-        return None
-
-
-def prefix_of(plain: Mapping[str, Any]) -> str:
-    """What the figures of a measure are stored under, from its plain form."""
-    return str(plain.get("name") or plain.get("function") or f"{plain.get('protocol')}-{plain.get('mode')}")
-
-
-def _but(shared: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """What a recipe says beyond what all say."""
-    return {key: value for key, value in recipe.items() if key not in shared}
-
-
 def _sound_arm(arm: Any) -> bool:
     job, cells = arm["job"], arm["cells"]
     if not isinstance(job, dict) or not isinstance(arm["planned"], list) or not isinstance(cells, list):
@@ -161,14 +145,11 @@ def _sound_cell(cell: Any) -> bool:
     return texts and finite(cell["seconds"]) is not None
 
 
-def _outcome(cell: dict[str, Any]) -> Outcome:
-    return Outcome(**{**cell, "figures": {key: finite(value) for key, value in cell["figures"].items()}})
-
-
 def _laid_out(value: Any, indent: str = "") -> str:
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if len(line) <= WIDTH or not any(isinstance(part, dict | list) and part for part in parts) or _numbers(value):
+    numbers = isinstance(value, list) and not any(isinstance(part, dict) for part in value)  # or points
+    if len(line) <= WIDTH or not any(isinstance(part, dict | list) and part for part in parts) or numbers:
         return line
     deeper = indent + " "
     if isinstance(value, dict):
@@ -179,6 +160,93 @@ def _laid_out(value: Any, indent: str = "") -> str:
     return f"{start}\n{deeper}" + f",\n{deeper}".join(lines) + f"\n{indent}{end}"
 
 
-def _numbers(value: Any) -> bool:
-    """A list of numbers or points."""
-    return isinstance(value, list) and not any(isinstance(part, dict) for part in value)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Void:
+    """Results that are not shown.
+
+    Args:
+        arm: as the raw file calls it.
+        cells: how many seeds.
+        why: a clause.
+        measure: the prefix of the figures, where only those of a measure are void.
+    """
+
+    arm: str
+    cells: int
+    why: str
+    measure: str = ""
+
+
+def valid(study: Study, scale: Scale, content: Mapping[str, Any]) -> tuple[Results, list[Void]]:
+    """Results of the study's arms that were made as they would be today, and what of the file is void.
+
+    Args:
+        study: with its arms as they are now.
+        scale: of them.
+        content: of the raw file.
+    """
+    now = {arm.name: arm.job for arm in study.arms(scale)}
+    known: Collection[str] = content.get("changes", ())
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in now}
+    void: list[Void] = []
+    for name, own in results_of(content).outcomes.items():
+        if not own:
+            continue
+        plain, job = content["arms"][name], now.get(name)
+        recipe = {**content.get("recipe", {}), **plain["recipe"]} if "recipe" in plain else None
+        why = "the study has no such arm any more" if job is None else _void(job, recipe, plain["job"], known)
+        if why:
+            void.append(Void(arm=name, cells=len(own), why=why))
+            continue
+        gone = {}
+        if isinstance(job, Training) and recipe is not None:
+            gone = _void_measures(job, recipe, plain["job"]["measures"], known)
+        void += [Void(arm=name, cells=len(own), why=reason, measure=prefix) for prefix, reason in gone.items()]
+        prefixes = tuple(f"{prefix}/" for prefix in gone)
+        outcomes[name] = [
+            dataclasses.replace(
+                outcome,
+                figures={key: value for key, value in outcome.figures.items() if not key.startswith(prefixes)},
+                series={key: value for key, value in outcome.series.items() if not key.startswith(prefixes)},
+            )
+            for outcome in own
+        ]
+    return Results(outcomes=outcomes), void
+
+
+def _void(
+    job: Job, recipe: Mapping[str, Any] | None, recorded: Mapping[str, Any], known: Collection[str]
+) -> str | None:
+    """Why nothing of an arm counts any more; None where it does."""
+    if not isinstance(job, Training):
+        said = ("differs", "stand_in")  # of the source, which changes no figure
+        if any(recorded.get(key) != value for key, value in plain_job(job).items() if key not in said):
+            return "it computes something else now"
+        touched = later_for(dataclasses.asdict(job.measure), recipe_of(job), known)
+    elif recipe is None:
+        return "no recipe is on record"
+    else:
+        touched = later(recipe, known)
+    if touched:
+        return f"made before {' and '.join(touched)}"
+    changed = changed_keys(recipe, job) if isinstance(job, Training) and recipe is not None else []
+    return f"the recipe has changed in {', '.join(changed)}" if changed else None
+
+
+def _void_measures(
+    job: Training, recipe: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]], known: Collection[str]
+) -> dict[str, str]:
+    """Prefix of figures → why they do not count."""
+    now = {measure_key(measure): measure.prefix for measure in job.measures}
+    gone = {}
+    for plain in recorded:
+        try:
+            measure: Measure | None = Probe(**plain) if "function" in plain else Audit(**plain)
+        except TypeError:  # no such measure exists any more
+            measure = None
+        if measure is None or now.get(measure_key(measure)) != measure.prefix:
+            named = plain.get("name") or plain.get("function") or f"{plain.get('protocol')}-{plain.get('mode')}"
+            gone[str(named)] = "measured otherwise now"
+        elif touched := later_for(plain, recipe, known):
+            gone[measure.prefix] = f"made before {' and '.join(touched)}"
+    return gone

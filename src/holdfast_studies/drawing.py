@@ -1,18 +1,17 @@
-"""Figures of studies, drawn: one calm style, arms that were not run left out."""
+"""Figures of studies: plain descriptions, and how they are drawn. One calm style, arms that were not run left out."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.files import write_atomic
 from holdfast.gradients.drawing import STYLE
-from holdfast_studies.drawings import Bars, Curves, Drawing, Lines, Scatter
-from holdfast_studies.results import Results
-from holdfast_studies.tables import spread
+from holdfast_studies.results import Results, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +27,100 @@ MOST = 4
 """Panels in a row."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Bars:
+    """One bar per arm and figure, with the spread over seeds.
+
+    Args:
+        title: above it.
+        arms: which, in order.
+        figures: legend → figure.
+        unit: of the axis.
+    """
+
+    title: str
+    arms: tuple[str, ...]
+    figures: Mapping[str, str]
+    unit: str = "%"
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Figures that it shows."""
+        return tuple(self.figures.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Lines:
+    """A figure against a number that arms differ in.
+
+    Args:
+        title: above it.
+        lines: legend → {x: arm}.
+        figure: the y axis.
+        x: name of the x axis.
+        logarithmic: the x axis.
+        unit: of the y axis.
+    """
+
+    title: str
+    lines: Mapping[str, Mapping[float, str]]
+    figure: str = "R@1"
+    x: str = ""
+    logarithmic: bool = False
+    unit: str = "%"
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Figures that it shows."""
+        return (self.figure,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scatter:
+    """One point per arm, one figure against another.
+
+    Args:
+        title: above it.
+        arms: which.
+        x: figure of the x axis.
+        y: figure of the y axis.
+    """
+
+    title: str
+    arms: tuple[str, ...]
+    x: str
+    y: str
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Figures that it shows."""
+        return self.x, self.y
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """A series per arm: lists `[[x, y], ...]` that a probe stored under one name.
+
+    Args:
+        title: above it.
+        arms: which.
+        series: the name.
+        x: name of the x axis.
+        y: name of the y axis.
+        points: draw dots instead of lines.
+    """
+
+    title: str
+    arms: tuple[str, ...]
+    series: str
+    x: str
+    y: str
+    points: bool = False
+
+
+Drawing: TypeAlias = Bars | Lines | Scatter | Curves
+
+
 def draw(drawing: Drawing, results: Results, names: Mapping[str, str]) -> Figure | None:
     """The figure; None where nothing that it shows was run.
 
@@ -38,12 +131,7 @@ def draw(drawing: Drawing, results: Results, names: Mapping[str, str]) -> Figure
     """
     import matplotlib as mpl
 
-    kinds: dict[type, Callable[[Any, Results, Mapping[str, str]], Figure | None]] = {
-        Bars: _bars,
-        Lines: _lines,
-        Scatter: _scatter,
-        Curves: _curves,
-    }
+    kinds: dict[type, Callable[..., Figure | None]] = {Bars: _bars, Lines: _lines, Scatter: _scatter, Curves: _curves}
     with mpl.rc_context(STYLE):
         figure = kinds[type(drawing)](drawing, results, names)
         if figure is not None:

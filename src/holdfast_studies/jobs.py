@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from holdfast.data import parse
@@ -103,9 +103,18 @@ class Training:
         """The whole recipe, its dataset not yet placed; `init` is the name of the cell it starts from."""
         return _resolved(self.recipe, json.dumps(self.data), self._settings(seed), seed)
 
+    def flat(self, seed: int, brief: bool = False) -> dict[str, Any]:
+        """The same by dotted keys; only what differs from defaults if brief."""
+        return dict(_flat(self.recipe, json.dumps(self.data), self._settings(seed), seed, brief))
+
     def identity(self, seed: int) -> str:
         """A short name for this very training: equal in every study that asks for it, and in later versions too."""
         return _digest(self.recipe, json.dumps(self.data), self._settings(seed), seed)
+
+    @property
+    def datasets(self) -> set[str]:
+        """Its own, and of what it starts from."""
+        return {unplaced(self.data)["name"], *(self.start.datasets if self.start else ())}
 
     @property
     def fetched(self) -> str | None:
@@ -136,6 +145,11 @@ class Computation:
     backbone: str | None = None
     differs: tuple[str, ...] | None = None
     stand_in: str = ""
+
+    @property
+    def datasets(self) -> set[str]:
+        """Its own, if any."""
+        return set() if self.data is None else {unplaced(self.data)["name"]}
 
     @property
     def fetched(self) -> str | None:
@@ -191,6 +205,12 @@ class Cell:
         return self.job.key(self.seed)
 
 
+def measure_key(measure: Measure) -> str:
+    """A name for exactly this measure, whatever prefix a study gives it."""
+    plain = {key: value for key, value in dataclasses.asdict(measure).items() if key != "name" and value is not None}
+    return json.dumps(plain, sort_keys=True)
+
+
 def called(arms: Iterable[Arm]) -> tuple[str, ...]:
     """Their names."""
     return tuple(arm.name for arm in arms)
@@ -219,6 +239,21 @@ def _resolved(recipe: str, data: str, settings: str, seed: int) -> Recipe:
     """A recipe from JSON texts; kept, because cells are asked for their identity many times."""
     overrides = [f"{key}={json.dumps(value)}" for key, value in json.loads(settings).items()]
     return load_recipe(recipe, unplaced(json.loads(data)), overrides, seed)
+
+
+def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested blocks by dotted keys: `{"model": {"dim": 128}}` is `{"model.dim": 128}`."""
+    found: dict[str, Any] = {}
+    for key, value in plain.items():
+        name = f"{prefix}{key}"
+        found |= flat(value, f"{name}.") if isinstance(value, Mapping) and value else {name: value}
+    return found
+
+
+@functools.cache
+def _flat(recipe: str, data: str, settings: str, seed: int, brief: bool) -> dict[str, Any]:
+    resolved = _resolved(recipe, data, settings, seed)
+    return flat(resolved.brief() if brief else resolved.plain())
 
 
 @functools.cache

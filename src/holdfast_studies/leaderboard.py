@@ -11,10 +11,9 @@ from holdfast.audit.ers import TERMS
 from holdfast.run_files import finite
 from holdfast.version import __version__
 from holdfast_studies.base import Study
-from holdfast_studies.cost import SECONDS, device, on_one_device
 from holdfast_studies.jobs import Arm, Audit, Scale, Training
 from holdfast_studies.results import Outcome, Results
-from holdfast_studies.tables import duration, inert_table, markdown, plural
+from holdfast_studies.tables import SECONDS, duration, inert_table, markdown, on_one_device, plural
 
 SCHEMA = 1
 OURS = "holdfast studies"
@@ -106,7 +105,7 @@ def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> di
         "cost": {
             "passes": _mean(outcomes, "log/passes"),
             "seconds": _mean(timed, SECONDS),
-            "hardware": device((timed or outcomes)[0]),
+            "hardware": (timed or outcomes)[0].device,
         },
         "recipe_digest": job.resolved(outcomes[0].seed).digest(),
         "holdfast": str(outcomes[0].place.get("versions", {}).get("holdfast", __version__)),

@@ -11,17 +11,13 @@ from typing import Any, TypeAlias
 
 from holdfast.files import write_atomic
 from holdfast_studies import base, drawing
-from holdfast_studies.cost import Ran, Spent, device, spent
-from holdfast_studies.counting import by_reading, counted
-from holdfast_studies.document import read_plain
-from holdfast_studies.invocation import invocation
+from holdfast_studies.claims import Verdict
+from holdfast_studies.document import Void, read_plain, valid
 from holdfast_studies.jobs import Scale
-from holdfast_studies.judging import verdicts
-from holdfast_studies.results import Outcome, Results
+from holdfast_studies.judging import by_reading, counted, verdicts
+from holdfast_studies.results import Outcome, Results, Status
 from holdfast_studies.setting import settings
-from holdfast_studies.tables import arm_table, duration, inert, inert_table, markdown, plural, prose
-from holdfast_studies.validity import Void, valid
-from holdfast_studies.verdict import Status, Verdict
+from holdfast_studies.tables import Ran, Spent, arm_table, duration, inert, inert_table, markdown, plural, prose, spent
 
 PAPERS = {
     "A": "ADML: alignment and uniformity",
@@ -203,7 +199,7 @@ def _absent(scale: Scale, found: set[str], void: Mapping[str, Sequence[Void]]) -
     lines = []
     for study in studies:
         told = f" {_voided(void[study.id])}" if study.id in void else ""
-        lines.append(f"- {study.id}: {inert(study.title)}. `{invocation(study, scale)}`{told}")
+        lines.append(f"- {study.id}: {inert(study.title)}. `{study.invocation(scale)}`{told}")
     return ["## Not run", "\n".join(lines)]
 
 
@@ -221,7 +217,7 @@ def _voided(void: Sequence[Void]) -> str:
 def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping[str, Sequence[Void]]) -> str:
     """Where and when, and how much of all."""
     outcomes = [outcome for f in found for own in f.results.outcomes.values() for outcome in own]
-    devices = Counter(map(device, outcomes))
+    devices = Counter(outcome.device for outcome in outcomes)
     weights = sorted({file for outcome in outcomes for file in outcome.place.get("files", ())})
     seeds = sorted({outcome.seed for outcome in outcomes})
     rows = [
@@ -259,7 +255,7 @@ def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Pa
     parts.append(f"Published: {inert(study.published)}" + ("" if study.published.endswith(".") else "."))
     if notes := study.notes(one.scale):
         parts.append(prose(notes))
-    parts.append(f"{inert(_how(one, cost))} `{invocation(study, one.scale)}`")
+    parts.append(f"{inert(_how(one, cost))} `{study.invocation(one.scale)}`")
     parts.append(markdown(inert_table(arm_table(study, one.scale, one.results, one.planned))))
     parts += _differing(one)
     parts += [_voided(one.void)] if one.void else []

@@ -17,19 +17,32 @@ from holdfast.config import builder
 from holdfast.data import load
 from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError
+from holdfast.files import write_atomic
 from holdfast.models import load_model
 from holdfast.models.build import ModelConfig
 from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, passes_per_step, training_seconds
 from holdfast.training import train
+from holdfast.training.folder import TrainingFolder, differences
 from holdfast.training.health import Collapsed, Diverged
+from holdfast.training.recipe import load_recipe
 from holdfast.versions import versions
+from holdfast.yaml_files import read_yaml
 from holdfast_studies import probes
-from holdfast_studies.changes import names
-from holdfast_studies.jobs import EMBEDDED, Cell, Computation, Measure, Probe, Training, placed, unplaced
-from holdfast_studies.moved import relocate
-from holdfast_studies.recorded import recipe_of
+from holdfast_studies.jobs import (
+    EMBEDDED,
+    Cell,
+    Computation,
+    Measure,
+    Probe,
+    Training,
+    flat,
+    measure_key,
+    placed,
+    unplaced,
+)
+from holdfast_studies.recorded import names, recipe_of
 from holdfast_studies.results import BEST_ON_TEST, ON_TEST
-from holdfast_studies.store import Store, measure_key, same_model
+from holdfast_studies.store import Store, same_model
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,11 +62,8 @@ class Places:
 
     def lacks(self, cell: Cell) -> str | None:
         """What must be given before a cell can run; None if nothing."""
-        data = cell.job.data
-        name = data if isinstance(data, str) or data is None else data["name"]
-        if name is None or name in EMBEDDED or name in self.data:
-            return None
-        return f"--place {name}=DIR"
+        name = None if cell.job.data is None else unplaced(cell.job.data)["name"]
+        return None if name is None or name in EMBEDDED or name in self.data else f"--place {name}=DIR"
 
     def block(self, data: str | dict[str, Any]) -> dict[str, Any]:
         """The block of a dataset as it lies here."""
@@ -177,18 +187,8 @@ def _measure(
         model = load_model(str(folder), trust_code=recipe["model"]["backbone"], sets=True).to(scene.device)
         table = load(recipe["data"])
         return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
-    found = audit.run(
-        str(folder),
-        recipe["data"],
-        protocol=measure.protocol,
-        mode=measure.mode,
-        eps=measure.eps,
-        settings=measure.settings,
-        limit=measure.limit,
-        split=measure.split,
-        seed=seed,
-        device=places.device,
-    )
+    how = {key: value for key, value in vars(measure).items() if key != "name"}
+    found = audit.run(str(folder), recipe["data"], **how, seed=seed, device=places.device)
     values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
     return {
         "figures": {key: float(value) for key, value in values.items()},
@@ -199,8 +199,7 @@ def _measure(
 
 def _probe(measure: Probe, scene: probes.Scene) -> dict[str, Any]:
     function: probes.ProbeFunction = builder(probes.registry)(measure.function, **measure.arguments)
-    found = function(scene)
-    return {"figures": found.figures, "series": found.series}
+    return dataclasses.asdict(function(scene))
 
 
 def _scene(job: Computation, scene: probes.Scene, places: Places) -> probes.Scene:
@@ -222,3 +221,32 @@ def _place(cell: Cell, places: Places) -> dict[str, Any]:
     device = choose_device(places.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return {"device": name, "versions": versions(), "files": places.weights_of(cell)}
+
+
+def relocate(folder: Path, plain: dict[str, Any]) -> None:
+    """Write the paths of today into the recipe of a run that differs in nothing else, so that it goes on.
+
+    A file of weights may lie elsewhere but must be called the same; another name may mean another model.
+
+    Args:
+        folder: of the run; nothing is done where none was begun.
+        plain: the recipe with everything as it lies here.
+    """
+    file = TrainingFolder(folder).recipe_file
+    try:
+        there = read_yaml(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return  # training says what is wrong with it
+    if not isinstance(there, dict):
+        return
+    now = load_recipe(plain)
+    different = differences(there, now.plain())
+    if different and all(_moved(key, flat(there), flat(now.plain())) for key in different):
+        write_atomic(file, now.yaml())
+
+
+def _moved(key: str, there: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a setting that differs is a path that leads to the same thing."""
+    old, new = there.get(key), now.get(key)
+    same = bool(old and new) and Path(str(old)).name == Path(str(new)).name
+    return key == "data.root" or (key in ("model.weights", "init") and same)

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.training.recipe import load_recipe
 from holdfast.training.recipe_files import About, about
-from holdfast_studies.jobs import Arm, Audit, Computation, Job, Training, unplaced
-from holdfast_studies.recorded import flat
+from holdfast_studies.jobs import Arm, Audit, Computation, Job, Training, flat, unplaced
 
 Kind: TypeAlias = Literal["paper", "shortened", "stand-in", "ours", "pocket"]
 KINDS: tuple[Kind, ...] = ("paper", "shortened", "stand-in", "ours", "pocket")
@@ -114,7 +113,7 @@ def settings(arms: Iterable[Arm]) -> dict[str, Setting]:
 
 def _different(job: Training, known: About, data: str) -> dict[str, tuple[Any, Any]]:
     """Key → value here and in the paper's recipe, where they differ; of a block of another name, the name alone."""
-    reference, own = _reference(known.tuned or job.recipe, data, json.dumps(job.row)), flat(job.resolved(0).plain())
+    reference, own = _reference(known.tuned or job.recipe, data, json.dumps(job.row)), job.flat(0)
     spared = NEUTRAL if data in known.data else (*NEUTRAL, *(key for key in own if key.startswith("data.")))
     keys = [key for key in {**reference, **own} if key not in spared and own.get(key) != reference.get(key)]
     blocks = [key.removesuffix("name") for key in keys if key.endswith(".name")]

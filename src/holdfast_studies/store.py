@@ -14,9 +14,8 @@ from holdfast.errors import HoldfastError
 from holdfast.files import write_json
 from holdfast.run_files import finite
 from holdfast.training.folder import TrainingFolder
-from holdfast_studies.changes import names
-from holdfast_studies.jobs import Arm, Cell, Measure, Training
-from holdfast_studies.recorded import changed_keys, flat, later, later_for, recipe_of
+from holdfast_studies.jobs import Arm, Cell, Measure, Training, flat, measure_key
+from holdfast_studies.recorded import changed_keys, later, later_for, names, recipe_of
 from holdfast_studies.results import Outcome, Results
 
 SCHEMA = 1
@@ -185,9 +184,3 @@ def _record(file: Path) -> dict[str, Any]:
     if not sound:
         raise HoldfastError(f"{file} is no record of this version of holdfast; move it away, its cell is run again")
     return dict(record)
-
-
-def measure_key(measure: Measure) -> str:
-    """A name for exactly this measure, whatever prefix a study gives it."""
-    plain = {key: value for key, value in dataclasses.asdict(measure).items() if key != "name" and value is not None}
-    return json.dumps(plain, sort_keys=True)

@@ -1,26 +1,28 @@
-"""Tables of arms: mean ± standard deviation over seeds."""
+"""Tables of arms, mean ± standard deviation over seeds, and what results cost."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from holdfast_studies.base import Study
-from holdfast_studies.cost import device, on_one_device
-from holdfast_studies.jobs import Scale
-from holdfast_studies.results import BEST_ON_TEST, NOT_RUN, Outcome, Results
+from holdfast_studies.jobs import Job, Scale, Training
+from holdfast_studies.results import BEST_ON_TEST, NOT_RUN, Outcome, Results, spread
 from holdfast_studies.setting import setting
 
 Table: TypeAlias = tuple[list[str], list[list[str]]]
 """Headings and rows, all as text."""
 
-PERCENT = re.compile(r"(R@\d+|mAP(@[RC])?|NMI\+?|ERS|[CQ]A[+-]|ES:R|LTM|GTM|GTT)$|(^| )R@\d+")
-"""Figures in percent: one decimal. The others get three significant digits."""
-
+Ran: TypeAlias = tuple[Job, Outcome]
+"""What a cell did, and what came of it."""
 
 BEST = f"{BEST_ON_TEST} R@1"
+SECONDS = "log/seconds"
+"""The figure that says how long a training took, measures aside."""
 
 
 def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str, Sequence[int]]) -> Table:
@@ -35,30 +37,39 @@ def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str
         results: what was found.
         planned: arm → seeds it was to be run with.
     """
-    columns = study.columns(scale)
-    if any(BEST in outcome.figures for own in results.outcomes.values() for outcome in own):
-        columns = {**columns, BEST: BEST}
-    devices = {device(outcome) for own in results.outcomes.values() for outcome in own}
+    columns, arms = study.columns(scale), study.arms(scale)
+    every = [outcome for own in results.outcomes.values() for outcome in own]
+    columns |= {BEST: BEST} if any(BEST in outcome.figures for outcome in every) else {}
+    reading, several = any(arm.reading for arm in arms), len({outcome.device for outcome in every}) > 1
     rows = []
-    arms = study.arms(scale)
-    reading = any(arm.reading for arm in arms)
     for arm in arms:
         outcomes = results.outcomes.get(arm.name, [])
         finished = [outcome for outcome in outcomes if not outcome.stopped]
-        cells = [_cell(results.values(arm.name, figure), figure, len(finished)) for figure in columns.values()]
+        cells = []
+        for figure in columns.values():
+            values = results.values(arm.name, figure)
+            cells.append(spread(values, figure) + (f" ({len(values)})" if 0 < len(values) < len(finished) else ""))
         if not outcomes and cells:
             cells = [NOT_RUN, *[""] * (len(cells) - 1)]
-        time = _time(finished, named=len(devices) > 1)
+        timed = on_one_device(finished)  # one that stopped early took no whole time
+        time = duration(statistics.fmean(outcome.seconds for outcome in timed)) if timed else ""
+        time += f", {timed[0].device}" if timed and several else ""
         told = [*([arm.reading or "any"] if reading else []), setting(arm.job).short]
         rows.append([arm.name, *cells, *told, _seeds(outcomes, planned.get(arm.name, [])), time])
     return ["arm", *columns, *(["reading"] if reading else []), "setting", "seeds", "time per seed"], rows
 
 
+def _seeds(outcomes: Sequence[Outcome], planned: Sequence[int]) -> str:
+    """`3`, `1 of 3`, or with why some stopped early."""
+    count = str(len(outcomes)) if len(outcomes) >= len(planned) else f"{len(outcomes)} of {len(planned)}"
+    stopped = [outcome.stopped for outcome in outcomes if outcome.stopped]
+    return f"{count}, {len(stopped)} stopped: {'; '.join(dict.fromkeys(stopped))}" if stopped else count
+
+
 def markdown(table: Table, right: bool = True) -> str:
     """A pipe table of cells that are Markdown already; all but the first column to the right, unless said otherwise."""
     headings, rows = table
-    side = "---:" if right else "---"
-    lines = [headings, ["---", *[side] * (len(headings) - 1)], *rows]
+    lines = [headings, ["---", *["---:" if right else "---"] * (len(headings) - 1)], *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
@@ -84,18 +95,6 @@ def _escaped(text: str) -> str:
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"&(?=#?\w+;)", "&amp;", marked))
 
 
-def spread(values: Sequence[float], figure: str) -> str:
-    """`57.2 ± 0.4`; one value stands alone, none is a dash."""
-    if not values:
-        return "-"
-    mean = statistics.fmean(values)
-    decimals = _decimals(mean, figure)
-    shown = [mean] if len(values) == 1 else [mean, statistics.stdev(values)]
-    if decimals > 5:
-        return " ± ".join(f"{value:.1e}" for value in shown)
-    return " ± ".join(f"{value:,.{decimals}f}" for value in shown)
-
-
 def duration(seconds: float) -> str:
     """`45 s`, `12 min` or `3.5 h`."""
     if seconds < 90:
@@ -108,32 +107,50 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
-def _decimals(mean: float, figure: str) -> int:
-    """Places after the point."""
-    if PERCENT.search(figure):
-        return 1
-    leading = 0 if mean == 0 else int(f"{mean:.2e}".partition("e")[2])
-    return max(0, 2 - leading)
+def on_one_device(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those of the device that most ran on, the first among equals: times of two devices have no mean."""
+    names = {name for name, _ in Counter(outcome.device for outcome in outcomes).most_common(1)}
+    return [outcome for outcome in outcomes if outcome.device in names]
 
 
-def _seeds(outcomes: Sequence[Outcome], planned: Sequence[int]) -> str:
-    """`3`, `1 of 3`, or with why some stopped early."""
-    count = str(len(outcomes)) if len(outcomes) >= len(planned) else f"{len(outcomes)} of {len(planned)}"
-    stopped = [outcome.stopped for outcome in outcomes if outcome.stopped]
-    if not stopped:
-        return count
-    return f"{count}, {len(stopped)} stopped: {'; '.join(dict.fromkeys(stopped))}"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spent:
+    """The time that cells took, each once.
+
+    Args:
+        cells: how many trainings and computations.
+        seconds: of them, and of the trainings that they start from where those are known.
+        unknown: how many trainings that they start from are not.
+    """
+
+    cells: int
+    seconds: float
+    unknown: int
 
 
-def _cell(values: Sequence[float], figure: str, finished: int) -> str:
-    """`57.2 ± 0.4`, or `57.2 (1)` where other seeds that finished lack the figure."""
-    return spread(values, figure) + (f" ({len(values)})" if 0 < len(values) < finished else "")
+def spent(own: Iterable[Ran], every: Iterable[Ran]) -> Spent:
+    """What some cells took; one that studies share counts once, with its longest measures.
 
+    Args:
+        own: the cells.
+        every: all cells that are known: those that `own` start from may be arms of other studies.
+    """
 
-def _time(finished: Sequence[Outcome], named: bool) -> str:
-    """The mean of one device's seeds, with its name if asked for; one that stopped early took no whole time."""
-    timed = on_one_device(finished)
-    if not timed:
-        return ""
-    mean = duration(statistics.fmean(outcome.seconds for outcome in timed))
-    return f"{mean}, {device(timed[0])}" if named else mean
+    def key(job: Job, seed: int) -> str:
+        """A name that equal cells share, whatever seed a raw file claims."""
+        return f"{job.key(0)} {seed}"
+
+    cells: dict[str, float] = {}
+    starts: set[str] = set()
+    for job, outcome in own:
+        name = key(job, outcome.seed)
+        cells[name] = max(cells.get(name, 0.0), outcome.seconds)
+        if isinstance(job, Training) and job.start is not None:
+            starts.add(key(job.start, outcome.seed))
+    starts -= cells.keys()
+    trained = {
+        key(job, outcome.seed): seconds for job, outcome in every if (seconds := outcome.known(SECONDS)) is not None
+    }
+    known = starts & trained.keys()
+    seconds = sum(cells.values()) + sum(trained[name] for name in sorted(known))
+    return Spent(cells=len(cells), seconds=seconds, unknown=len(starts - known))

@@ -22,7 +22,7 @@ from holdfast.locks import locked
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.logs import read_log
 from holdfast.training.recipe import Recipe, load_recipe
-from holdfast_studies.moved import relocate
+from holdfast_studies.running import relocate
 
 
 @functools.cache

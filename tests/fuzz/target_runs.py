@@ -19,12 +19,11 @@ from holdfast.models.card import write_card
 from holdfast.report.comparison import compare, read_comparison
 from holdfast.report.page import make
 from holdfast_studies import base, leaderboard
-from holdfast_studies.changes import names
 from holdfast_studies.document import plain_job, read_plain, results_of
-from holdfast_studies.jobs import Audit, Cell, Computation, Probe, Training
+from holdfast_studies.jobs import Audit, Cell, Computation, Probe, Training, measure_key
 from holdfast_studies.page import load, page_text
-from holdfast_studies.recorded import recipe_of
-from holdfast_studies.store import Store, measure_key
+from holdfast_studies.recorded import names, recipe_of
+from holdfast_studies.store import Store
 
 
 @functools.cache

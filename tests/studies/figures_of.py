@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.audit.ers import TERMS
 from holdfast_studies.base import Study
-from holdfast_studies.drawings import Bars, Curves, Drawing, Lines
+from holdfast_studies.drawing import Bars, Curves, Drawing, Lines
 from holdfast_studies.jobs import Arm, Audit, Scale, Training
 from holdfast_studies.results import Outcome, Results
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from holdfast_studies import base, probes
 from holdfast_studies.claims import Ordered
-from holdfast_studies.drawings import Bars, Curves
+from holdfast_studies.drawing import Bars, Curves
 from holdfast_studies.jobs import Arm, Computation, Probe, Scale
 from holdfast_studies.results import Outcome, Results
 
@@ -16,6 +17,7 @@ FIGURE = "constant/value"
 
 
 def plan(scale: Scale) -> base.Plan:
+    """High lies above low."""
     data = None if scale == "pocket" else "cub"
     probes = {name: Probe("constant", {"value": value}) for name, value in (("high", 2.0), ("low", 1.0))}
     return base.Plan(
@@ -51,7 +53,7 @@ class Constant(probes.ProbeFunction):
 def registered() -> Iterator[base.Study]:
     """The study and its probe, known by name for a while."""
     base.names(), probes.names()  # discovered before, or the first look-up would come after ours
-    base.registry._members["X9"] = lambda: SMALL
+    base.registry._members["X9"] = functools.wraps(plan)(lambda: SMALL)
     probes.registry._members["constant"] = Constant
     try:
         yield SMALL

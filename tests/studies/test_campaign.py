@@ -18,10 +18,9 @@ from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import Diverged
 from holdfast.training.recipe import load_recipe
 from holdfast_studies import campaign
-from holdfast_studies.jobs import Audit, Cell, Computation, Probe, Training
-from holdfast_studies.moved import relocate
-from holdfast_studies.running import Places
-from holdfast_studies.store import Store, measure_key
+from holdfast_studies.jobs import Audit, Cell, Computation, Probe, Training, measure_key
+from holdfast_studies.running import Places, relocate
+from holdfast_studies.store import Store
 
 __all__ = ["fake_training"]
 

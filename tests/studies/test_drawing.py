@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holdfast_studies.drawing import PALETTE, draw, write
-from holdfast_studies.drawings import Bars, Curves, Drawing, Lines, Scatter
+from holdfast_studies.drawing import PALETTE, Bars, Curves, Drawing, Lines, Scatter, draw, write
 from holdfast_studies.results import Outcome, Results
 
 SERIES = {"p/path": [[0, 1.0], [1, 2.0]]}

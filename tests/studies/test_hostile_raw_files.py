@@ -11,10 +11,9 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast_studies import base
-from holdfast_studies.changes import names
 from holdfast_studies.document import plain_job
 from holdfast_studies.page import load, page_text
-from holdfast_studies.recorded import recipe_of
+from holdfast_studies.recorded import names, recipe_of
 
 CELL = {"seed": 0, "figures": {"R@1": 5.0}, "series": {}, "seconds": 1.5, "stopped": None}
 PLACE = {"device": "CPU", "versions": {"holdfast": "0"}, "files": ["weights.pth"]}

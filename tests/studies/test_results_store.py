@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
-from holdfast_studies.jobs import Arm, Audit, Cell, Computation, Probe, Training
-from holdfast_studies.store import Merged, Store, measure_key
+from holdfast_studies.jobs import Arm, Audit, Cell, Computation, Probe, Training, measure_key
+from holdfast_studies.store import Merged, Store
 
 AUDITS = (Audit(limit=10), Audit(mode="published"), Audit(protocol="adml"), Probe(function="p", arguments={"a": 1}))
 JOB = Training(recipe="pocket", measures=AUDITS)

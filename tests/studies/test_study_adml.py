@@ -13,17 +13,16 @@ from holdfast.audit.adml import GOALS as ATTACKS
 from holdfast.audit.adml import KEYS
 from holdfast.training.recipe import load_recipe
 from holdfast_studies import base
-from holdfast_studies.catalogue.adml_arms import NORMALISED, PIXELS, attacks, series
+from holdfast_studies.catalogue.adml_arms import NORMALISED, PIXELS, attacks, audit, series
 from holdfast_studies.catalogue.adml_attacks import SCRIPT
 from holdfast_studies.catalogue.paper_settings import TUNED
 from holdfast_studies.catalogue.rules import Lower, no_prediction, peak, spearman
 from holdfast_studies.claims import Claim
-from holdfast_studies.drawings import Bars, Curves, Lines
+from holdfast_studies.drawing import Bars, Curves, Lines
 from holdfast_studies.jobs import SCALES, Arm, Audit, Probe, Scale, Training
 from holdfast_studies.judging import mixed_readings, verdicts
-from holdfast_studies.results import Outcome, Results
+from holdfast_studies.results import Outcome, Results, Status
 from holdfast_studies.setting import settings
-from holdfast_studies.verdict import Status
 
 IDS = tuple(f"A{number}" for number in range(1, 10))
 BOTH = [(study, scale) for study in IDS for scale in SCALES if (study, scale) != ("A9", "pocket")]
@@ -274,7 +273,7 @@ def test_a9_holds_within_four_points_of_the_script() -> None:
     study = base.get("A9")
     figures = {"R@1": 58.9}
     for (batches, units), row in SCRIPT.items():
-        prefix = study.audits()[batches, units].prefix  # type: ignore[attr-defined]
+        prefix = audit(units, batches).prefix
         figures |= {f"{prefix}/{name}/R@1": value + 3.9 for name, value in row.items()}
 
     def judged(found: dict[str, float]) -> list[Status]:

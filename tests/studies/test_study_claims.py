@@ -12,10 +12,8 @@ from scipy import stats
 
 from holdfast_studies import base
 from holdfast_studies.catalogue import adml_clean, hardness_rivals, mdprop_table
-from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered
-from holdfast_studies.intervals import T95, Interval, interval
-from holdfast_studies.results import Outcome, Results
-from holdfast_studies.verdict import joint
+from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered, joint
+from holdfast_studies.results import T95, Interval, Outcome, Results, interval
 
 NUMBER = st.floats(-100, 100)
 SAMPLES = st.lists(NUMBER, min_size=1, max_size=12)

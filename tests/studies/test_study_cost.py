@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from holdfast_studies.cost import device, on_one_device, spent
 from holdfast_studies.jobs import Audit, Computation, Probe, Training
 from holdfast_studies.results import Outcome
+from holdfast_studies.tables import on_one_device, spent
 
 START = Training(recipe="pocket", settings={"epochs": 6})
 LATER = Training(recipe="pocket", settings={"epochs": 3}, start=START)
@@ -23,7 +23,7 @@ def test_times_are_of_the_device_that_most_ran_on() -> None:
     assert [one.seed for one in on_one_device(mixed)] == [1, 2]
     assert [one.seed for one in on_one_device(mixed[:2])] == [0], "the first among equals"
     assert on_one_device([]) == []
-    assert device(outcome(0, 1.0, None)) == "unknown hardware"
+    assert outcome(0, 1.0, None).device == "unknown hardware"
 
 
 def test_a_cell_that_studies_share_counts_once_with_its_longest_measures() -> None:

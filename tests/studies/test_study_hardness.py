@@ -7,11 +7,11 @@ from figures_of import asked, figures_of, made_up, undecided_before_decided_afte
 
 from holdfast_studies import base
 from holdfast_studies.catalogue.hardness_claims import more_ers
-from holdfast_studies.drawings import Bars, Scatter
+from holdfast_studies.claims import Verdict
+from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import SCALES, Arm, Scale, Training
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.setting import setting
-from holdfast_studies.verdict import Verdict
 
 IDS = ("H1", "H2", "H3", "H4", "H5", "X2")
 BOTH = [(study, scale) for study in IDS for scale in SCALES]

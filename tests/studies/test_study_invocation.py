@@ -6,25 +6,24 @@ import pytest
 from small_study import registered
 
 from holdfast_studies import base
-from holdfast_studies.invocation import invocation
+from holdfast_studies.command import check_weights
 from holdfast_studies.jobs import SCALES, Scale, Training
 from holdfast_studies.running import Places
-from holdfast_studies.state import check_weights
 
 
 def test_datasets_and_weights_are_named() -> None:
     with registered() as small:
-        assert invocation(small, "pocket") == "holdfast study X9 --scale pocket"
-        assert invocation(small, "paper") == "holdfast study X9 --scale paper --place cub=DIR"
+        assert small.invocation("pocket") == "holdfast study X9 --scale pocket"
+        assert small.invocation("paper") == "holdfast study X9 --scale paper --place cub=DIR"
     weights = "--weights torchvision:mobilenet_v2=FILE"
-    assert invocation(base.get("X2"), "paper") == f"holdfast study X2 --scale paper --place cub=DIR {weights}"
+    assert base.get("X2").invocation("paper") == f"holdfast study X2 --scale paper --place cub=DIR {weights}"
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", ["A2", "E1", "E3", "E6", "G1", "H4", "M1", "X1"])
 def test_no_cell_lacks_a_place_and_no_weights_are_refused(name: str, scale: Scale) -> None:
     study = base.get(name)
-    before, _, given = invocation(study, scale).partition(" --weights ")
+    before, _, given = study.invocation(scale).partition(" --weights ")
     places = before.partition(" --place ")[2].split()
     weights = {word.removesuffix("=FILE") for word in given.split()}
     here = Places(data={word.removesuffix("=DIR"): "." for word in places})

@@ -15,9 +15,9 @@ from holdfast.errors import HoldfastError
 from holdfast_studies.base import Study
 from holdfast_studies.document import document, read_plain, results_of, write
 from holdfast_studies.jobs import SCALES, Arm, Scale, Training
+from holdfast_studies.judging import POINTS
 from holdfast_studies.page import Finished, load, order, page_text, write_page
 from holdfast_studies.results import Results
-from holdfast_studies.trimming import POINTS
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 PLANNED = {"high": [0, 1, 2], "low": [0, 1, 2]}

@@ -10,13 +10,11 @@ from holdfast.training import recipe_files
 from holdfast.training.recipe import load_recipe
 from holdfast.training.recipe_files import About
 from holdfast_studies import base
-from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered, ruled
-from holdfast_studies.counting import by_reading, counted
+from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered, Verdict, ruled
 from holdfast_studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
-from holdfast_studies.judging import arms_read, judged, mixed_readings
+from holdfast_studies.judging import arms_read, by_reading, counted, judged, mixed_readings
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.setting import UNCOMPARED, Setting, joint, setting
-from holdfast_studies.verdict import Verdict
 
 ABOUT = {
     "adml-a": About(summary="", kind="paper", paper="ADML", where="Table 2", data=("cub", "cars")),

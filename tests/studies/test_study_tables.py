@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from small_study import FIGURE, SMALL, results, with_arms
 
-from holdfast_studies.results import Outcome, Results
-from holdfast_studies.tables import arm_table, duration, inert, inert_table, markdown, plural, spread
+from holdfast_studies.results import Outcome, Results, spread
+from holdfast_studies.tables import arm_table, duration, inert, inert_table, markdown, plural
 
 
 @pytest.mark.parametrize(

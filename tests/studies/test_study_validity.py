@@ -10,26 +10,25 @@ from typing import Any
 import pytest
 from small_study import registered, with_arms
 
-from holdfast_studies import base, changes
-from holdfast_studies.changes import Change
+from holdfast_studies import base, recorded
 from holdfast_studies.document import document, read_plain, write
-from holdfast_studies.jobs import Arm, Audit, Cell, Scale, Training
+from holdfast_studies.jobs import Arm, Audit, Cell, Scale, Training, flat, measure_key
 from holdfast_studies.page import load, write_page
-from holdfast_studies.recorded import changed_keys, common, flat, recipe_of
+from holdfast_studies.recorded import Change, changed_keys, common, recipe_of
 from holdfast_studies.results import Outcome, Results
-from holdfast_studies.store import Store, measure_key
+from holdfast_studies.store import Store
 
 AUDIT = Audit(limit=10)
 OTHER = Audit(mode="published", limit=10)
 ON = {"pocket": "glyphs", "paper": "cub"}
 
 
-def trained(settings: dict[str, Any] | None = None) -> base.Study:
+def trained(settings: dict[str, Any] | None = None, measures: tuple[Audit, ...] = (AUDIT, OTHER)) -> base.Study:
     """Two trainings."""
 
     def arms(scale: Scale) -> list[Arm]:
         over = {"high": settings or {}, "low": {"epochs": 3}}
-        return [Arm(name, Training("pocket", ON[scale], {}, own, (AUDIT, OTHER))) for name, own in over.items()]
+        return [Arm(name, Training("pocket", ON[scale], {}, own, measures)) for name, own in over.items()]
 
     return with_arms(arms)
 
@@ -83,7 +82,7 @@ def test_a_measure_that_is_taken_otherwise_is_void_alone(
     study: base.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = content(study, "pocket")
-    study.measures = (dataclasses.replace(AUDIT, limit=20), OTHER)
+    study = trained(measures=(dataclasses.replace(AUDIT, limit=20), OTHER))
     plain["arms"]["low"]["job"]["measures"][1]["units"] = "of another version"
     figures, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
     assert figures == {"high": {"R@1", "ers-published/ERS"}, "low": {"R@1"}}
@@ -118,7 +117,7 @@ PUBLISHED = Change(
 
 def test_a_change_may_touch_a_measure_alone(study: base.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = content(study, "pocket")
-    monkeypatch.setattr(changes, "CHANGES", (*changes.CHANGES, PUBLISHED))
+    monkeypatch.setattr(recorded, "CHANGES", (*recorded.CHANGES, PUBLISHED))
     figures, void = shown(study, plain, tmp_path / "X9.json", monkeypatch)
     assert figures["high"] == {"R@1", "ers-fixed/ERS"}
     assert void[0] == ("high", "ers-published", "made before published attacks were put right")
@@ -189,16 +188,16 @@ def test_a_stored_cell_is_run_again_after_a_change_that_touches_it(
     }
     runs = {data: store.run(cell.job, 0) for data, cell in cells.items()}  # type: ignore[arg-type]
     for cell in cells.values():
-        stored(store, cell, [name for name in changes.names() if name != "aspect"])
+        stored(store, cell, [name for name in recorded.names() if name != "aspect"])
     assert store.done(cells["glyphs"])
     assert store.missing(cells["cub"]) is None, "its photographs were squashed"
-    stored(store, cells["cub"], changes.names())
+    stored(store, cells["cub"], recorded.names())
     assert store.done(cells["cub"])
-    monkeypatch.setattr(changes, "CHANGES", (*changes.CHANGES, PUBLISHED))
+    monkeypatch.setattr(recorded, "CHANGES", (*recorded.CHANGES, PUBLISHED))
     assert store.missing(cells["cub"]) == [OTHER]
     assert {data: store.run(cell.job, 0) for data, cell in cells.items()} == runs  # type: ignore[arg-type]
     everything = Change(name="all", what="the sun rose", training=lambda recipe: recipe["epochs"] > 1)
-    monkeypatch.setattr(changes, "CHANGES", (*changes.CHANGES, everything))
+    monkeypatch.setattr(recorded, "CHANGES", (*recorded.CHANGES, everything))
     assert store.missing(cells["glyphs"]) is None
     assert store.run(cells["glyphs"].job, 0) != runs["glyphs"], "or the old model would be taken for the new one"  # type: ignore[arg-type]
 
@@ -206,7 +205,7 @@ def test_a_stored_cell_is_run_again_after_a_change_that_touches_it(
 def test_a_raw_file_says_what_it_was_made_with(study: base.Study, tmp_path: Path) -> None:
     write(tmp_path / "X9.json", content(study, "pocket"))
     plain = read_plain(tmp_path / "X9.json")
-    assert plain["changes"] == changes.names()
+    assert plain["changes"] == recorded.names()
     assert plain["recipe"]["model.backbone"] == "conv-small"
     assert set(plain["arms"]["low"]["recipe"]) == {"epochs"}
     assert plain["arms"]["low"]["setting"] == {"kind": "pocket", "how": []}
@@ -236,7 +235,7 @@ GLYPHS = {"data.name": "glyphs", "data.labels": "fine", "data.train_fraction": 0
     ],
 )
 def test_changes_touch_what_they_say(name: str, touched: dict, spared: dict) -> None:
-    found = {change.name: change for change in changes.CHANGES}[name]
+    found = {change.name: change for change in recorded.CHANGES}[name]
     assert found.training(touched)
     assert not found.training(spared)
 
@@ -250,7 +249,7 @@ def test_changes_touch_what_they_say(name: str, touched: dict, spared: dict) -> 
     ],
 )
 def test_changes_touch_the_measures_that_they_say(name: str, touched: dict, spared: dict) -> None:
-    found = {change.name: change for change in changes.CHANGES}[name]
+    found = {change.name: change for change in recorded.CHANGES}[name]
     assert found.measure({}, touched)
     assert not found.measure({}, spared)
 
@@ -264,4 +263,4 @@ def test_a_value_that_is_only_written_otherwise_is_no_change() -> None:
 
 
 def test_changes_have_names_of_their_own() -> None:
-    assert len(set(changes.names())) == len(changes.CHANGES)
+    assert len(set(recorded.names())) == len(recorded.CHANGES)

@@ -9,9 +9,8 @@ import pytest
 
 from holdfast_studies import base
 from holdfast_studies.jobs import SCALES, Scale
-from holdfast_studies.judging import verdicts
+from holdfast_studies.judging import trimmed, verdicts
 from holdfast_studies.results import Outcome, Results
-from holdfast_studies.trimming import trimmed
 
 
 class Everything(dict[str, Any]):

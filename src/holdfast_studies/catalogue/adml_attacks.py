@@ -19,10 +19,9 @@ from holdfast_studies.catalogue.adml_arms import (
 )
 from holdfast_studies.catalogue.rules import Lower, Rule, no_prediction
 from holdfast_studies.claims import All, Judged, Ordered, gaps
-from holdfast_studies.drawings import Bars, Lines
+from holdfast_studies.drawing import Bars, Lines
 from holdfast_studies.jobs import Probe, Scale, called
-from holdfast_studies.results import NOT_RUN, Results
-from holdfast_studies.verdict import ONE_SEED, Status
+from holdfast_studies.results import NOT_RUN, ONE_SEED, Results, Status
 
 FAR = 5.0
 """Points of R@1 that count as far more; the paper's smallest gap is 15."""

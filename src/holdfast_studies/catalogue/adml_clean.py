@@ -12,7 +12,7 @@ from holdfast_studies.catalogue.adml_arms import GOALS, HALF, HALF_EPOCHS, OTHER
 from holdfast_studies.catalogue.adml_attacks import GLYPHS, UNSAID
 from holdfast_studies.catalogue.rules import peak
 from holdfast_studies.claims import Claim, Judged, Near, Ordered, gaps
-from holdfast_studies.drawings import Bars, Lines
+from holdfast_studies.drawing import Bars, Lines
 from holdfast_studies.jobs import Arm, Scale, called
 
 COLUMNS = {"R@1": "R@1", "NMI": "NMI", "mAP@C": "mAP@C", "passes per step": "log/passes"}

@@ -8,7 +8,7 @@ from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import adml_arms
 from holdfast_studies.catalogue.adml_arms import PARTS, PARTS_ROW
 from holdfast_studies.claims import Beyond, Ordered
-from holdfast_studies.drawings import Bars, Curves
+from holdfast_studies.drawing import Bars, Curves
 from holdfast_studies.jobs import Probe, Scale, called
 
 LOSSES = ("linear", "triplet", "margin", "multi-similarity")

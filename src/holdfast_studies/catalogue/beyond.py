@@ -13,7 +13,7 @@ from holdfast_studies.catalogue.hardness_claims import AS_GOOD, AS_ROBUST, COLLA
 from holdfast_studies.catalogue.paper_settings import MOBILENET, SEVERAL, budget
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
 from holdfast_studies.claims import Claim
-from holdfast_studies.drawings import Bars, Scatter
+from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import Arm, Audit, Measure, Probe, Scale, Training
 
 HM, EPS, DIRECT, SETS = "HM", "EPS", "direct gradient", "separate BatchNorm"

@@ -11,7 +11,7 @@ from holdfast_studies.catalogue import direct_gradients_printed as printed
 from holdfast_studies.catalogue.direct_gradients_arms import ALIKE, COMPONENTS, DIRECTIONS_ON, INSHOP, R1_NOISE, Ground
 from holdfast_studies.catalogue.rules import VALIDATION, most, steadier, tuned
 from holdfast_studies.claims import All, Claim, Near, Ordered
-from holdfast_studies.drawings import Lines
+from holdfast_studies.drawing import Lines
 from holdfast_studies.jobs import Scale
 
 DIRECTIONS = {name: Components(name, "con", "con") for name in ("euc", "cos", "euc-orth", "cos-orth")}

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.gradients import Components
 from holdfast_studies.catalogue import direct_gradients_printed as printed
-from holdfast_studies.drawings import Lines
+from holdfast_studies.drawing import Lines
 from holdfast_studies.jobs import Arm, Measure, Scale, Training
 
 

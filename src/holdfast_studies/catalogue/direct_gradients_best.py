@@ -11,7 +11,7 @@ from holdfast_studies.catalogue.direct_gradients import DIRECTIONS, NOTES, chose
 from holdfast_studies.catalogue.direct_gradients_arms import COMPARISON, DIRECTIONS_ON, R1_NOISE, Ground
 from holdfast_studies.catalogue.rules import VALIDATION, tuned, used
 from holdfast_studies.claims import Claim, Ordered
-from holdfast_studies.drawings import Curves, Lines
+from holdfast_studies.drawing import Curves, Lines
 from holdfast_studies.jobs import Arm, Probe, Scale
 
 NAMED = {"best": RULES["best"], "DR-MS": RULES["dr-ms"], "MS": RULES["ms"]}

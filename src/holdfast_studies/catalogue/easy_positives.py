@@ -8,7 +8,7 @@ from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms as eps
 from holdfast_studies.catalogue.easy_positives_arms import EPOCHS, LOSSES, OMNIGLOT, R1_NOISE, SEEN, SOFT, Ground
 from holdfast_studies.claims import All, Claim, Ordered, gaps
-from holdfast_studies.drawings import Bars, Curves, Lines
+from holdfast_studies.drawing import Bars, Curves, Lines
 from holdfast_studies.jobs import Arm, Measure, Probe, Scale, called
 
 SEEDS = tuple(range(8))

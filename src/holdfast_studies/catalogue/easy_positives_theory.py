@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.claims import Beyond
-from holdfast_studies.drawings import Curves
+from holdfast_studies.drawing import Curves
 from holdfast_studies.jobs import Arm, Computation, Probe, Scale, called
 from holdfast_studies.measures.noisy_labels import ENOUGH, SEARCHED
 

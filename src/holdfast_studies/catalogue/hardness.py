@@ -15,7 +15,7 @@ from holdfast_studies.catalogue.hardness_claims import (
 )
 from holdfast_studies.catalogue.paper_settings import STAND_IN
 from holdfast_studies.claims import All, Beyond, Near, Ordered
-from holdfast_studies.drawings import Bars, Lines, Scatter
+from holdfast_studies.drawing import Bars, Lines, Scatter
 from holdfast_studies.jobs import Arm, Computation, Job, Probe, Scale, Training, called
 
 HARDNESS, VARIANCE, OF_MEANS = (f"mined-hardness/{name}" for name in ("hardness", "variance", "variance of means"))

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, PROTOCOLS, R1_NOISE
 from holdfast_studies.claims import Claim, Near, Ordered, ruled
 from holdfast_studies.jobs import Scale
-from holdfast_studies.results import Outcome, Results
-from holdfast_studies.verdict import Status
+from holdfast_studies.results import Outcome, Results, Status
 
 NEAR_CHANCE = 3.0
 """R@1 below which a model counts as collapsed: ten times what chance gets among the 315 test classes of glyphs, three

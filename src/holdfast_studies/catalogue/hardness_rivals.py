@@ -10,7 +10,7 @@ from holdfast_studies.catalogue import hardness_arms as arms_of
 from holdfast_studies.catalogue.hardness_arms import ERS, FIXED, PUBLISHED, PUBLISHED_ERS, SETTINGS, STEPS, hm, named
 from holdfast_studies.catalogue.hardness_claims import COLLAPSE_NOTE, by_protocol, more_ers, more_r1
 from holdfast_studies.claims import All, Claim, gaps
-from holdfast_studies.drawings import Bars, Scatter
+from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import Scale, Training
 
 OURS, RIVALS = ("HM[S, LGA]", "HM[S, LGA]&ICS"), ("EST[R]", "ACT[R]")

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, GAMMA, SETTINGS, STEPS, act, hm, named, scores
 from holdfast_studies.catalogue.hardness_claims import AS_GOOD, COLLAPSE_NOTE, by_protocol, more_ers, more_r1, standing
-from holdfast_studies.claims import All, Claim, Judged, gaps
-from holdfast_studies.drawings import Lines, Scatter
-from holdfast_studies.intervals import interval
+from holdfast_studies.claims import All, Claim, Judged, gaps, joint
+from holdfast_studies.drawing import Lines, Scatter
 from holdfast_studies.jobs import Scale, Training
-from holdfast_studies.results import NOT_RUN, Results
-from holdfast_studies.verdict import Status, joint
+from holdfast_studies.results import NOT_RUN, Results, Status, interval
 
 ETAS: dict[Scale, tuple[int, ...]] = {"pocket": (1, 2, 4, 8), "paper": (2, 4, 8, 16, 32)}
 HALF = "HM[S, -γ/2]"

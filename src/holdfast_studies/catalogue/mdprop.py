@@ -18,7 +18,7 @@ from holdfast_studies.catalogue.mdprop_arms import (
 )
 from holdfast_studies.catalogue.rules import Lower
 from holdfast_studies.claims import All, Beyond, Claim, Near, Ordered
-from holdfast_studies.drawings import Bars, Curves, Lines
+from holdfast_studies.drawing import Bars, Curves, Lines
 from holdfast_studies.jobs import Probe, Scale, Training
 
 SHARED = "MDProp-1, one set for all"

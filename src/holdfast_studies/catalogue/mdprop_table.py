@@ -20,7 +20,7 @@ from holdfast_studies.catalogue.mdprop_arms import (
     training,
 )
 from holdfast_studies.claims import All, Claim, Ordered, gaps
-from holdfast_studies.drawings import Bars, Scatter
+from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import Audit, Scale, Training
 
 SEPARATE = ("AdvProp-D", "MDProp-1", "MDProp")

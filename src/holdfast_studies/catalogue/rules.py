@@ -5,16 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
-from holdfast_studies.claims import Claim, Judged, Near, Ordered, ruled
-from holdfast_studies.intervals import Interval, difference, interval
-from holdfast_studies.results import NOT_RUN, Results
-from holdfast_studies.verdict import Status, Verdict, joint
-
-Rule: TypeAlias = Callable[[Results], tuple[Status, str]]
-"""From results to a status and the numbers it rests on."""
+from holdfast_studies.claims import Claim, Judged, Near, Ordered, Rule, Verdict, joint, ruled
+from holdfast_studies.results import NOT_RUN, Interval, Results, Status, difference, interval
 
 
 @dataclasses.dataclass(frozen=True)
