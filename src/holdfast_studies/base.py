@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from holdfast.registry import Registry
+from holdfast.yaml_files import read_yaml
 from holdfast_studies.claims import Claim
 from holdfast_studies.drawing import Curves, Drawing
 from holdfast_studies.jobs import EMBEDDED, Arm, Cell, Scale, called
@@ -23,15 +26,15 @@ class Plan:
     Args:
         arms: what is compared; the same job in two studies is done once. Empty where the study has no such scale.
         claims: what must come out.
-        columns: heading → figure, of the table of arms.
         drawings: its figures.
-        notes: what a reader must know: how this scale differs from the paper's setting.
+        columns: heading → figure, of the table of arms; those of its text when left out.
+        notes: what a reader must know: how this scale differs from the paper's setting; as for columns.
     """
 
     arms: Sequence[Arm]
     claims: Sequence[Claim]
-    columns: Mapping[str, str]
     drawings: Sequence[Drawing] = ()
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: str = ""
 
 
@@ -106,29 +109,46 @@ names = registry.names
 Planned = Callable[[Scale], Plan]
 
 
-def study(name: str, source: str, published: str, ours: bool = False) -> Callable[[Planned], Planned]:
-    """Decorator that registers a study; the first line of the function's docstring is its title.
+def study(name: str) -> Callable[[Planned], Planned]:
+    """Decorator that registers a study, whose words stand in a YAML file of its paper beside the code.
 
     Args:
-        name: the study's id.
-        source: paper and table.
-        published: the figures printed there, one line.
-        ours: its claims are of no paper.
+        name: the study's id. The first line of the function's docstring is its title.
     """
 
     def add(plan: Planned) -> Planned:
         title = (plan.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        kept = functools.cache(plan)
-        found = Study(id=name, title=title, source=source, published=published, plan=kept, ours=ours)
+
+        @functools.cache
+        def whole(scale: Scale) -> Plan:
+            own, text = plan(scale), texts()[name]
+            words = text["words"] | {"here": text["words"].get(scale, "")}
+            notes = text.get("notes", "")
+            notes = notes if isinstance(notes, str) else notes[scale]
+            columns = own.columns or text.get("columns", {})
+            return dataclasses.replace(own, columns=columns, notes=notes.format(**words))
 
         @registry.register(name)
         @functools.wraps(plan)
         def made() -> Study:
-            return found
+            text = texts()[name]
+            source, published, ours = text["source"], text["published"], text.get("ours", False)
+            return Study(id=name, title=title, source=source, published=published, plan=whole, ours=ours)
 
         return plan
 
     return add
+
+
+@functools.cache
+def texts() -> dict[str, dict[str, Any]]:
+    """Study → what is said of it: source, published, notes, columns, and words that notes of its paper share."""
+    found = {}
+    for file in sorted((Path(__file__).parent / "catalogue").glob("*.yaml")):
+        own = read_yaml(file.read_text("utf-8"))
+        words = own.pop("words", {})
+        found |= {name: {**text, "words": words} for name, text in own.items()}
+    return found
 
 
 def get(name: str) -> Study:

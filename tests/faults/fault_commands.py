@@ -29,7 +29,7 @@ def short(scale: Scale) -> base.Plan:
     settings = {"model.backbone": "conv-tiny", "batch.classes": 4, "epochs": 1, "checkpoint_every": 2}
     data = {"name": "glyphs", "characters": 30, "per_class": 5}
     jobs = {dim: Training("pocket", data, settings={**settings, "model.dim": dim}) for dim in (8, 16)}
-    return base.Plan([Arm(f"dim {dim}", job, (0,)) for dim, job in jobs.items()], [], {"R@1": "R@1"})
+    return base.Plan([Arm(f"dim {dim}", job, (0,)) for dim, job in jobs.items()], [], columns={"R@1": "R@1"})
 
 
 SHORT = base.Study(

@@ -23,11 +23,11 @@ def plan(scale: Scale) -> base.Plan:
     return base.Plan(
         [Arm(name, Computation(measure=found, data=data)) for name, found in probes.items()],
         [Ordered("high is above low", ("high", "low"), FIGURE, noise=0.1)],
-        {"value": FIGURE},
         [
             Bars("Values", ("high", "low"), {"value": FIGURE}, unit=""),
             Curves("Paths", ("high", "low"), "constant/path", "step", "value"),
         ],
+        {"value": FIGURE},
         "Nothing is learnt in HM[S,LGA](&ICS).",
     )
 

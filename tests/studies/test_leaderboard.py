@@ -43,7 +43,7 @@ ARMS = [
     Arm("fell", Training("pocket", settings={"epochs": 5}, measures=BOTH)),
     Arm("computed", Computation(measure=Probe("p"))),
 ]
-PAIR = Study(id="X9", title="Trainings and a computation", source="-", published="-", plan=lambda _: Plan(ARMS, [], {}))
+PAIR = Study(id="X9", title="Trainings and a computation", source="-", published="-", plan=lambda _: Plan(ARMS, []))
 
 
 def outcome(seed: int, shift: float, stopped: str | None = None) -> Outcome:

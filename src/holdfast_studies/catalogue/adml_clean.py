@@ -8,8 +8,7 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import adml_arms
-from holdfast_studies.catalogue.adml_arms import GOALS, HALF, HALF_EPOCHS, OTHER, R1_NOISE, RECIPES, TUNED_MARK, USUAL
-from holdfast_studies.catalogue.adml_attacks import GLYPHS, UNSAID
+from holdfast_studies.catalogue.adml_arms import GOALS, HALF, OTHER, R1_NOISE, RECIPES, TUNED_MARK, USUAL
 from holdfast_studies.catalogue.rules import peak
 from holdfast_studies.claims import Claim, Judged, Near, Ordered, gaps
 from holdfast_studies.drawing import Bars, Lines
@@ -81,30 +80,18 @@ def elsewhere(prefix: str, data: str, kinds: tuple[str, ...]) -> list[Arm]:
     return found
 
 
-@study(
-    "A2",
-    "ADML, Tables 2 and 3",
-    "CUB R@1 62.7 standard, 64.4 +T, 66.0 +A, 65.5 +U, 64.2 +A+U; CARS 79.9 standard, 80.9 +T, 82.0 +A, 82.1 +U, "
-    "81.0 +A+U; SOP 77.8 standard, 77.1 +T, 78.1 +A, 78.0 +U; In-shop 87.3 standard, 87.5 +T, 87.9 +A, 87.9 +U",
-)
+@study("A2")
 def clean_gain(scale: Scale) -> Plan:
     """ADML+A and +U beat standard training and +T on clean images; A+U together is about as good as T."""
     arms = adml_arms.variants(scale) + adml_arms.others(scale)
     if scale == "paper":
         arms += adml_arms.tuned() + elsewhere("CARS ", "cars", tuple(RECIPES))
         arms += elsewhere("SOP ", "sop", TABLE_3) + elsewhere("In-shop ", "inshop", TABLE_3)
-    notes = UNSAID + (
-        " The first arms are in the paper's setting, and verdicts on CUB rest on those alone. "
-        f"`{TUNED_MARK}` ones have 512 dims, 28 classes × 4 images and a cosine from 3e-5 over 40 epochs, where "
-        "standard training reaches what the paper prints for it: ground of ours, where differences are observed. "
-        f"CARS has {SHORT['cars']['epochs']} of 100 epochs, Online Products and In-shop {SHORT['sop']['epochs']}."
-    )
     return Plan(
         arms,
         [claim for ground in GROUNDS[scale] for claim in _claims(scale, ground)],
-        COLUMNS,
         [Bars("Clean R@1", called(arms), {"R@1": "R@1"})],
-        f"{GLYPHS} {UNSAID}" if scale == "pocket" else notes,
+        COLUMNS,
     )
 
 
@@ -126,13 +113,12 @@ def _claims(scale: Scale, ground: Ground) -> list[Claim]:
     return found
 
 
-@study("A4", "ADML, Figure 1", "a figure; λ 0.1 is used on CUB, 0.15 on CARS")
+@study("A4")
 def rises_then_falls(scale: Scale) -> Plan:
     """Clean R@1 rises and then falls with λ."""
     weights = adml_arms.WEIGHTS[scale]
     lines = {kind: adml_arms.series(scale, kind) for kind in weights}
     known = {arm.name: arm for arm in adml_arms.weighted(scale, tuple(w for own in weights.values() for w in own))}
-    length = f"{HALF_EPOCHS} of the paper's 100 epochs." if scale == "paper" else f"{GLYPHS} +A only."
     return Plan(
         [known[name] for name in dict.fromkeys(name for line in lines.values() for name in line.values())],
         [
@@ -143,9 +129,8 @@ def rises_then_falls(scale: Scale) -> Plan:
             )
             for kind, line in lines.items()
         ],
-        COLUMNS,
         [Lines("Clean R@1 against λ", lines, x="λ")],
-        f"{length} Any of the inner λ may be the peak, so that noise has as many chances to look like one.",
+        COLUMNS,
     )
 
 
@@ -158,12 +143,7 @@ BY_LOSS: dict[str, dict[str, float]] = {
 """Loss → kind → R@1, Table 6."""
 
 
-@study(
-    "A5",
-    "ADML, Table 6",
-    "CUB R@1 standard / +T / +A / +U: triplet 62.3 / 63.7 / 65.1 / 64.7, margin 62.5 / 64.3 / 65.9 / 65.6, "
-    "multi-similarity 62.7 / 64.5 / 66.1 / 65.6, InfoNCE 61.4 / 62.7 / 64.0 / 63.9",
-)
+@study("A5")
 def every_loss(scale: Scale) -> Plan:
     """The gain of ADML holds for triplet, margin, multi-similarity and InfoNCE."""
     kinds = ("+A",) if scale == "pocket" else ("+A", "+U", "+T")
@@ -181,8 +161,6 @@ def every_loss(scale: Scale) -> Plan:
         for loss in BY_LOSS
         for kind in ("standard", *kinds)
     ]
-    own = "Arms without the name of a loss learn with multi-similarity."
-    unsaid = f"{HALF_EPOCHS} of the paper's 100 epochs. {own} The temperature of InfoNCE is unsaid in the paper; 0.07."
     return Plan(
         arms,
         [
@@ -196,7 +174,6 @@ def every_loss(scale: Scale) -> Plan:
             for loss, printed in BY_LOSS.items()
             for kind in kinds
         ],
-        COLUMNS,
         [Bars("Clean R@1 by loss", called(arms), {"R@1": "R@1"})],
-        f"{GLYPHS} {own}" if scale == "pocket" else unsaid,
+        COLUMNS,
     )

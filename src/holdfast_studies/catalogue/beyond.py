@@ -8,9 +8,9 @@ from typing import Any
 from holdfast.training.recipe_files import read_plain
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
-from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, FIXED, LENGTHS, R1_NOISE, SETTINGS, STEPS, hm
-from holdfast_studies.catalogue.hardness_claims import AS_GOOD, AS_ROBUST, COLLAPSE_NOTE, more_ers, more_r1
-from holdfast_studies.catalogue.paper_settings import MOBILENET, SEVERAL, budget
+from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, FIXED, LENGTHS, R1_NOISE, STEPS, hm
+from holdfast_studies.catalogue.hardness_claims import AS_GOOD, AS_ROBUST, more_ers, more_r1
+from holdfast_studies.catalogue.paper_settings import MOBILENET, SEVERAL
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
 from holdfast_studies.claims import Claim
 from holdfast_studies.drawing import Bars, Scatter
@@ -43,27 +43,13 @@ FOUR: dict[Scale, dict[str, Any]] = {
 on classes that are kept for it."""
 
 
-@study("X1", "beyond the papers", "none yet", ours=True)
+@study("X1")
 def combined(scale: Scale) -> Plan:
     """One recipe of four papers beats each alone."""
     jobs = {EPS: _eps(scale), DIRECT: _direct(scale), HM: _combined(scale, (HM,)), SETS: _sets(scale)}
     jobs |= {name: _combined(scale, ideas) for name, ideas in zip(COMBINATIONS, IDEAS, strict=True)}
     measures = (FIXED, Audit(split="val", limit=hardness_arms.AUDITED, name="val-ers"))
     seeds = SEVERAL if scale == "paper" else None
-    notes = (
-        "HM is HM[S, LGA]&ICS, and the start of every combination. EPS in it: the source takes the nearest "
-        "positive, and softhard's negatives. Direct gradient: the rule `best` in the place of the triplet loss, "
-        "on HM's triplets. Separate BatchNorm: the clean batch is learnt too, and moved triplets have their own "
-        "set. EPS alone is triplets with semihard negatives, the direct gradient alone `best` on its own "
-        "triplets, separate BatchNorm alone MDProp with two extra sets. Validation classes are nearly saturated in "
-        "R@1 where training goes well, so that ERS decides most of the choice. "
-    )
-    where = (
-        "The direct gradient alone has the learning rate of its recipe, 1e-2; all others 3e-3."
-        if scale == "pocket"
-        else "All on HM's ground: MobileNetV2, 512 dims, squashed images; where there are sets, BatchNorm "
-        f"learns. A fifth of the training classes is kept for the choice. {budget(rate='Adam at 1e-4')}"
-    )
     return Plan(
         [Arm(name, dataclasses.replace(job, measures=measures), seeds) for name, job in jobs.items()],
         [
@@ -75,6 +61,10 @@ def combined(scale: Scale) -> Plan:
                 FIGURES,
             )
         ],
+        [
+            Scatter("Clean and robust, test classes", tuple(jobs), "R@1", ERS),
+            Bars("R@1 and ERS by arm, test classes", tuple(jobs), {"R@1": "R@1", "ERS": ERS}),
+        ],
         {
             "validation R@1": FIGURES[0].validation,
             "validation ERS": FIGURES[1].validation,
@@ -82,11 +72,6 @@ def combined(scale: Scale) -> Plan:
             "ERS": ERS,
             "passes": "log/passes",
         },
-        [
-            Scatter("Clean and robust, test classes", tuple(jobs), "R@1", ERS),
-            Bars("R@1 and ERS by arm, test classes", tuple(jobs), {"R@1": "R@1", "ERS": ERS}),
-        ],
-        notes + where,
     )
 
 
@@ -135,7 +120,7 @@ WHOLE, HALF = "HM[S, LGA]", "HM[S, LGA], half the epochs"
 FREE, FREE_HALF, FREE_EPOCHS = "free HM, equal passes", "free HM, half the passes", "free HM, equal epochs"
 
 
-@study("X2", "beyond the papers (HM, Section 3.1 and Appendix B.6 name the idea)", "none", ours=True)
+@study("X2")
 def free(scale: Scale) -> Plan:
     """Free HM: the ERS of HM at a fraction of the passes."""
     epochs, per_batch = LENGTHS["glyphs" if scale == "pocket" else "cub"], STEPS[scale] + 1
@@ -171,15 +156,9 @@ def free(scale: Scale) -> Plan:
             at_most(ALIKE, more_ers(alike, FREE, WHOLE), FREE),
             at_most(1.0, more_ers(same, FREE_EPOCHS, WHOLE), FREE_EPOCHS),
         ],
-        {"R@1": "R@1", "ERS": ERS, "passes per batch": "log/passes", "passes per image, nominal": SPENT},
         [
             Scatter("ERS for its nominal price", tuple(jobs), SPENT, ERS),
             Scatter("Robustness against retrieval", tuple(jobs), "R@1", ERS),
         ],
-        f"{SETTINGS[scale]} {COLLAPSE_NOTE} A batch costs HM at most η + 1 = {STEPS[scale] + 1} passes forward and "
-        f"back, and fewer where triplets are hard already and left out; free HM {REPLAYS} (its replays, each an "
-        "update). Arms are named by these nominal passes; claims go by passes that were counted (epochs × `passes "
-        "per batch`), which was changed after the first results: free HM at half the nominal passes spent more "
-        "than HM with half the epochs did, so that the two are no longer compared. Schedules are stretched to each "
-        "arm's own length.",
+        {"R@1": "R@1", "ERS": ERS, "passes per batch": "log/passes", "passes per image, nominal": SPENT},
     )

@@ -7,7 +7,7 @@ import dataclasses
 from holdfast.gradients import RULES
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import direct_gradients_printed as printed
-from holdfast_studies.catalogue.direct_gradients import DIRECTIONS, NOTES, chosen_by
+from holdfast_studies.catalogue.direct_gradients import DIRECTIONS, chosen_by
 from holdfast_studies.catalogue.direct_gradients_arms import COMPARISON, DIRECTIONS_ON, R1_NOISE, Ground
 from holdfast_studies.catalogue.rules import VALIDATION, tuned, used
 from holdfast_studies.claims import Claim, Ordered
@@ -27,12 +27,7 @@ def in_batch(ground: Ground, classes: int) -> str:
     return "best" if classes == ground.usual else f"best in batches of {classes * ground.per_class}"
 
 
-@study(
-    "G4",
-    "GS, Table 5",
-    "R@1 on CUB: MS 59.8, DR-MS 60.7, best 63.5 (batch 128), 63.8 (256), 63.8 (384), 63.1 (512); on CARS: 79.0,"
-    " 79.9, 82.5, 85.5, 86.5, 85.7",
-)
+@study("G4")
 def best_combination(scale: Scale) -> Plan:
     """The best components together, against MS and DR-MS, and in larger batches."""
     arms: list[Arm] = []
@@ -76,19 +71,12 @@ def best_combination(scale: Scale) -> Plan:
     return Plan(
         arms,
         claims,
-        {"R@1": "R@1", "R@2": "R@2", "R@4": "R@4", **chosen_by(scale)},
         drawings,
-        f"{NOTES[scale]} MS and DR-MS are direct gradients as in the paper, not the losses of that name. Batches of"
-        " all sizes get the same number of epochs, so that a larger batch takes fewer steps, and one learning rate"
-        " (the paper does not say which).",
+        {"R@1": "R@1", "R@2": "R@2", "R@4": "R@4", **chosen_by(scale)},
     )
 
 
-@study(
-    "G5",
-    "GS, Figure 5",
-    "figure: with euc more triplets of nearest positive and nearest negative lie close to the top right corner",
-)
+@study("G5")
 def triplet_diagrams(scale: Scale) -> Plan:
     """Triplet diagrams: the euclidean direction piles triplets up in the top right corner."""
     rules = {name: DIRECTIONS[name] for name in ("euc", "cos")}
@@ -112,17 +100,6 @@ def triplet_diagrams(scale: Scale) -> Plan:
             for ground in grounds
             for figure, text in texts.items()
         ],
-        {
-            **({"batches edge": "triplets/batches/edge"} if paper else {}),
-            "train corner": "triplets/train/corner",
-            "test corner": "triplets/test/corner",
-            "test edge": "triplets/test/edge",
-            "test s_ap": "triplets/test/near",
-            "test s_an": "triplets/test/far",
-            "test overlap": "triplets/test/overlap",
-            "R@1": "R@1",
-            **chosen_by(scale),
-        },
         [
             Curves(
                 f"{ground.label} triplet diagram, {words}".strip(),
@@ -135,10 +112,17 @@ def triplet_diagrams(scale: Scale) -> Plan:
             for ground in grounds
             for part, words in parts.items()
         ],
-        f"{NOTES[scale]} Each image is a triplet with its nearest positive and nearest negative among the images of"
-        " its split. The paper shows the corner without a number; here it is s_ap > 0.8 and s_an > 0.8. Corner,"
-        " edge (s_ap > 0.8) and overlap (of the distributions of s_ap and s_an) are shares in percent. Training"
-        " batches are those of the last five epochs, drawn again as they were and seen by the final model.",
+        {
+            **({"batches edge": "triplets/batches/edge"} if paper else {}),
+            "train corner": "triplets/train/corner",
+            "test corner": "triplets/test/corner",
+            "test edge": "triplets/test/edge",
+            "test s_ap": "triplets/test/near",
+            "test s_an": "triplets/test/far",
+            "test overlap": "triplets/test/overlap",
+            "R@1": "R@1",
+            **chosen_by(scale),
+        },
     )
 
 
@@ -146,12 +130,7 @@ CHOOSING = {"data.validation": 0.2, "epochs": 20}
 """A fifth of the training classes is held out, and a third of the epochs will do."""
 
 
-@study(
-    "G6",
-    "beyond the paper, which chooses on test classes",
-    "for directions Appendix Table 1, by test classes: euc 0.05, cos 0.1, euc-orth 0.05, cos-orth 0.1",
-    ours=True,
-)
+@study("G6")
 def learning_rates(scale: Scale) -> Plan:
     """Learning rates of direct gradients, chosen once, on a split of the training classes.
 
@@ -171,8 +150,6 @@ def learning_rates(scale: Scale) -> Plan:
     return Plan(
         [dataclasses.replace(arm, seeds=None) for arm in arms],
         claims,
-        {"validation R@1": VALIDATION},
         drawings,
-        "20 epochs on four fifths of the training classes, judged on the other fifth, one seed. Where the best "
-        "lies at the edge of the rates tried, more are to be tried.",
+        {"validation R@1": VALIDATION},
     )

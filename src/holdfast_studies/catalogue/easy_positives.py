@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms as eps
-from holdfast_studies.catalogue.easy_positives_arms import EPOCHS, LOSSES, OMNIGLOT, R1_NOISE, SEEN, SOFT, Ground
+from holdfast_studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, R1_NOISE, SEEN, SOFT, Ground
 from holdfast_studies.claims import All, Claim, Ordered, gaps
 from holdfast_studies.drawing import Bars, Curves, Lines
 from holdfast_studies.jobs import Arm, Measure, Probe, Scale, called
@@ -54,12 +54,7 @@ def mnist(epochs: int) -> Ground:
     )
 
 
-@study(
-    "E1",
-    "EPS, table 1 and figure 2",
-    "MNIST without and with EPS: test digits R@1 35.2, 42.3, R@5 80.9, 83.9, R@10 93.3, 93.6; train digits R@1 "
-    "42.0, 65.8, R@5 87.5, 93.6, R@10 96.6, 97.4",
-)
+@study("E1")
 def odd_and_even(scale: Scale) -> Plan:
     """Trained on odd against even, easy positives keep the digits apart and retrieve unseen ones better."""
     held_out = {"split": "test", "data": {"protocol": "seen"}}  # of the digits trained on, as in the paper's figure 2
@@ -81,34 +76,14 @@ def odd_and_even(scale: Scale) -> Plan:
     return Plan(
         arms,
         claims,
-        {
-            "unseen digits R@1": "R@1",
-            "unseen R@5": "R@5",
-            "unseen R@10": "R@10",
-            "seen digits R@1": "seen/R@1",
-            "seen R@5": "seen/R@5",
-            "seen R@10": "seen/R@10",
-            "unseen parity R@1": "coarse/R@1",
-            "seen parity R@1": "seen/coarse/R@1",
-        },
         [
             Bars("Digits retrieved after learning odd from even", called(arms), figures),
             Curves("Digits 0-5 in the plane", called(arms), "plane/points", "first", "second", points=True),
         ],
-        "The paper's network in the plane and its triplets on squared distances, margin 0.2; positives at random "
-        "or nearest, negatives at random. Adam at 1e-3, batches of 80 odd and 80 even images: the paper gives no "
-        "rule for negatives, no length, no batch and no learning rate. All figures on MNIST are of its held-out "
-        "images, as the paper's figure 2."
-        + (" 'Digits' are scikit-learn's 8×8 scans, 40 epochs." if scale == "pocket" else ""),
     )
 
 
-@study(
-    "E2",
-    "EPS, table 2",
-    "R@1 without and with EPS: CARS 76.1, 78.3 (triplet), 79.6, 83.6 (margin), 81.2, 82.9 (MS); "
-    "CUB 61.5, 61.8 (triplet), 63.6, 64.7 (margin), 62.3, 63.3 (MS)",
-)
+@study("E2")
 def three_losses(scale: Scale) -> Plan:
     """Easy positives improve triplet, margin and multi-similarity."""
     several = {("CARS", "margin"): (0, 1)}  # seeds of the rows that the paper is cited for
@@ -130,28 +105,9 @@ def three_losses(scale: Scale) -> Plan:
     return Plan(
         arms,
         claims,
-        {"R@1": "R@1", "R@2": "R@2", "R@4": "R@4", "NMI": "NMI", "NMI+": "NMI+"},
         [Bars("Easy positives with three losses", called(arms), {"R@1": "R@1"})],
-        "Batches of 160 as in the paper, as 40 classes of 4 images (the paper does not say), "
-        f"{EPOCHS} epochs of the 150 that its framework has. 'softhard' is the other reading of semi-hard "
-        "positives; λ 0.5 and β 40 are the framework's values, in the place of the printed 1 and 50."
-        if scale == "paper"
-        else "Embedded glyphs with a small network from scratch in the place of CUB and CARS with an ImageNet "
-        "ResNet-50; 28 classes of 4 images a batch, 24 epochs. A character has fewer looks than a car has sides.",
     )
 
-
-LETTERS: dict[Scale, str] = {
-    "paper": f"ImageNet ResNet-50 at 80 px with BatchNorm statistics frozen, {EPOCHS} epochs of the 150 that the "
-    "paper's framework has, all training languages, 10 languages × 16 drawings a batch (the paper has batches "
-    "of 160 and does not say of what), drawings not augmented (nor said to be), Adam at 1e-5.",
-    "pocket": "A small network at 32 px that has learnt to tell printed characters apart, in the place of an ImageNet "
-    "ResNet-50 at 80 px; 8 epochs (1,240 steps) of 7 languages × 16 drawings in the place of batches of 160. From "
-    "random weights no loss learnt the languages (R@1 8 on letters with triplets), so nothing could be compared; "
-    "that was seen on test classes with one seed before the start was added. The learning rate, 1e-3, is between "
-    "what validation languages preferred with triplets (3e-4) and with margin (3e-3).",
-}
-"""How Omniglot is learnt."""
 
 FAR = 5.0
 """Points of R@1 that count as far better; the paper's smallest gain is 11."""
@@ -191,12 +147,7 @@ def against_softhard(what: str, table: str, figure: str, **more: Any) -> Claim:
     return Ordered(text, arms, figure, noise=R1_NOISE, printed=printed, reading=SOFT, **more)
 
 
-@study(
-    "E3",
-    "EPS, table 3",
-    "Omniglot R@1 without and with EPS: letters 49.4, 68.4 (triplet), 49.4, 66.2 (margin), 57.7, 68.7 (MS); "
-    "languages 71.0, 85.2 (triplet), 73.2, 83.0 (margin), 78.8, 86.2 (MS)",
-)
+@study("E3")
 def letters_unseen(scale: Scale) -> Plan:
     """Trained on languages only, easy positives retrieve the letters of unseen languages far better."""
     ground = OMNIGLOT[scale]
@@ -220,18 +171,9 @@ def letters_unseen(scale: Scale) -> Plan:
         pair, text = LOSSES[name], f"Characters of scripts: EPS is better with {name}"
         arms += eps.SCRIPTS.pair(name, pair)
         claims.append(Ordered(text, eps.SCRIPTS.names(name), noise=R1_NOISE, reading=pair.reading))
-    embedded = " 'Scripts' are the embedded glyphs, learnt by script; test characters are of the same scripts."
     return Plan(
         arms,
         claims,
-        {
-            "letters R@1": "R@1",
-            "letters R@8": "R@8",
-            "letters NMI": "NMI",
-            "languages R@1": "coarse/R@1",
-            "languages R@8": "coarse/R@8",
-            "languages NMI+": "coarse/NMI+",
-        },
         [
             Bars(
                 "Letters and languages after learning languages",
@@ -239,16 +181,10 @@ def letters_unseen(scale: Scale) -> Plan:
                 {"letters": "R@1", "languages": "coarse/R@1"},
             )
         ],
-        LETTERS[scale] + (embedded if scale == "pocket" else ""),
     )
 
 
-@study(
-    "E7",
-    "EPS, table 4",
-    "Omniglot training set, semi-hard triplets without and with EPS: languages R@1 99.9, 94.5, NMI 93.6, 67.3; "
-    "letters R@1 70.3, 77.5, NMI 78.4, 87.1",
-)
+@study("E7")
 def letters_seen(scale: Scale) -> Plan:
     """On the training set easy positives fit languages less and letters more."""
     arms = omniglot_arms(scale)
@@ -259,12 +195,6 @@ def letters_seen(scale: Scale) -> Plan:
     return Plan(
         arms,
         claims,
-        {
-            "seen languages R@1": "seen/coarse/R@1",
-            "seen languages NMI": "seen/coarse/NMI",
-            "seen letters R@1": "seen/R@1",
-            "seen letters NMI": "seen/NMI",
-        },
         [
             Bars(
                 "Letters and languages on the training set",
@@ -272,7 +202,6 @@ def letters_seen(scale: Scale) -> Plan:
                 {"letters": "seen/R@1", "languages": "seen/coarse/R@1"},
             )
         ],
-        f"{LETTERS[scale]} The paper prints triplets only; on margin and MS its claim is carried farther.",
     )
 
 
@@ -286,7 +215,7 @@ MOST = 16
 """Images per class of E3's batches: the largest number of E4 is its training."""
 
 
-@study("E4", "EPS, figure 5b", "a figure: letters R@1 of EPS + margin rises with the number of positives in the batch")
+@study("E4")
 def positives_in_batch(scale: Scale) -> Plan:
     """More positives in a batch to choose the easiest from, better letters."""
     ground, pair = OMNIGLOT[scale], LOSSES["margin"]
@@ -310,7 +239,6 @@ def positives_in_batch(scale: Scale) -> Plan:
             Ordered("16 drawings of a language to choose from beat 2", (rising[0], rising[-1]), noise=R1_NOISE),
             Ordered("every doubling helps", rising, noise=R1_NOISE),
         ],
-        {"letters R@1": "R@1", "languages R@1": "coarse/R@1", "letters NMI": "NMI"},
         [
             Lines(
                 "Letters by the number of drawings of a language in the batch",
@@ -319,8 +247,6 @@ def positives_in_batch(scale: Scale) -> Plan:
                 logarithmic=True,
             )
         ],
-        f"{LETTERS[scale]} Every update sees equally many images. There are 30 languages, so few drawings of each "
-        "do not fill a batch; then several batches, mined apart, make one update.",
     )
 
 
@@ -328,11 +254,7 @@ KEPT: dict[str, tuple[float, ...]] = {"margin": (0.9, 0.7, 0.5), "random triplet
 """Shares of the tuples that still count."""
 
 
-@study(
-    "E5",
-    "EPS, section 5.2.5 and figure 4",
-    "a figure: trimming gains a little with distance-weighted margin on Omniglot letters, nowhere else",
-)
+@study("E5")
 def trimming(scale: Scale) -> Plan:
     """Leaving out the costliest tuples does not replace easy positives."""
     ground = OMNIGLOT[scale]
@@ -353,7 +275,5 @@ def trimming(scale: Scale) -> Plan:
     return Plan(
         arms,
         claims,
-        {"letters R@1": "R@1", "languages R@1": "coarse/R@1", "letters NMI": "NMI"},
         [Lines("Letters by the share of tuples kept", lines, x="share kept")],
-        f"{LETTERS[scale]} Random triplets are trimmed as in the paper, margin with distance-weighted negatives.",
     )

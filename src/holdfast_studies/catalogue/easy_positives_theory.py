@@ -50,7 +50,7 @@ def _best(text: str, loss: str, where: str = "") -> Beyond:
     return _side(text, THEOREMS, figure, 0.5, loss.startswith("EPS"), limit=bool(where))
 
 
-@study("E6", "EPS, theorems 1 and 2, claims 1 and 2", "proofs")
+@study("E6")
 def under_label_noise(scale: Scale) -> Plan:
     """Under label noise the losses prefer collapsed classes; with easy positives and enough points, two modes."""
     arms = [_arm(name) for name in NOISE]
@@ -71,14 +71,6 @@ def under_label_noise(scale: Scale) -> Plan:
                 for kind, loss in betas
             ),
         ],
-        {
-            "triplet, least": "noise/triplet, least",
-            "margin, least": "noise/margin, least",
-            "EPS triplet, most": "noise/EPS triplet, most",
-            "EPS triplet, 48 points": f"noise/EPS triplet at {MOST_POINTS}",
-            "EPS margin, most": "noise/EPS margin, most",
-            "EPS margin, best β, most": "noise/EPS margin, best β, most",
-        },
         [
             Curves(
                 f"What two modes cost more than one: {loss}",
@@ -89,12 +81,12 @@ def under_label_noise(scale: Scale) -> Plan:
             )
             for loss in SEARCHED
         ],
-        "Computed exactly, without training, so seeds agree. Every class in one point against the first class in "
-        "two points, classes and modes one margin apart for triplet and two for margin (the theorems' own "
-        "distances), β equal to the margin unless said. Figures are how much more the two modes cost, in per cent: "
-        "above 0 the loss prefers collapsed classes. 'Least' and 'most' are over 12 to 48 points. With four "
-        "classes and p 0.6, two points of one class share their label less than half of the time (0.41), where the "
-        "proof of theorem 2 takes p. Free to choose any β, EPS margin sets it below every distance and the "
-        "boundary means nothing. The best embedding is sought among all of 12 points in three places: corners of a "
-        "triangle, or 0, 1 and 2 margins on a line, where two modes and a class cannot all be two margins apart.",
+        {
+            "triplet, least": "noise/triplet, least",
+            "margin, least": "noise/margin, least",
+            "EPS triplet, most": "noise/EPS triplet, most",
+            "EPS triplet, 48 points": f"noise/EPS triplet at {MOST_POINTS}",
+            "EPS margin, most": "noise/EPS margin, most",
+            "EPS margin, best β, most": "noise/EPS margin, best β, most",
+        },
     )

