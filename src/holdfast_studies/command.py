@@ -135,12 +135,7 @@ def _pairs(words: Sequence[str] | None, option: str, example: str) -> dict[str, 
 
 
 def chosen(ids: Sequence[str], scale: Scale) -> list[Study]:
-    """The studies of some ids, or all that have this scale.
-
-    Args:
-        ids: as typed; `all` stands for every one, and alone.
-        scale: that they must have.
-    """
+    """The studies of some ids, or all that have this scale."""
     if "all" in (name.lower() for name in ids):
         if len(ids) > 1:
             raise HoldfastError("`all` is every study; leave the other names out, or leave out `all`")
@@ -162,13 +157,7 @@ def only_arms(cells: Sequence[Cell], arms: Sequence[str] | None) -> list[Cell]:
 
 
 def check_weights(weights: Iterable[str], studies: Iterable[Study], scale: Scale) -> None:
-    """Refuse files of weights that no arm would begin with.
-
-    Args:
-        weights: backbones that files are given for.
-        studies: that were chosen.
-        scale: of their arms.
-    """
+    """Refuse files of weights that no arm would begin with."""
     used = {arm.job.fetched for study in studies for arm in study.arms(scale)} - {None}
     for name in weights:
         if name not in used:

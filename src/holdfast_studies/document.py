@@ -178,13 +178,7 @@ class Void:
 
 
 def valid(study: Study, scale: Scale, content: Mapping[str, Any]) -> tuple[Results, list[Void]]:
-    """Results of the study's arms that were made as they would be today, and what of the file is void.
-
-    Args:
-        study: with its arms as they are now.
-        scale: of them.
-        content: of the raw file.
-    """
+    """Results of the study's arms that were made as they would be today, and what of the file is void."""
     now = {arm.name: arm.job for arm in study.arms(scale)}
     known: Collection[str] = content.get("changes", ())
     outcomes: dict[str, list[Outcome]] = {name: [] for name in now}

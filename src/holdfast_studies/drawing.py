@@ -122,13 +122,7 @@ Drawing: TypeAlias = Bars | Lines | Scatter | Curves
 
 
 def draw(drawing: Drawing, results: Results, names: Mapping[str, str]) -> Figure | None:
-    """The figure; None where nothing that it shows was run.
-
-    Args:
-        drawing: what to show.
-        results: of the study.
-        names: figure → its heading in the table, for axes.
-    """
+    """The figure; None where nothing that it shows was run."""
     import matplotlib as mpl
 
     kinds: dict[type, Callable[..., Figure | None]] = {Bars: _bars, Lines: _lines, Scatter: _scatter, Curves: _curves}

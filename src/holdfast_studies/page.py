@@ -162,15 +162,7 @@ def page_text(
     reading: Path | None = None,
     void: Mapping[str, Sequence[Void]] | None = None,
 ) -> str:
-    """The page.
-
-    Args:
-        scale: of all of it.
-        found: in the order of the page.
-        figures: study → titles and files as seen from the page.
-        reading: folder with a person's remarks.
-        void: study → what of its raw file does not count any more.
-    """
+    """The page."""
     void = void or {}
     judged = {f.study.id: f.verdicts for f in found}
     nothing = Results(outcomes={})

@@ -33,12 +33,7 @@ class Scene:
     run: dict[str, Any] | None = None
 
     def images(self, split: str, data: dict[str, Any]) -> ImageTable:
-        """The images of a split.
-
-        Args:
-            split: of the dataset.
-            data: fields of the dataset to set otherwise than the run did: `{"protocol": "seen"}`.
-        """
+        """The images of a split."""
         if self.table is None:
             raise HoldfastError("no images to look at; give the probe a dataset")
         if not data:

@@ -227,10 +227,6 @@ def relocate(folder: Path, plain: dict[str, Any]) -> None:
     """Write the paths of today into the recipe of a run that differs in nothing else, so that it goes on.
 
     A file of weights may lie elsewhere but must be called the same; another name may mean another model.
-
-    Args:
-        folder: of the run; nothing is done where none was begun.
-        plain: the recipe with everything as it lies here.
     """
     file = TrainingFolder(folder).recipe_file
     try:

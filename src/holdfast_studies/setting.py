@@ -53,11 +53,7 @@ class Setting:
         return {"paper": "the paper's", "stand-in": "stand-in backbone"}.get(self.kind, self.kind)
 
     def decides(self, levels: bool) -> bool:
-        """Whether a paper's claim can be judged on it.
-
-        Args:
-            levels: the claim is about the height of a figure, and not about differences between arms.
-        """
+        """Whether a paper's claim can be judged on it."""
         return self.kind in ("paper", "shortened") or (self.kind == "stand-in" and not levels)
 
 

@@ -30,12 +30,6 @@ def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str
 
     Where trainings looked at the test classes on the way, their best R@1 stands beside that of the model reported. A
     figure that fewer seeds have than finished says how many; where arms ran on several devices, a time says on which.
-
-    Args:
-        study: whose arms and columns.
-        scale: of its arms.
-        results: what was found.
-        planned: arm → seeds it was to be run with.
     """
     columns, arms = study.columns(scale), study.arms(scale)
     every = [outcome for own in results.outcomes.values() for outcome in own]
@@ -129,12 +123,7 @@ class Spent:
 
 
 def spent(own: Iterable[Ran], every: Iterable[Ran]) -> Spent:
-    """What some cells took; one that studies share counts once, with its longest measures.
-
-    Args:
-        own: the cells.
-        every: all cells that are known: those that `own` start from may be arms of other studies.
-    """
+    """What some cells took; one that studies share counts once, with its longest measures."""
 
     def key(job: Job, seed: int) -> str:
         """A name that equal cells share, whatever seed a raw file claims."""

@@ -27,13 +27,7 @@ REPAIRED = "softhard, repaired"
 
 
 def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Job:
-    """The same embeddings whatever the miner.
-
-    Args:
-        scale: whose embeddings.
-        differs: what is not the paper's.
-        arguments: of the probe: the miner.
-    """
+    """The same embeddings whatever the miner."""
     if scale == "pocket":
         probe = Probe("mined-hardness", {**arguments, "split": "test", "batches": 200})
         return Training("pocket", settings={"epochs": 6, "evaluate_every": 6}, measures=(probe,))

@@ -52,12 +52,7 @@ def scores(scale: Scale) -> dict[str, str]:
 
 
 def named(jobs: Mapping[str, Training], seeds: tuple[int, ...] | None = None) -> list[Arm]:
-    """Arms by name, in order.
-
-    Args:
-        jobs: arm → what is done for it.
-        seeds: of all of them, where they are not those of the scale.
-    """
+    """Arms by name, in order."""
     return [Arm(name, job, seeds) for name, job in jobs.items()]
 
 

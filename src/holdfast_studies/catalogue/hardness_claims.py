@@ -25,15 +25,7 @@ AS_GOOD = 5.0
 
 
 def more_ers(text: str, *arms: str, least: float = 0.0, figure: str = ERS, printed: tuple[float, ...] = ()) -> Claim:
-    """Each arm lies above the next in ERS.
-
-    Args:
-        text: the claim in words.
-        arms: from the highest to the lowest.
-        least: by how much at least.
-        figure: which ERS.
-        printed: how far apart the paper has each arm and the next.
-    """
+    """Each arm lies above the next in ERS."""
     claim = Ordered(text, arms, figure, noise=ERS_NOISE, least=least, printed=printed)
     return standing(claim, arms, favoured=arms[:-1])
 
@@ -45,12 +37,7 @@ def same_ers(text: str, one: str, other: str, figure: str = ERS) -> Claim:
 
 
 def by_protocol(scale: Scale, *makers: Callable[[str], Claim]) -> list[Claim]:
-    """Claims about ERS in each way that the scale measures it, which the end of their text says.
-
-    Args:
-        scale: which.
-        makers: from the figure to the claim.
-    """
+    """Claims about ERS in each way that the scale measures it, which the end of their text says."""
     made = [(make(figure), suffix) for make in makers for suffix, figure in PROTOCOLS[scale].items()]
     return [dataclasses.replace(claim, text=claim.text + suffix) for claim, suffix in made]
 
@@ -61,13 +48,7 @@ def more_r1(text: str, *arms: str, least: float = 0.0, printed: tuple[float, ...
 
 
 def standing(claim: Claim, arms: Sequence[str], favoured: Sequence[str]) -> Claim:
-    """A claim as it reads without the seeds in which one of its arms collapsed; the evidence names those.
-
-    Args:
-        claim: about the ERS of some arms.
-        arms: all that it reads.
-        favoured: those that it speaks for; where one collapsed in any seed, the claim is at best undecided.
-    """
+    """A claim as it reads without the seeds in which one of its arms collapsed; the evidence names those."""
 
     def rule(results: Results) -> tuple[Status, str]:
         gone = {arm: [o for o in results.outcomes.get(arm, []) if collapsed(o)] for arm in arms}

@@ -37,13 +37,7 @@ def _undefended(scale: Scale, data: str | None = None) -> Training:
 
 
 def _methods(scale: Scale, weight: float = 0.5, **more: Any) -> dict[str, Training]:
-    """The table's four defences.
-
-    Args:
-        scale: which size.
-        weight: of the intra-class structure term.
-        more: `steps` (η) and `data`, the scale's own when left out.
-    """
+    """The table's four defences."""
     return {
         "EST[R]": arms_of.est(scale, measures=BOTH, **more),
         "ACT[R]": arms_of.act(scale, "R", measures=BOTH, **more),
@@ -102,14 +96,7 @@ def rivals(scale: Scale) -> Plan:
 
 
 def _on(suffix: str, where: str, printed: Mapping[str, float] | None = None, retrieval: bool = True) -> list[Claim]:
-    """Claims about one dataset.
-
-    Args:
-        suffix: of its arms.
-        where: in words.
-        printed: the paper's ERS on the same data.
-        retrieval: whether R@1 is claimed too.
-    """
+    """Claims about one dataset."""
     pairs = [(ours, rival) for ours in OURS for rival in RIVALS]
     apart = {pair: gaps([printed[name] for name in pair]) if printed else () for pair in pairs}
     arms = {pair: (pair[0] + suffix, pair[1] + suffix) for pair in pairs}

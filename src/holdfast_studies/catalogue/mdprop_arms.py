@@ -70,15 +70,7 @@ def training(
     data: str | None = None,
     measures: tuple[Measure, ...] = (),
 ) -> Training:
-    """One model of the paper.
-
-    Args:
-        scale: pocket or paper.
-        kind: key of `RECIPES`.
-        row: what the paper has for this row of a table, over the recipe.
-        data: in place of the scale's own; Online Products has recipes of its own.
-        measures: of the trained model.
-    """
+    """One model of the paper."""
     recipe, over = RECIPES[kind], SHORT[scale]
     if scale == "pocket":
         small = "pocket" if kind == "standard" else f"{recipe}-pocket"
@@ -87,13 +79,7 @@ def training(
 
 
 def named(scale: Scale, jobs: Mapping[str, Training], seeds: tuple[int, ...] | None = None) -> list[Arm]:
-    """Arms by name, in order, baselines with the reading they are of.
-
-    Args:
-        scale: of the arms.
-        jobs: arm → what is done for it.
-        seeds: of all of them, where they are not those of the scale.
-    """
+    """Arms by name, in order, baselines with the reading they are of."""
     longest = sorted(BASELINES[scale].items(), key=lambda one: -len(one[0]))  # one is the beginning of the other
     readings = {name: next((said for start, said in longest if name.startswith(start)), "") for name in jobs}
     return [Arm(name, job, seeds, readings[name]) for name, job in jobs.items()]

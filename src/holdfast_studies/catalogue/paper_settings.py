@@ -50,13 +50,7 @@ SEVERAL: tuple[int, ...] = (0, 1, 2)
 
 
 def budget(epochs: int = EPOCHS, rate: str = "Adam at 3e-5", batch: str = "28 classes × 4 images") -> str:
-    """How arms on CUB are trained here whatever the paper did, as one sentence for notes.
-
-    Args:
-        epochs: their number.
-        rate: optimiser and learning rate.
-        batch: its make-up.
-    """
+    """How arms on CUB are trained here whatever the paper did, as one sentence for notes."""
     return (
         f"All arms on CUB that say nothing else have {epochs} epochs of {batch}, {rate} with a cosine schedule; where "
         "the paper has another batch, rate, schedule or length, this is not its setting."

@@ -43,11 +43,6 @@ def peak(arms: Sequence[str], noise: float, figure: str = "R@1") -> Rule:
     """Whether some inner arm lies above both ends.
 
     Holds if one inner arm is above both, does not hold if every one is below an end.
-
-    Args:
-        arms: from one end to the other.
-        noise: half-width to assume on one seed.
-        figure: what is compared.
     """
 
     def rule(results: Results) -> tuple[Status, str]:
@@ -79,11 +74,6 @@ def no_prediction(predictors: Mapping[str, str], start: str, figure: str = "R@1"
     questions, each wrong in one case of twenty: is it within `STRONG` of zero on both sides (two one-sided bounds at
     95 %)? Then the claim holds. Is it not zero (a two-sided interval)? Then it does not, whether hard attacks help more
     or less.
-
-    Args:
-        predictors: arm → figure of the start model that should say how much this arm gains.
-        start: the model that arms are compared with.
-        figure: in which they gain.
     """
 
     def rule(results: Results) -> tuple[Status, str]:
@@ -140,12 +130,7 @@ def best_rate(results: Results, arms: Sequence[str]) -> str | None:
 
 
 def tuned(claim: Ordered | Near, grids: Mapping[str, Sequence[str]]) -> Judged:
-    """A claim on rules, each judged at its learning rate: the one it has, or the one that validation classes chose.
-
-    Args:
-        claim: its arms are rules.
-        grids: rule → its arms.
-    """
+    """A claim on rules, each judged at its learning rate: the one it has, or the one that validation classes chose."""
 
     def rule(results: Results) -> tuple[Status, str]:
         chosen = {name: best_rate(results, grids[name]) for name in claim.arms}
@@ -159,13 +144,7 @@ def tuned(claim: Ordered | Near, grids: Mapping[str, Sequence[str]]) -> Judged:
 
 
 def used(text: str, grid: Mapping[float, str], rate: float) -> Judged:
-    """The learning rate that tables use is the one that the validation classes prefer.
-
-    Args:
-        text: the claim in words.
-        grid: learning rate → its arm.
-        rate: the one that is used.
-    """
+    """The learning rate that tables use is the one that the validation classes prefer."""
 
     def rule(results: Results) -> tuple[Status, str]:
         known = {tried: results.values(arm, VALIDATION) for tried, arm in sorted(grid.items())}
@@ -201,15 +180,7 @@ def most(text: str, parts: Sequence[Claim]) -> Judged:
 
 
 def steadier(text: str, steady: tuple[str, str], other: tuple[str, str], noise: float, limit: bool = False) -> Judged:
-    """From a first to a second arm, one rule loses less R@1 than another.
-
-    Args:
-        text: the claim in words.
-        steady: two arms of the rule that should lose less: usual and high learning rate.
-        other: two arms of the other rule.
-        noise: of a difference of two differences, for verdicts on one seed.
-        limit: the paper does not claim it here.
-    """
+    """From a first to a second arm, one rule loses less R@1 than another."""
 
     def rule(results: Results) -> tuple[Status, str]:
         known = {arm: results.by_seed(arm, "R@1") for arm in (*steady, *other)}
@@ -334,14 +305,7 @@ class Price:
 
 
 def priced(claim: Claim, ours: Price, theirs: Price, share: float) -> Claim:
-    """A claim that one arm does something for a share of another's passes; if it spent more, it is at best undecided.
-
-    Args:
-        claim: what the arm does.
-        ours: the arm that should be cheaper.
-        theirs: the one it is compared with.
-        share: of the other's passes, at most.
-    """
+    """A claim that an arm does something for a share of another's passes; at best undecided if it spent more."""
 
     def rule(results: Results) -> tuple[Status, str]:
         verdict = claim.verdict(results)

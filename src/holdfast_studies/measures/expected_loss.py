@@ -18,13 +18,7 @@ Boundary: TypeAlias = Literal["fixed", "positive", "any"]
 
 
 def label_chances(classes: NDArray[np.int64], count: int, p: float) -> Floats:
-    """The probability of every label at every point.
-
-    Args:
-        classes: true class of each point.
-        count: number of classes t.
-        p: probability of the true one.
-    """
+    """The probability of every label at every point."""
     chances = np.full((len(classes), count), (1 - p) / (count - 1))
     chances[np.arange(len(classes)), classes] = p
     return chances

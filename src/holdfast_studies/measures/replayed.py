@@ -20,10 +20,6 @@ def last_batches(scene: Scene, epochs: int) -> Iterator[tuple[Tensor, Tensor, Te
 
     Rows and views are those that training drew. BatchNorm layers use what they used in training. The weights are the
     final ones, not those that each batch met.
-
-    Args:
-        scene: of a training.
-        epochs: how many.
     """
     if scene.model is None or scene.table is None or scene.run is None:
         raise HoldfastError("only a training has batches that can be looked at again; give the probe to a training")
