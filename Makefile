@@ -45,7 +45,7 @@ test: $(READY) $(BROWSER) ## run the tests
 test-slow: $(READY) $(BROWSER) ## run the long campaigns: kill and resume, several seeds, long fuzzing
 	$(PYTEST) -m slow
 
-faults: $(READY) ## kill, fill disks, damage files and more; print what was survived (docs/reliability.md)
+faults: $(READY) ## kill, fill disks, damage files and more; print what was survived (docs/results/notebook-faults.md)
 	$(BIN)/python tools/faults.py --only kills commands stops disks damage images clocks memory processes ranks health
 
 fuzz: $(READY) ## 100,000 damaged and hostile inputs (FUZZ="--seconds 20" for as many as fit)

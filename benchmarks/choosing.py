@@ -5,7 +5,7 @@
 Every recipe is trained on the same data with every seed, then audited: `ers` (ERS and its ten attacks), `adml`
 (alignment, uniformity, triplet) and `stax` (single-target images, also at ten times the radius). Runs and audits
 resume, so a campaign that was cut goes on when the same command is given again. The table is mean ± standard deviation
-over seeds; `--json` keeps every figure of every run. Tables in docs/choosing.md come from here.
+over seeds; `--json` keeps every figure of every run. Tables in docs/results/notebook-regimes.md come from here.
 """
 
 from __future__ import annotations

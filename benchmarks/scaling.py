@@ -1,4 +1,4 @@
-"""What docs/scaling.md measures: bytes that two processes exchange in a step, and what grows with the images.
+"""Bytes that two processes exchange in a step, and what grows with the images (docs/results/notebook-scaling.md).
 
     python benchmarks/scaling.py                   both
     python benchmarks/scaling.py --only growth

@@ -1,6 +1,6 @@
 """Inject faults into holdfast's commands and say what became of them: `make faults`.
 
-    python tools/faults.py                       everything, at the counts of docs/reliability.md
+    python tools/faults.py                       everything, at the counts of docs/results/notebook-faults.md
     python tools/faults.py --only kills disks    some of it
     python tools/faults.py --scale 0.25 --seed 7 a quarter of the faults, at other places
     python tools/faults.py --only health --steps 16000

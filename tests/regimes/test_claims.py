@@ -1,7 +1,7 @@
 """What adversarial training is for, on a small scale: models that are attacked in training withstand attacks.
 
 Most go on from one model that was trained plainly, so that a gradual adversary, which waits for the loss to fall, is
-met within a few epochs. What is asserted is what holds at this size; docs/choosing.md has the claims at full length.
+met within a few epochs. What is asserted is what holds at this size; docs/results/notebook-regimes.md has more.
 """
 
 from __future__ import annotations
