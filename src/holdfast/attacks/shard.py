@@ -12,12 +12,7 @@ from holdfast.processes import current_processes
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """Which images of an attack a process has.
-
-    Args:
-        rows: its images among all.
-        total: how many there are in all.
-    """
+    """Which images of an attack a process has: `rows` among `total` in all."""
 
     rows: slice
     total: int
@@ -27,28 +22,21 @@ class GatheredGoal(BoundGoal):
     """A goal over the whole batch as one group, whose embeddings are with several processes.
 
     Each computes the loss of all embeddings and takes the gradient of its own.
-
-    Args:
-        goal: over the whole batch.
-        shard: of this process.
     """
 
     group = None
 
-    def __init__(self, goal: BoundGoal, shard: Shard) -> None:
-        self._goal, self._shard = goal, shard
+    def __init__(self, goal: BoundGoal, total: int) -> None:
+        self._goal, self._blocks = goal, ((total, 1),)
         self.floor, self.stationary = goal.floor, goal.stationary
 
     def loss(self, z: Tensor) -> Tensor:
         """Of the whole batch."""
-        return self._goal.loss(self._everyone(z))
+        return self._goal.loss(current_processes().gather(z, self._blocks))
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """Of the whole batch."""
-        return self._goal.measure(self._everyone(z))
-
-    def _everyone(self, z: Tensor) -> Tensor:
-        return current_processes().gather(z, ((self._shard.total, 1),))
+        return self._goal.measure(current_processes().gather(z, self._blocks))
 
 
 def shard_goal(goal: BoundGoal, count: int) -> tuple[BoundGoal, Shard | None]:
@@ -58,9 +46,7 @@ def shard_goal(goal: BoundGoal, count: int) -> tuple[BoundGoal, Shard | None]:
         return goal, None
     bound = goal.images()
     total = processes.total(count) if bound is None else bound
+    shard = Shard(processes.shard(total, goal.group or 1), total)
     if goal.group is None:
-        shard = Shard(processes.shard(total), total)
-        return GatheredGoal(goal, shard), shard
-    shard = Shard(processes.shard(total, goal.group), total)
-    groups = slice(shard.rows.start // goal.group, shard.rows.stop // goal.group)
-    return goal.take(groups), shard
+        return GatheredGoal(goal, total), shard
+    return goal.take(slice(shard.rows.start // goal.group, shard.rows.stop // goal.group)), shard

@@ -10,11 +10,12 @@ from safetensors.torch import load, save
 from holdfast import metrics
 from holdfast.errors import RecipeError
 from holdfast.evaluation import document, embed, evaluate
+from holdfast.files import write_json
 from holdfast.models import Embedder, load_model
 from holdfast.models.card import write_card
 from holdfast.processes import current_processes
 from holdfast.run_files import best_on_test, curve_on_test
-from holdfast.training.folder import TrainingFolder, model_card, split_counts
+from holdfast.training.folder import TrainingFolder, split_counts
 from holdfast.training.health import LastGood
 from holdfast.training.logs import read_log
 from holdfast.training.session import Session
@@ -72,9 +73,9 @@ def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
     recipe, processes = session.recipe, current_processes()
     if processes.main:
         LastGood(run).forget()
-        run.save_model(session.evaluated_model, run.last, model_card(recipe, {}, ""))
+        run.save_model(session.evaluated_model, run.last, recipe)
         if session.best is None:  # nothing to choose by, so the last is the model
-            run.save_model(session.evaluated_model, run.model, model_card(recipe, {}, ""))
+            run.save_model(session.evaluated_model, run.model, recipe)
     result = evaluate(
         packaged_model(session, run),
         session.table,
@@ -92,7 +93,7 @@ def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
     content["splits"] = split_counts(session.table)
     content["regime"] = session.regime.in_words
     if processes.main:
-        run.save_evaluation(content)
+        write_json(run.evaluation, content)  # which marks the run as finished
         write_card(run.folder)
     return content
 

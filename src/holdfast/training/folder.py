@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from holdfast.data import ImageTable
 from holdfast.errors import RecipeError, TrainingError
-from holdfast.files import inside, new_folder, recover_folder, write_atomic, write_json
+from holdfast.files import inside, new_folder, recover_folder, write_atomic
 from holdfast.locks import locked
 from holdfast.models import Embedder
 from holdfast.models.card import CARD, card_text
@@ -96,18 +96,18 @@ class TrainingFolder:
             return None
         return found if is_evaluation(found) else None
 
-    def save_model(self, model: Embedder, where: Path, card: str) -> None:
-        """Package a model with its card so that it replaces the one before in one move."""
+    def save_model(self, model: Embedder, where: Path, recipe: Recipe, values: Mapping[str, Any] | None = None) -> None:
+        """Package a model so that it replaces the one before in one step.
+
+        Its card has the recipe and the figures on validation classes; `write_card` writes the whole one in the end.
+        """
         with new_folder(where) as aside:
             try:
+                card = card_text(recipe.plain(), {"metrics": values, "split": "validation"} if values else None)
                 (aside / CARD).write_text(card, "utf-8")  # one that is there already is kept
                 model.save_pretrained(aside)
             except SafetensorError as error:
                 raise OSError(f"{where}: {error}") from error
-
-    def save_evaluation(self, document: dict[str, Any]) -> None:
-        """Write evaluation.json, which marks the run as finished."""
-        write_json(self.evaluation, document)
 
 
 def is_evaluation(found: Any) -> bool:
@@ -136,17 +136,6 @@ def differences(a: Any, b: Any, where: str = "") -> list[str]:
         keys = [*a, *[k for k in b if k not in a]]
         return [d for k in keys for d in differences(a.get(k), b.get(k), f"{where}.{k}" if where else str(k))]
     return [] if a == b else [where]
-
-
-def model_card(recipe: Recipe, values: Mapping[str, Any], split: str) -> str:
-    """The card of a model that is packaged before the run is finished; `write_card` then writes the whole one.
-
-    Args:
-        recipe: how it was trained.
-        values: metrics by name, if any were measured.
-        split: what they were measured on.
-    """
-    return card_text(recipe.plain(), {"metrics": values, "split": split} if values else None)
 
 
 def split_counts(table: ImageTable) -> dict[str, dict[str, int]]:

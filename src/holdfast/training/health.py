@@ -11,7 +11,7 @@ from holdfast.errors import TrainingError
 from holdfast.files import new_folder
 from holdfast.sphere import total_variation
 from holdfast.training.checkpoint import load_checkpoint
-from holdfast.training.folder import TrainingFolder, model_card
+from holdfast.training.folder import TrainingFolder
 from holdfast.training.session import Session
 
 STUCK_AFTER = 10
@@ -43,12 +43,7 @@ class Finite:
         self._fine &= torch.isfinite(loss.detach())
 
     def check_losses(self, step: int, kept: str) -> None:
-        """Stop if a loss was not a finite number.
-
-        Args:
-            step: where training is.
-            kept: what is safe on disk, for the message.
-        """
+        """Stop if a loss was not a finite number; the message says at which step, and what is safe on disk."""
         _stop_unless(self._fine, step, kept)
 
     def check_weights(self, model: nn.Module, step: int, kept: str) -> None:
@@ -95,12 +90,7 @@ class CollapseWatch:
         return self._tight >= STUCK_AFTER
 
     def look(self, loss: float, embeddings: Tensor) -> str | None:
-        """A warning to show, or None.
-
-        Args:
-            loss: mean over the interval.
-            embeddings: of the latest batch.
-        """
+        """A warning to show, or None, given the mean loss of an interval and the latest batch's embeddings."""
         self.spread = spread(embeddings)
         self._tight = self._tight + 1 if self.spread < TIGHT else 0
         at_margin = self._margin is not None and abs(loss - self._margin) < 0.005 * self._margin
@@ -124,9 +114,6 @@ class LastGood:
     """Sets the newest checkpoint aside when a collapse may have begun, until it turns out not to have.
 
     Training goes on saving meanwhile, so nothing is lost if the suspicion was wrong.
-
-    Args:
-        run: the run's folder.
     """
 
     def __init__(self, run: TrainingFolder) -> None:
@@ -156,5 +143,5 @@ class LastGood:
             if found is None:
                 return "It began before the first checkpoint, so there is no good model to keep"
             session.restore(found)
-            run.save_model(session.evaluated_model, run.model, model_card(session.recipe, {}, ""))
+            run.save_model(session.evaluated_model, run.model, session.recipe)
         return f"The last good model is kept in {run.model}"

@@ -61,12 +61,7 @@ class Interval:
         self._start = time.perf_counter()
 
     def add(self, result: StepResult, passes: int) -> None:
-        """Take note of one step.
-
-        Args:
-            result: what it returned.
-            passes: how often the model was run forward and back.
-        """
+        """Take note of one step's result and of how often it ran the model forward and back."""
         self._passes += passes
         values = {"loss": result.loss, **result.terms, **result.logs}
         for name, value in values.items():
@@ -90,11 +85,7 @@ class Interval:
         }
 
     def close(self, batch: int) -> dict[str, float]:
-        """The means since the last call, passes per step and images per second.
-
-        Args:
-            batch: images per step.
-        """
+        """The means since the last call, passes per step and images per second, given the images per step."""
         line = {name: float(total) / self._steps for name, total in self._sums.items()}
         line["passes"] = self._passes / self._steps
         now = time.perf_counter()

@@ -26,7 +26,7 @@ from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import ON_TEST
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.evaluations import OnTest, finish
-from holdfast.training.folder import TrainingFolder, default_folder, model_card
+from holdfast.training.folder import TrainingFolder, default_folder
 from holdfast.training.health import NARROW, STUCK_AFTER, Collapsed, CollapseWatch, Finite, LastGood, spread
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
@@ -98,12 +98,7 @@ def train(
 
 
 class Loop:
-    """All steps of a run, from its newest checkpoint to the end of the last epoch.
-
-    Args:
-        session: the parts of the run.
-        run: where it writes.
-    """
+    """All steps of a run, from its newest checkpoint to the end of the last epoch."""
 
     def __init__(self, session: Session, run: TrainingFolder) -> None:
         self.session, self.run, self.processes = session, run, current_processes()
@@ -247,7 +242,7 @@ class Loop:
         healthy = spread(vectors) >= NARROW  # a collapse must not replace the last good model
         if self.step and healthy and (session.best is None or score > session.best):
             session.best = score
-            self.run.save_model(session.evaluated_model, self.run.model, model_card(self.recipe, values, "validation"))
+            self.run.save_model(session.evaluated_model, self.run.model, self.recipe, values)
 
     def _note(self, key: str, values: Mapping[str, metrics.Value]) -> None:
         """A line of the log about an evaluation, for the trackers too."""

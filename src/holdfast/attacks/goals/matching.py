@@ -16,12 +16,7 @@ from holdfast.sphere import Mask, distance, precise
 
 @dataclasses.dataclass(eq=False)
 class BoundMatch(BoundGoal):
-    """Measures whether a query still finds its class first.
-
-    Args:
-        references: the gallery.
-        rows: which of the references the attacked images are.
-    """
+    """Measures whether a query still finds its class first."""
 
     references: References
     rows: Tensor
@@ -55,11 +50,7 @@ class _BoundMargin(BoundMatch):
 
 @dataclasses.dataclass(eq=False)
 class _BoundMismatch(_BoundMargin):
-    """The same for the farthest wrong item, down to zero.
-
-    Args:
-        keep_own: count the query's own clean copy among its class.
-    """
+    """The same for the farthest wrong item, down to zero; `keep_own` counts the query's clean copy among its class."""
 
     keep_own: bool
 

@@ -18,13 +18,7 @@ from holdfast.sphere import distance, distances
 
 @dataclasses.dataclass(eq=False)
 class _BoundRanking(BoundGoal):
-    """Compare one distance with the distances of every gallery item.
-
-    Args:
-        references: the gallery.
-        target: the gallery item that is the query (CA) or the candidate (QA) of each image.
-        raise_rank: whether the candidate is to come nearer than the rest, or to fall behind.
-    """
+    """Compare the distance to a target, the query (CA) or the candidate (QA), with those of every gallery item."""
 
     references: References
     target: Tensor
