@@ -197,7 +197,7 @@ def test_a_run_goes_on_where_its_files_have_moved(before: dict, after: dict, goe
     run = TrainingFolder(tmp_path)
     run.recipe_file.write_text(load_recipe(before).yaml(), "utf-8")
     finished = evaluation_of(1.0)
-    run.save_evaluation(finished)
+    run.evaluation.write_text(json.dumps(finished), "utf-8")
     relocate(tmp_path, after)
     if goes_on:
         assert run.open(load_recipe(after)) == finished
