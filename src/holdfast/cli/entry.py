@@ -41,31 +41,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _refuse_several(options)
         with console.shown(not options.json):
             options.run(options)
-    except HoldfastError as error:
-        if options.debug:
-            traceback.print_exc()
-        print(f"holdfast: {error}", file=sys.stderr)
-        return error.exit_code
     except KeyboardInterrupt:
         print("holdfast: interrupted; run the same command to go on from the last checkpoint", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `holdfast list losses | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        if options.debug:
-            traceback.print_exc()
-        print(f"holdfast: {_os_line(error, options)}", file=sys.stderr)
-        return HoldfastError.exit_code
-    except (MemoryError, RuntimeError) as error:
-        line = memory_line(error, options)
+    except Exception as error:
+        line = _line(error, options)
         if line is None:
             raise
         if options.debug:
             traceback.print_exc()
-        print(f"\nholdfast: {line}", file=sys.stderr)  # on a line of its own: a progress bar may leave none
-        return HoldfastError.exit_code
+        print(line, file=sys.stderr)
+        return getattr(error, "exit_code", HoldfastError.exit_code)
     return 0
+
+
+def _line(error: Exception, options: argparse.Namespace) -> str | None:
+    """One line on what a user can mend; None for a defect of holdfast."""
+    if isinstance(error, HoldfastError):
+        return f"holdfast: {error}"
+    if isinstance(error, OSError):
+        return f"holdfast: {_os_line(error, options)}"
+    line = memory_line(error, options)
+    return line and f"\nholdfast: {line}"  # on a line of its own: a progress bar may leave none
 
 
 def _refuse_several(options: argparse.Namespace) -> None:

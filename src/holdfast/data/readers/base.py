@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -78,47 +78,32 @@ class TreeReader(Reader):
     """Patterns of zip files; those of the first that a folder holds any of stand for its content."""
 
     @abstractmethod
-    def place(self, tree: Tree) -> Placed:
-        """Which files are images of the dataset, and what each shows."""
+    def read_tree(self, tree: Tree) -> ImageTable:
+        """The dataset out of the files under its root; see `table_of`."""
 
     def read(self) -> ImageTable:
-        """The images, and which other files were skipped."""
-        tree = open_tree(self.root, self.layout, self.archives)
-        placed = self.place(tree)
-        return ImageTable.of(
-            tree.source(placed.names),
-            classes=placed.classes,
-            splits=placed.splits,
-            ids=placed.ids or placed.names,
-            name=next((name for name in registry.names() if registry.get(name) is type(self)), type(self).__name__),
-            coarse=placed.coarse,
-            skipped_files=tree.skipped_files(placed.names, placed.within),
-        )
+        """The dataset with its own splits."""
+        return self.read_tree(open_tree(self.root, self.layout, self.archives))
+
+    def table_of(
+        self, tree: Tree, names: Sequence[str], ids: Sequence[str] | None = None, within: str | None = None, **told: Any
+    ) -> ImageTable:
+        """The table of some images of a tree.
+
+        Args:
+            tree: the files.
+            names: those that are images of the dataset.
+            ids: a name of each in tables; its file's when left out.
+            within: a published dataset brings other files, too; only images below this folder count as skipped then.
+            told: what each image shows: `classes`, `splits` and perhaps `coarse`, as in `ImageTable.of`.
+        """
+        own = next((name for name in registry.names() if registry.get(name) is type(self)), type(self).__name__)
+        skipped = tree.skipped_files(names, within)
+        return ImageTable.of(tree.source(names), ids=ids or names, name=own, skipped_files=skipped, **told)
 
     def refused(self, why: str) -> DataError:
         """One line on a root that does not hold the dataset."""
         return DataError(f"'{self.root}' {why}; expected {self.layout}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placed:
-    """The images of a tree.
-
-    Args:
-        names: their files.
-        classes: fine class of each.
-        splits: of each.
-        ids: a name of each in tables; its file's when left out.
-        coarse: coarse class of each, if there are such.
-        within: a published dataset brings other files, too; only images below this folder count as skipped then.
-    """
-
-    names: list[str]
-    classes: list[str]
-    splits: list[str]
-    ids: list[str] | None = None
-    coarse: list[str] | None = None
-    within: str | None = None
 
 
 def check_fraction(field: str, value: float, below: float | None = None) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from holdfast.data.matlab import read_matlab
-from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.readers.base import TreeReader, register
+from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, require
 from holdfast.errors import DataError, described
 
@@ -36,14 +37,14 @@ class Cars(TreeReader):
     )
     archives: ClassVar[tuple[str, ...]] = ("cars*.zip",)
 
-    def place(self, tree: Tree) -> Placed:
+    def read_tree(self, tree: Tree) -> ImageTable:
         """All photographs."""
         annotations = tree.find("cars_annos.mat")
         names, numbers, models = self._annotated(tree, annotations) if annotations else _class_folders(tree)
         if not names:
             raise self.refused("does not hold Cars196")
         splits = ["train" if number <= TRAINING_CLASSES else "test" for number in numbers]
-        return Placed(names=names, classes=models, splits=splits, within="")
+        return self.table_of(tree, names, classes=models, splits=splits, within="")
 
     def _annotated(self, tree: Tree, annotations: str) -> tuple[list[str], list[int], list[str]]:
         """Image, class number and model from the published file."""

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.readers.base import TreeReader, register
+from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, require
 
 CLASS = re.compile(r"(\d{3})\..+")
@@ -29,7 +30,7 @@ class Cub(TreeReader):
     )
     archives: ClassVar[tuple[str, ...]] = ("cub*.zip",)
 
-    def place(self, tree: Tree) -> Placed:
+    def read_tree(self, tree: Tree) -> ImageTable:
         """The photographs that the official list names, or, without one, those in numbered folders."""
         listing = tree.find("images.txt")
         if listing is None:
@@ -42,8 +43,9 @@ class Cub(TreeReader):
         species = [number for name in names if (number := _species(name)) is not None]
         if not names or len(species) < len(names):
             raise self.refused("does not hold CUB-200-2011")
-        return Placed(
-            names=names,
+        return self.table_of(
+            tree,
+            names,
             classes=[name.split("/")[-2] for name in names],
             splits=["train" if number <= 100 else "test" for number in species],
             ids=[name.split("images/")[-1] for name in names],

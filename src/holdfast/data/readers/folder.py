@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from holdfast.data.readers.base import Placed, TreeReader, check_fraction, register
+from holdfast.data.readers.base import TreeReader, check_fraction, register
 from holdfast.data.splits import zero_shot
+from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree
 
 SPLIT_FOLDERS = {
@@ -48,7 +49,7 @@ class ImageFolder(TreeReader):
         super().__post_init__()
         check_fraction("test", self.test)
 
-    def place(self, tree: Tree) -> Placed:
+    def read_tree(self, tree: Tree) -> ImageTable:
         """The labelled images, split by folder or by class."""
         placed = _place(tree)
         if not placed:
@@ -58,7 +59,7 @@ class ImageFolder(TreeReader):
             raise self.refused(f"holds only one class ('{classes[0]}')")
         if not any(splits):
             splits = zero_shot(classes, self.test, self.test_seed)
-        return Placed(names=list(placed), classes=classes, splits=splits)
+        return self.table_of(tree, list(placed), classes=classes, splits=splits)
 
 
 def _place(tree: Tree) -> dict[str, tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.readers.base import TreeReader, register
 from holdfast.data.sources import FileSource
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, user_path
@@ -27,12 +27,12 @@ class Images(TreeReader):
 
     layout: ClassVar[str] = "a folder or zip file of images, in sub-folders or not"
 
-    def place(self, tree: Tree) -> Placed:
+    def read_tree(self, tree: Tree) -> ImageTable:
         """The images, all in the split `gallery`."""
         names = tree.images()
         if not names:
             raise self.refused("has no images")
-        return Placed(names=names, classes=[""] * len(names), splits=["gallery"] * len(names))
+        return self.table_of(tree, names, classes=[""] * len(names), splits=["gallery"] * len(names))
 
 
 def image_files(paths: Sequence[str | Path]) -> ImageTable:

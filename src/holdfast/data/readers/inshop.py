@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.readers.base import TreeReader, register
+from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, require
 from holdfast.errors import DataError, one_line
 
@@ -30,7 +31,7 @@ class InShop(TreeReader):
         f"In-shop Clothes Retrieval as published ({LISTING}, perhaps in Eval/, and img/, perhaps in Img/)"
     )
 
-    def place(self, tree: Tree) -> Placed:
+    def read_tree(self, tree: Tree) -> ImageTable:
         """All photographs of the partition list."""
         listing = tree.find(LISTING)
         if listing is None:
@@ -44,8 +45,9 @@ class InShop(TreeReader):
         folder = _image_folder(tree)
         names = [folder + image for image, _, _ in rows]
         require(tree, names, self.root, self.skip_bad)
-        return Placed(
-            names=names,
+        return self.table_of(
+            tree,
+            names,
             classes=[item for _, item, _ in rows],
             splits=[part for _, _, part in rows],
             ids=[image for image, _, _ in rows],

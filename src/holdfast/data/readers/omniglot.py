@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.readers.base import TreeReader, register
+from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree
 
 SPLITS = {"images_background": "train", "images_evaluation": "test"}
@@ -30,14 +31,15 @@ class Omniglot(TreeReader):
     layout: ClassVar[str] = "Omniglot's images_background/ and images_evaluation/ as folders or zip files"
     archives: ClassVar[tuple[str, ...]] = ("omniglot.zip", "images_*.zip")
 
-    def place(self, tree: Tree) -> Placed:
+    def read_tree(self, tree: Tree) -> ImageTable:
         """All drawings."""
         drawings = {name: parts for name in tree.images() if (parts := _parts(name)) is not None}
         splits = [SPLITS[top] for top, _, _ in drawings.values()]
         if set(splits) != {"train", "test"}:
             raise self.refused("does not hold Omniglot")
-        return Placed(
-            names=list(drawings),
+        return self.table_of(
+            tree,
+            list(drawings),
             classes=[f"{alphabet}/{character}" for _, alphabet, character in drawings.values()],
             splits=splits,
             coarse=[alphabet for _, alphabet, _ in drawings.values()],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from holdfast.data.readers.base import Placed, TreeReader, register
+from holdfast.data.readers.base import TreeReader, register
+from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, require
 from holdfast.errors import DataError
 
@@ -28,9 +29,9 @@ class OnlineProducts(TreeReader):
         "Stanford_Online_Products as published (Ebay_train.txt, Ebay_test.txt and folders such as bicycle_final/)"
     )
 
-    def place(self, tree: Tree) -> Placed:
+    def read_tree(self, tree: Tree) -> ImageTable:
         """All photographs."""
-        rows: list[tuple[str, str, str]] = []
+        rows: list[tuple[str, str, str, str]] = []
         for split in ("train", "test"):
             listing = tree.find(f"Ebay_{split}.txt")
             if listing is None:
@@ -39,15 +40,10 @@ class OnlineProducts(TreeReader):
             head, *lines = tree.listed(listing, "image class super-class path") or [[""]]
             if len(head) != 4 or head[0].isdigit():
                 raise DataError(f"'{listing}' does not begin with its line of titles; fetch it again")
-            rows += [(split, product, path) for _, product, _, path in lines]
+            rows += [(split, folder + path, product, path.partition("/")[0]) for _, product, _, path in lines]
         if not rows:
             raise DataError(f"the lists in '{self.root}' name no photographs; fetch them again")
-        names = [folder + path for _, _, path in rows]
+        splits, names, products, categories = ([*column] for column in zip(*rows, strict=True))
         require(tree, names, self.root, self.skip_bad)
-        return Placed(
-            names=names,
-            classes=[product for _, product, _ in rows],
-            splits=[split for split, _, _ in rows],
-            coarse=[path.partition("/")[0].removesuffix("_final") for _, _, path in rows],
-            within=folder,
-        )
+        coarse = [category.removesuffix("_final") for category in categories]
+        return self.table_of(tree, names, within=folder, classes=products, splits=splits, coarse=coarse)
