@@ -1,0 +1,46 @@
+"""Who may talk, and who shares the work, holds for a block and no longer."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+import pytest
+
+from holdfast import console
+from holdfast.processes import ALONE, Processes, current_processes, use_processes
+
+
+def test_the_library_is_quiet_unless_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    console.say("nobody hears this")
+    with suppress(KeyError), console.shown():
+        console.say("one line")
+        with console.shown(False):
+            console.say("nor this")
+            assert console.bar(3).disable
+        raise KeyError
+    console.say("nor that")
+    assert capsys.readouterr().err == "one line\n"
+
+
+def test_processes_share_the_work_of_a_block() -> None:
+    two = Processes(1, 2)
+    seen = []
+    with suppress(KeyError), use_processes(two):
+        assert current_processes() is two
+        thread = threading.Thread(target=lambda: seen.append(current_processes()))
+        thread.start()
+        thread.join()
+        with use_processes(ALONE):
+            assert not current_processes().several
+        raise KeyError
+    assert current_processes() is ALONE
+    assert seen == [ALONE], "a thread of its own is alone"
+
+
+def test_what_the_main_process_tells_it_does_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Processes(0, 2)
+    monkeypatch.setattr(two, "send", lambda content: content)
+    with use_processes(two):
+        assert two.tell(lambda: current_processes().world) == 1
+        assert current_processes() is two
