@@ -12,7 +12,7 @@ from holdfast.training.recipe import load_recipe
 from holdfast.training.session import build_session, make_accelerator, start_from
 from holdfast.view import View
 
-USER_CODE = "from holdfast.models.small import SmallConvNet\ndef build():\n    return SmallConvNet((4, 4, 4))\n"
+USER_CODE = "from holdfast.models import SmallConvNet\ndef build():\n    return SmallConvNet((4, 4, 4))\n"
 
 
 class Spy(Exception):

@@ -1,6 +1,6 @@
 """Embedders: pixels to unit vectors."""
 
-from holdfast.models.backbones import Backbone, build_backbone
+from holdfast.models.backbones import Backbone, MnistPlaneNet, SmallConvNet, build_backbone
 from holdfast.models.bank import BatchNormBank, SetStart, Through
 from holdfast.models.batchnorm import BatchNormPolicy
 from holdfast.models.build import ModelConfig
@@ -9,7 +9,6 @@ from holdfast.models.embedder import Embedder
 from holdfast.models.export import Parity, Quantised, export_int8, export_onnx
 from holdfast.models.load import as_embedder, load_model, spellings
 from holdfast.models.preprocessing import Preprocessing
-from holdfast.models.small import MnistPlaneNet, SmallConvNet
 
 __all__ = [
     "Backbone",

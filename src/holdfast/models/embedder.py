@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
@@ -12,19 +12,25 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from holdfast.errors import ModelError, reason
+from holdfast.errors import ModelError, reason, shown
 from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, may_build, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank
 from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
-from holdfast.models.preprocessing import Preprocessing, default_canvas, settings_of_before
-from holdfast.models.untrusted import check_settings
+from holdfast.models.preprocessing import LARGEST, Preprocessing, colours, default_canvas, settings_of_before
 from holdfast.models.weights import Layout, use_stride_1x1
 from holdfast.view import Fit, Interpolation, View
 
 WEIGHTS_FILE = "model.safetensors"
 HUB = ("revision", "cache_dir", "force_download", "local_files_only", "token")
 """Arguments of `from_pretrained` that are the hub's, not the model's."""
+
+_WORDS = {
+    "layout": get_args(Layout),
+    "batchnorm": get_args(BatchNormPolicy),
+    "fit": get_args(Fit),
+    "interpolation": get_args(Interpolation),
+}
 
 E = TypeVar("E", bound="Embedder")
 
@@ -250,3 +256,23 @@ def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
         Exception
     ) as error:  # safetensors and torch raise many types; to the user each means a file that does not fit
         raise ModelError(f"{file} does not fit its config.json: {reason(error)}") from error
+
+
+def check_settings(settings: dict[str, Any], where: str) -> None:
+    """Refuse settings of a packaged model that no model could have been saved with.
+
+    Args:
+        settings: the arguments of `Embedder`, as a config.json gives them.
+        where: the package, for the message.
+    """
+    for key, value in settings.items():
+        if key in LARGEST:
+            good = value is None or (type(value) is int and 1 <= value <= LARGEST[key])
+        elif key in _WORDS:
+            good = value in _WORDS[key]
+        elif key in ("mean", "std"):
+            good = colours(value, key)
+        else:
+            good = isinstance(value, bool) if key == "normalize" else isinstance(value, str) and len(value) <= 200
+        if not good:
+            raise ModelError(f"config.json of {where} is damaged: {key} cannot be {shown(value)}")

@@ -14,7 +14,7 @@ from holdfast.models.backbones import checked_module
 from holdfast.models.embedder import WEIGHTS_FILE, Embedder
 from holdfast.models.onnx_file import OnnxModule
 from holdfast.models.preprocessing import TORCHVISION
-from holdfast.models.weights import fetch_weights, fill_from_file
+from holdfast.models.weights import load_backbone_weights
 
 
 def spellings() -> list[str]:
@@ -73,10 +73,7 @@ def _published(spec: str, size: int | None) -> Embedder:
     """The model behind `NAME` (fetched) or `NAME@FILE`, seen as its library shows images to it."""
     name, at, file = spec.partition("@")
     model = Embedder(name, dim=None, size=size)
-    if at:
-        fill_from_file(model.backbone, name, file)
-    else:
-        fetch_weights(model.backbone, name, size)
+    load_backbone_weights(model.backbone, name, file if at else "imagenet", size)
     return model
 
 

@@ -8,17 +8,17 @@ import hashlib
 import importlib
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, described
+from holdfast.errors import ModelError, described, shown
 from holdfast.files import kind_of
 from holdfast.models.embedder import Embedder
-from holdfast.models.untrusted import LARGEST, check_graph
+from holdfast.models.preprocessing import LARGEST
 from holdfast.version import __version__
 from holdfast.view import Fit, Interpolation
 
@@ -166,3 +166,30 @@ def _word(notes: Mapping[str, str], key: str, words: tuple[str, ...], otherwise:
     """A note of a graph, if it is one of the words that it can be."""
     word = notes.get(f"{PREFIX}{key}", otherwise)
     return word if word in words else otherwise
+
+
+def check_graph(file: Path) -> None:
+    """Refuse an ONNX file that keeps tensors outside its own folder, whatever the runtime would make of it."""
+    import onnx
+
+    try:
+        proto = onnx.load(file, load_external_data=False)
+    except Exception as error:  # protobuf has several exception types; each means that the file is no graph
+        raise ModelError(f"cannot read {file}: {' '.join(str(error).split())[:160]}") from error
+    folder = file.resolve().parent
+    for place in _outside_tensors(proto):
+        if not (folder / place).resolve().is_relative_to(folder):
+            raise ModelError(f"{file} reads its tensors from {shown(place)}, outside its folder; it is refused")
+
+
+def _outside_tensors(proto: Any) -> Iterator[str]:
+    """Locations of all tensors that are kept in other files, in subgraphs and functions too."""
+    waiting = [proto]
+    while waiting:
+        message = waiting.pop()
+        if message.DESCRIPTOR.name == "TensorProto":
+            yield from (entry.value for entry in message.external_data if entry.key == "location")
+            continue
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                waiting.extend([value] if hasattr(value, "ListFields") else value)

@@ -25,6 +25,8 @@ SMALL = {"conv-small": 32, "conv-tiny": 32, "mnist-plane": 28}
 """Our own networks and the size of the images they take."""
 TORCHVISION = "torchvision:"
 USUAL_SIZE = 224
+LARGEST = {"dim": 65_536, "size": 4_096, "canvas": 8_192}
+"""Settings of a model: more than any has; a larger number in a file would only fill the memory."""
 LEAST = {"mean": 0.0, "std": 1e-3}
 """Of a channel of pixels in [0, 1]; a deviation of nothing would divide by it."""
 SMALL_IMAGES = 96

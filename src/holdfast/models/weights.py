@@ -52,38 +52,31 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
 
 
 def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: int | None = None) -> None:
-    """Fill a backbone with starting weights, as a recipe names them.
+    """Fill a backbone with starting weights.
 
     Args:
         backbone: as `build_backbone` built it.
         name: the backbone's.
-        weights: `imagenet` (the library's published weights) or a file.
+        weights: `imagenet` for those that the library publishes under its name and tag, or a file. A classifier in it
+            is left out; everything else must fit and be finite.
         size: the input size that the backbone was built with.
     """
     if weights == "imagenet":
-        fetch_weights(backbone, name, size)
-    else:
-        fill_from_file(backbone, name, weights)
-
-
-def fetch_weights(backbone: nn.Module, name: str, size: int | None = None) -> None:
-    """Fill a backbone with the weights that its library publishes under its name and tag."""
-    backbone.load_state_dict(build_backbone(name, size, pretrained=True).module.state_dict())
-
-
-def fill_from_file(backbone: nn.Module, name: str, file: str) -> None:
-    """Fill a backbone with the weights of a file; a classifier is left out, everything else must fit and be finite."""
+        backbone.load_state_dict(build_backbone(name, size, pretrained=True).module.state_dict())
+        return
     wanted = backbone.state_dict()
-    found = _strip_prefixes(read_state(Path(file)), wanted)
+    found = _strip_prefixes(read_state(Path(weights)), wanted)
     missing = [k for k in wanted if k not in found and not k.endswith("num_batches_tracked")]
     extra = [k for k in found if k not in wanted and not k.startswith(_CLASSIFIERS)]
     wrong = [k for k in wanted if k in found and found[k].shape != wanted[k].shape]
     for problem, keys in (("lacks", missing), ("has unknown", extra), ("has other shapes for", wrong)):
         if keys:
-            raise ModelError(f"{file} does not fit {name}: it {problem} {_first(keys)}; is it another architecture's?")
+            raise ModelError(
+                f"{weights} does not fit {name}: it {problem} {_first(keys)}; is it another architecture's?"
+            )
     broken = [k for k in wanted if k in found and not bool(torch.isfinite(found[k]).all())]
     if broken:
-        raise ModelError(f"{file} holds NaN or infinite weights in {_first(broken)}; get or save it again")
+        raise ModelError(f"{weights} holds NaN or infinite weights in {_first(broken)}; get or save it again")
     backbone.load_state_dict({k: found.get(k, v) for k, v in wanted.items()})
 
 
