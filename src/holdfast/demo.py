@@ -19,7 +19,7 @@ START = "demo-start"
 MODELS = {
     "standard": "plain training",
     "hm": "hardness manipulation (HM), which learns from triplets that were made harder",
-    "mdprop": "MDProp, which learns from clean and from moved images, through a BatchNorm set each",
+    "mdprop": "MDProp, which learns from clean and from adversarial images, through a BatchNorm set each",
 }
 """Folder of each model and what it is; its recipe is `demo-NAME`."""
 
