@@ -15,6 +15,7 @@ import yaml
 from holdfast.attacks.base import registry as goals
 from holdfast.cli import main
 from holdfast.losses.base import registry as losses
+from holdfast.mining.base import registry as miners
 from holdfast.regimes.base import registry as regimes
 from holdfast.training import load_recipe
 from small_photos import draw_photos
@@ -102,6 +103,23 @@ def test_every_formula_says_what_it_differs_from_the_paper_in() -> None:
         assert rows[head].endswith("| differs from the paper in |")
         table = itertools.takewhile(lambda row: not row.startswith(("| in the paper", "| metric")), rows[head + 1 :])
         assert [row for row in table if row.count("|") != columns] == []
+
+
+def test_files_named_in_the_table_of_tasks_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rows = re.findall(r"^\|.*\|$", page.split("## Where to change what")[1].split("\n## ")[0], re.MULTILINE)[2:]
+    assert len(rows) == 12
+    for name in (name for row in rows for name in re.findall(r"`([\w./-]+\.(?:py|html|yaml))`", row)):
+        if not {"NAME", "PAPER"} & set(re.findall("[A-Z]+", name)):
+            assert (ROOT / "src" / "holdfast" / name).is_file(), name
+
+
+def test_counts_of_the_readme_are_those_of_the_registries() -> None:
+    page = (ROOT / "README.md").read_text("utf-8")
+    assert f"{len(losses.names()) - 1} losses" in page  # without `gradient`, which is counted by its combinations
+    assert f"{len(miners.names())} miners" in page
+    assert f"{len(goals.names())} goals" in page
+    assert len(regimes.names()) == 10 and "nine adversarial [training regimes]" in page  # and `standard`
 
 
 def test_every_page_is_in_the_menu() -> None:
