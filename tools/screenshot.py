@@ -1,6 +1,7 @@
-"""Take the README's picture again: the top of the demo's page, as a browser shows it.
+"""Take the README's picture again: a part of the demo's page, as a browser shows it.
 
-holdfast demo && python tools/screenshot.py runs/demo/report.html docs/images/report.png
+holdfast demo
+python tools/screenshot.py runs/demo/report.html docs/images/comparison.png --at '#queries' --height 610
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ COLOURS = 192
 """Of the palette: a page has few, and the file becomes a quarter of its size."""
 
 
-def photograph(page: Path, at: str | None, width: int, height: int) -> bytes:
+def photograph(page: Path, at: str | None, width: int, height: int, scale: float) -> bytes:
     """The top of a page, or of the part of it that a selector names, as PNG."""
     system = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=system, args=["--no-sandbox"])
         try:
-            tab = browser.new_page(viewport={"width": width, "height": height})
+            tab = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)
             tab.goto(page.resolve().as_uri())
             tab.wait_for_load_state("networkidle")
             box = tab.locator(at).bounding_box() if at else None
@@ -43,10 +44,13 @@ def main() -> None:
     parser.add_argument("--at", metavar="SELECTOR", help="a part of the page, such as #strips")
     parser.add_argument("--width", type=int, default=1280)
     parser.add_argument("--height", type=int, default=900)
+    parser.add_argument("--scale", type=float, default=1.5, help="pixels of the file per pixel of the page")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    picture = Image.open(io.BytesIO(photograph(options.page, options.at, options.width, options.height))).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(options.out, optimize=True)
+    taken = photograph(options.page, options.at, options.width, options.height, options.scale)
+    Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(
+        options.out, optimize=True
+    )
     print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} kB")
 
 
