@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pictures import painted
 
 from holdfast.data import from_csv, from_folder
-from holdfast.data import sources as limits
+from holdfast.data import tree as limits
 from holdfast.data.decode import BadImage
 from holdfast.data.sources import FileSource
 from holdfast.errors import DataError
@@ -160,6 +160,6 @@ def test_an_archive_with_one_name_twice_is_refused(tmp_path: Path) -> None:
 def test_a_member_that_would_fill_the_memory_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = from_folder(packed(tmp_path), validation=0)
     assert table.source.image(0).shape[2] == 3
-    monkeypatch.setattr(limits, "LARGEST_MEMBER", 10)
+    monkeypatch.setattr(limits, "LARGEST", 10)
     with pytest.raises(BadImage, match="would unpack to"):
         table.source.image(0)

@@ -11,12 +11,13 @@ import pytest
 from pictures import Paint
 
 from holdfast.data.decode import BadImage
-from holdfast.data.sources import ArraySource, FileSource, ZipSource
+from holdfast.data.sources import ArraySource, FileSource, TreeSource
+from holdfast.data.tree import Archives
 from holdfast.view import View
 
 
 @pytest.fixture
-def pair(paint: Paint, tmp_path: Path) -> tuple[FileSource, ZipSource]:
+def pair(paint: Paint, tmp_path: Path) -> tuple[FileSource, TreeSource]:
     """The same forty pictures as files and as members of two archives."""
     paths = [paint(f"{i}.png", seed=i) for i in range(40)]
     archives = [tmp_path / "a.zip", tmp_path / "b.zip"]
@@ -24,39 +25,39 @@ def pair(paint: Paint, tmp_path: Path) -> tuple[FileSource, ZipSource]:
         with zipfile.ZipFile(archive, "w") as file:
             for path in paths[number::2]:
                 file.write(path, path.name)
-    return FileSource(paths), ZipSource(archives, [(i % 2, f"{i}.png") for i in range(40)])
+    return FileSource(paths), TreeSource(Archives(archives), [f"{i}.png" for i in range(40)])
 
 
-def test_members_equal_files(pair: tuple[FileSource, ZipSource]) -> None:
+def test_members_equal_files(pair: tuple[FileSource, TreeSource]) -> None:
     files, members = pair
     assert len(members) == len(files) == 40
     assert np.array_equal(members.images(range(40), View(16)), files.images(range(40), View(16)))
     assert members.where(3).endswith("b.zip/3.png")
 
 
-def test_threads_read_what_one_reader_would(pair: tuple[FileSource, ZipSource]) -> None:
+def test_threads_read_what_one_reader_would(pair: tuple[FileSource, TreeSource]) -> None:
     files, members = pair
     with ThreadPoolExecutor(8) as pool:
         read = list(pool.map(members.image, [i % 40 for i in range(200)]))
     assert all((pixels == files.image(i % 40)).all() for i, pixels in enumerate(read))
 
 
-def test_a_pickled_copy_opens_its_own_handles(pair: tuple[FileSource, ZipSource]) -> None:
+def test_a_pickled_copy_opens_its_own_handles(pair: tuple[FileSource, TreeSource]) -> None:
     files, members = pair
     members.image(0)
     assert (pickle.loads(pickle.dumps(members)).image(5) == files.image(5)).all()
 
 
-def _sums(source: ZipSource, rows: list[int]) -> list[int]:
+def _sums(source: TreeSource, rows: list[int]) -> list[int]:
     return [int(source.image(i).sum()) for i in rows]
 
 
-def _child(source: ZipSource, rows: list[int], queue: multiprocessing.SimpleQueue[list[int]]) -> None:
+def _child(source: TreeSource, rows: list[int], queue: multiprocessing.SimpleQueue[list[int]]) -> None:
     queue.put(_sums(source, rows))
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
-def test_a_forked_copy_shares_no_file_position(pair: tuple[FileSource, ZipSource]) -> None:
+def test_a_forked_copy_shares_no_file_position(pair: tuple[FileSource, TreeSource]) -> None:
     _, members = pair
     expected = _sums(members, list(range(40)))  # handles are open before the fork
     context = multiprocessing.get_context("fork")
@@ -68,8 +69,8 @@ def test_a_forked_copy_shares_no_file_position(pair: tuple[FileSource, ZipSource
     child.join()
 
 
-def test_a_missing_member_is_a_missing_file(pair: tuple[FileSource, ZipSource]) -> None:
-    source = ZipSource(pair[1].archives, [(0, "none.png")])
+def test_a_missing_member_is_a_missing_file(pair: tuple[FileSource, TreeSource]) -> None:
+    source = TreeSource(pair[1].tree, ["none.png"])
     with pytest.raises(BadImage) as caught:
         source.image(0)
     assert caught.value.missing

@@ -59,7 +59,7 @@ def test_statistics_are_those_of_a_loop() -> None:
     queries[0] = index.vectors[5]  # the very image of the index
     fingerprints = np.zeros((7, 16), np.uint8)
     fingerprints[0] = index.fingerprints[5]
-    found = statistics(index, EmbeddedImages(queries, moves[:, 0], moves[:, 1]), fingerprints)
+    found = statistics(index, EmbeddedImages(queries, moves[:, :2]), fingerprints)
     for row, query in enumerate(queries.astype(np.float64)):
         apart = sorted(
             float(np.linalg.norm(vector - query))
@@ -73,8 +73,7 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
     model, pixels = small_model(), pictures(5)
     store = ImageStore(picture_table(pixels), View(32), "cpu")
     together = embed_images(model, store, np.arange(5), batch=3, seed=4, perturbed=True)
-    assert together.noise is not None
-    assert together.shift is not None
+    assert together.moves is not None
     noise = NOISE * torch.randn(NOISY_COPIES, 3, 32, 32, generator=seeds.generator(4, "tampering"))
     for row in range(5):
         image = torch.from_numpy(pixels[row]).permute(2, 0, 1)[None].float() / 255
@@ -87,8 +86,8 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
                 (model(torch.from_numpy(s.copy()).permute(2, 0, 1)[None].float() / 255) - z).norm().item()
                 for s in shifted
             ]
-        np.testing.assert_allclose(together.noise[row], np.mean(noisy), rtol=1e-3)
-        np.testing.assert_allclose(together.shift[row], np.mean(moved), rtol=1e-3)
+        np.testing.assert_allclose(together.moves[row, 0], np.mean(noisy), rtol=1e-3)
+        np.testing.assert_allclose(together.moves[row, 1], np.mean(moved), rtol=1e-3)
         alone = embed_images(model, store, np.array([row]), seed=4, perturbed=True)
         np.testing.assert_allclose(alone.vectors[0], together.vectors[row], atol=1e-6)
 

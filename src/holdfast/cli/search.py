@@ -12,7 +12,7 @@ from pathlib import Path
 
 from holdfast.cli.parsing import Parser, images_from, model_from, positive, rate, refuse_idle, shared, writable
 from holdfast.console import table
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, one_line
 
 
 def arguments(sub: Parser) -> None:
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.devices import choose_device
     from holdfast.evaluation import read_table
     from holdfast.files import write_atomic
-    from holdfast.search import ask, model_of, printable, read_index, strip_page
+    from holdfast.search import ask, model_of, read_index, strip_page
 
     if not options.html and (options.gallery or options.no_images):
         raise HoldfastError("--gallery and --no-images are about the page; add --html FILE")
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     if options.html:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None
         queries = None if options.no_images else store.table
-        about = f"{len(index):,} images searched with {printable(index.model.reference)}. {note}"
+        about = f"{len(index):,} images searched with {one_line(index.model.reference)}. {note}"
         write_atomic(writable(options.html, "--html"), strip_page(found.answers, queries, gallery, about))
     if options.json:
         answers = [answer.document() for answer in found.answers]
@@ -65,11 +65,9 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({"answers": answers, "unchecked": found.unchecked, "skipped": skipped}))
         return
     for answer in found.answers:
-        rows = [
-            [str(n), m.distance, printable(m.label) or "-", printable(m.id)] for n, m in enumerate(answer.matches, 1)
-        ]
+        rows = [[str(n), m.distance, one_line(m.label) or "-", one_line(m.id)] for n, m in enumerate(answer.matches, 1)]
         mark = f": {answer.verdict}" if answer.verdict and answer.verdict.tampered else ""
-        print(f"{printable(answer.query)}{mark}\n{table(['', 'distance', 'label', 'image'], rows, left=(2, 3))}\n")
+        print(f"{one_line(answer.query)}{mark}\n{table(['', 'distance', 'label', 'image'], rows, left=(2, 3))}\n")
     marked = sum(answer.verdict is not None and answer.verdict.tampered for answer in found.answers)
     if note or len(found.answers) > 1:
         print(note or f"{marked:,} of {len(found.answers):,} queries look tampered with")

@@ -20,7 +20,7 @@ from holdfast.data.readers import (
     OnlineProducts,
 )
 from holdfast.data.readers.base import Reader, from_csv, from_folder, load, parse, register, registry, spellings
-from holdfast.data.sources import ArraySource, FileSource, ImageSource, ZipSource
+from holdfast.data.sources import ArraySource, FileSource, ImageSource, TreeSource
 from holdfast.data.store import ImageStore
 from holdfast.data.table import ImageTable
 
@@ -56,7 +56,7 @@ __all__ = [
     "RandomResizedCrop",
     "Reader",
     "Sampler",
-    "ZipSource",
+    "TreeSource",
     "build",
     "centre_crop",
     "check",

@@ -1,29 +1,24 @@
-"""Where the pixels of a table come from: arrays, files, members of zip archives."""
+"""Where the pixels of a table come from: arrays, files, trees of files."""
 
 from __future__ import annotations
 
-import io
-import os
 import stat
-import threading
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from holdfast.data.decode import decode, resized
-from holdfast.errors import DataError
 from holdfast.view import View
 
-Pixels = NDArray[np.uint8]
+if TYPE_CHECKING:
+    from holdfast.data.tree import Tree
 
-LARGEST_MEMBER = 2**28
-"""Bytes of a file in an archive, unpacked; a small archive can hold gigabytes of nothing."""
+Pixels = NDArray[np.uint8]
 
 
 class ImageSource(ABC):
@@ -94,73 +89,33 @@ class FileSource(ImageSource):
 
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one file."""
-        return decode(lambda: _open_plain(self.paths[index]), self.where(index), view)
+        return decode(lambda: open_plain(self.paths[index]), self.where(index), view)
 
 
-class ZipSource(ImageSource):
-    """Members of one or several zip archives.
-
-    Handles are opened when first needed, one per thread and process, so that threads never share a file position and
-    a forked or pickled copy opens its own.
+class TreeSource(ImageSource):
+    """Image files of a tree.
 
     Args:
-        archives: the zip files.
-        members: for each image, which archive and the member's name.
+        tree: a folder, or archives.
+        names: which files; one that is not there is found missing when it is read.
     """
 
-    def __init__(self, archives: Sequence[Path], members: Sequence[tuple[int, str]]) -> None:
-        self.archives = list(archives)
-        self.members = list(members)
-        self._local = threading.local()
+    def __init__(self, tree: Tree, names: Sequence[str]) -> None:
+        self.tree, self.names = tree, list(names)
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.names)
 
     def where(self, index: int) -> str:
-        """Archive and member."""
-        archive, member = self.members[index]
-        return f"{self.archives[archive]}/{member}"
+        """Its place on disk, or archive and member."""
+        return self.tree.where(self.names[index])
 
     def image(self, index: int, view: View | None = None) -> Pixels:
-        """RGB pixels of one member."""
-        return decode(lambda: self._open(*self.members[index]), self.where(index), view)
-
-    def _open(self, archive: int, member: str) -> BinaryIO:
-        if getattr(self._local, "process", None) != os.getpid():
-            self._local.process, self._local.handles = os.getpid(), {}
-        handles: dict[int, zipfile.ZipFile] = self._local.handles
-        if archive not in handles:
-            handles[archive] = zipfile.ZipFile(self.archives[archive])
-        try:
-            return io.BytesIO(read_member(handles[archive], member))
-        except KeyError:
-            raise FileNotFoundError(member) from None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"archives": self.archives, "members": self.members}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+        """RGB pixels of one file."""
+        return decode(lambda: self.tree.open(self.names[index]), self.where(index), view)
 
 
-def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
-    """Content of a member; one that would fill the memory is not unpacked. `KeyError` where there is none."""
-    info = archive.getinfo(member)
-    if info.file_size > LARGEST_MEMBER:
-        raise DataError(f"it would unpack to {info.file_size / 1e6:,.0f} MB, more than any image takes")
-    return archive.read(info)
-
-
-def read_plain(path: Path) -> bytes:
-    """Content of a file that is to be read whole, such as a list; no pipe, device or disk image."""
-    with _open_plain(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > LARGEST_MEMBER:
-            raise ValueError(f"it has {size / 1e6:,.0f} MB, more than any list takes")
-        return file.read()
-
-
-def _open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BinaryIO:
     """The file; a pipe or device of an image's name would be waited for without end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is no plain file")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
+import threading
 import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
 
 from holdfast.data.decode import EXTENSIONS
 from holdfast.data.skipped import SkippedFiles
-from holdfast.data.sources import FileSource, ImageSource, ZipSource, read_member, read_plain
+from holdfast.data.sources import ImageSource, TreeSource, open_plain
 from holdfast.errors import DataError
+
+LARGEST = 2**28
+"""Bytes of a list, and of a file in an archive, unpacked; a small archive can hold gigabytes of nothing."""
 
 MOST_VISITS = 20
 """Links may show a folder under several names; a few that lead to each other would make millions."""
@@ -32,16 +38,33 @@ class Tree(ABC):
     hidden: list[str]
 
     @abstractmethod
+    def where(self, name: str) -> str:
+        """What to call a file in a message."""
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """A file to read; `FileNotFoundError` where there is none. Safe to use from several threads."""
+
     def content(self, name: str) -> bytes:
-        """Content of a file."""
+        """Content of a file that is read whole, such as a list."""
+        try:
+            with self.open(name) as file:
+                content = file.read(LARGEST + 1)
+            if len(content) > LARGEST:
+                raise ValueError(f"it has more than {LARGEST / 1e6:,.0f} MB, more than any list takes")
+            return content
+        except Exception as error:  # no plain file, damaged, encrypted, packed in a way that Python does not know, ...
+            raise DataError(
+                f"cannot read '{self.where(name)}': {error}; look at the file, or fetch it again"
+            ) from error
 
     def text(self, name: str) -> str:
         """Content of a text file."""
         return self.content(name).decode("utf-8-sig", errors="replace")
 
-    @abstractmethod
     def source(self, names: Sequence[str]) -> ImageSource:
         """These files as images; a name that is not there is found missing when it is read."""
+        return TreeSource(self, names)
 
     def images(self) -> list[str]:
         """Names of image files, by extension, in order."""
@@ -91,16 +114,13 @@ class Folder(Tree):
         self.names = sorted(_walk(root, self.hidden))
         self.hidden.sort()
 
-    def content(self, name: str) -> bytes:
-        """Content of a file."""
-        try:
-            return read_plain(self.root / name)
-        except (OSError, ValueError) as error:
-            raise DataError(f"cannot read '{self.root / name}': {error}; look at the file") from error
+    def where(self, name: str) -> str:
+        """Its path."""
+        return str(self.root / name)
 
-    def source(self, names: Sequence[str]) -> ImageSource:
-        """Files as images."""
-        return FileSource([self.root / name for name in names])
+    def open(self, name: str) -> BinaryIO:
+        """The plain file of this name."""
+        return open_plain(self.root / name)
 
 
 def _walk(root: Path, hidden: list[str]) -> Iterator[str]:
@@ -142,11 +162,16 @@ def _refuse_unwritable(name: str) -> None:
 
 
 class Archives(Tree):
-    """Members of one or several zip files, taken together."""
+    """Members of one or several zip files, taken together.
+
+    Handles are opened when first needed, one per thread and process, so that threads never share a file position and
+    a forked or pickled copy opens its own.
+    """
 
     def __init__(self, archives: Sequence[Path]) -> None:
         self.archives = list(archives)
         self._archive_of: dict[str, int] = {}
+        self._local = threading.local()
         self.hidden = []
         for number, path in enumerate(self.archives):
             for member in _members(path):
@@ -158,18 +183,31 @@ class Archives(Tree):
                     raise DataError(f"'{member}' is in '{self.archives[other]}' and in '{path}'; remove one of them")
         self.names = sorted(self._archive_of)
 
-    def content(self, name: str) -> bytes:
-        """Content of a member."""
-        file = self.archives[self._archive_of[name]]
-        try:
-            with zipfile.ZipFile(file) as archive:
-                return read_member(archive, name)
-        except Exception as error:  # damaged, encrypted, or packed in a way that Python does not know
-            raise DataError(f"cannot read '{name}' in the archive '{file}': {error}; fetch it again") from error
+    def where(self, name: str) -> str:
+        """Archive and member."""
+        return f"{self.archives[self._archive_of.get(name, 0)]}/{name}"
 
-    def source(self, names: Sequence[str]) -> ImageSource:
-        """Members as images."""
-        return ZipSource(self.archives, [(self._archive_of.get(name, 0), name) for name in names])
+    def open(self, name: str) -> BinaryIO:
+        """A member, unpacked into memory unless that would fill it."""
+        number = self._archive_of.get(name, 0)
+        if getattr(self._local, "process", None) != os.getpid():
+            self._local.process, self._local.handles = os.getpid(), {}
+        handles: dict[int, zipfile.ZipFile] = self._local.handles
+        if number not in handles:
+            handles[number] = zipfile.ZipFile(self.archives[number])
+        try:
+            info = handles[number].getinfo(name)
+        except KeyError:
+            raise FileNotFoundError(name) from None
+        if info.file_size > LARGEST:
+            raise DataError(f"it would unpack to {info.file_size / 1e6:,.0f} MB, more than any image takes")
+        return io.BytesIO(handles[number].read(info))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_local"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _local=threading.local())
 
 
 def _members(path: Path) -> list[str]:

@@ -34,13 +34,11 @@ class EmbeddedImages:
 
     Args:
         vectors: one per image.
-        noise: how far a little noise moves each, on average; None where not asked for.
-        shift: how far a small shift of the image does.
+        moves: how far a little noise and a small shift of the image move each, on average; None where not asked for.
     """
 
     vectors: NDArray[np.float32]
-    noise: NDArray[np.float32] | None = None
-    shift: NDArray[np.float32] | None = None
+    moves: NDArray[np.float32] | None = None
 
 
 def fingerprint_images(store: ImageStore, batch: int) -> Fingerprints:
@@ -92,8 +90,8 @@ def embed_images(
         name = store.table.ids[rows[bad[0]]]
         raise ModelError(f"the model gives '{name}' a vector that is not finite or far too long; check its weights")
     if not perturbed:
-        return EmbeddedImages(np.ascontiguousarray(table))
-    return EmbeddedImages(np.ascontiguousarray(table[:, 2:]), table[:, 0], table[:, 1])
+        return EmbeddedImages(table)
+    return EmbeddedImages(np.ascontiguousarray(table[:, 2:]), table[:, :2])
 
 
 def _mean_move(model: Embedder, vectors: Tensor, copies: list[Tensor]) -> Tensor:

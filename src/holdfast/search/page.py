@@ -11,6 +11,7 @@ from typing import Any
 from PIL import Image
 
 from holdfast.data import BadImage, ImageTable
+from holdfast.errors import one_line
 from holdfast.search.querying import Answer
 
 SIDE = 112
@@ -34,13 +35,13 @@ def strip_page(answers: Sequence[Answer], queries: ImageTable | None, gallery: I
     asked, found = Thumbnails(queries), Thumbnails(gallery)
     rows: list[dict[str, Any]] = [
         {
-            "name": printable(answer.query),
+            "name": one_line(answer.query),
             "image": asked.of(answer.query),
             "mark": str(answer.verdict or ""),
             "matches": [
                 {
-                    "name": printable(match.id),
-                    "label": printable(match.label),
+                    "name": one_line(match.id),
+                    "label": one_line(match.label),
                     "distance": f"{match.distance:.3f}",
                     "image": found.of(match.id),
                 }
@@ -74,8 +75,3 @@ class Thumbnails:
         thumbnail.save(out, "PNG" if max(thumbnail.size) <= 48 else "JPEG")
         kind = "png" if max(thumbnail.size) <= 48 else "jpeg"
         return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
-
-
-def printable(text: str) -> str:
-    """Text whose control characters, which could drive a terminal, are replaced."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

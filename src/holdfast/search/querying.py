@@ -47,12 +47,11 @@ def statistics(index: Index, embedded: EmbeddedImages, fingerprints: Fingerprint
     Distance to the nearest image, by how much the second is farther, and the two moves. The very same image in the
     index is skipped: being in it is no sign of anything.
     """
-    assert embedded.noise is not None
-    assert embedded.shift is not None
+    assert embedded.moves is not None
     distances = index.search(embedded.vectors, 2, without=fingerprints).distances
     # With nothing else to find there is nothing to compare.
     nearest, second = np.nan_to_num(np.pad(distances, ((0, 0), (0, 2)))[:, :2], posinf=0.0).T
-    return np.stack([nearest, np.maximum(second - nearest, 0), embedded.noise, embedded.shift], 1).astype(np.float32)
+    return np.column_stack([nearest, np.maximum(second - nearest, 0), embedded.moves]).astype(np.float32)
 
 
 class Detector:
