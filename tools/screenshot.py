@@ -1,7 +1,7 @@
 """Take the README's picture again: a part of the demo's page, as a browser shows it.
 
 holdfast demo
-python tools/screenshot.py runs/demo/report.html docs/images/comparison.png --at '#queries' --height 610
+python tools/screenshot.py runs/demo/report.html docs/images/comparison.png --at '#queries' --height 624
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MARGIN = 20
+"""Pixels of the page beside a part of it; above, its border is left out."""
 COLOURS = 192
 """Of the palette: a page has few, and the file becomes a quarter of its size."""
 
@@ -31,7 +33,8 @@ def photograph(page: Path, at: str | None, width: int, height: int, scale: float
             box = tab.locator(at).bounding_box() if at else None
             if box is None:
                 return tab.screenshot()
-            return tab.screenshot(full_page=True, clip={**box, "height": min(height, box["height"])})
+            around = {"x": box["x"] - MARGIN, "y": box["y"] + MARGIN, "width": box["width"] + 2 * MARGIN}
+            return tab.screenshot(full_page=True, clip={**around, "height": min(height, box["height"])})
         finally:
             browser.close()
 
