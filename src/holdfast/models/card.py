@@ -5,6 +5,7 @@ Everything that comes from a file may be a stranger's: it goes through `said` be
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -48,7 +49,7 @@ def card_text(
         license: identifier of its licence; the card says that none is stated when left out.
         title: heading; from loss and data when left out.
     """
-    from huggingface_hub import ModelCard, ModelCardData
+    from huggingface_hub import ModelCardData
 
     title = heading(title or f"{said(recipe['loss']['name'])} on {data_name(recipe['data'])}")
     found = results(evaluation, audits)
@@ -61,25 +62,30 @@ def card_text(
         eval_results=found or None,
     )
     count = (evaluation or {}).get("images")
-    text = str(
-        ModelCard.from_template(
-            header,
-            template_str=TEMPLATE,
-            title=title,
-            version=__version__,
-            unit_length=recipe["model"].get("normalize", True),
-            view=said((evaluation or {}).get("view") or ""),
-            data=data_name(recipe["data"]),
-            splits=data_rows(evaluation),
-            training=training_rows(recipe, evaluation, log),
-            metrics=metric_rows(evaluation),
-            images=f"{count:,} images of " if count else "",
-            split=said((evaluation or {}).get("split")),
-            audits=[audit_section(audit) for audit in audits],
-            license=license,
-        )
+    text = _template().render(
+        card_data=header.to_yaml(),
+        title=title,
+        version=__version__,
+        unit_length=recipe["model"].get("normalize", True),
+        view=said((evaluation or {}).get("view") or ""),
+        data=data_name(recipe["data"]),
+        splits=data_rows(evaluation),
+        training=training_rows(recipe, evaluation, log),
+        metrics=metric_rows(evaluation),
+        images=f"{count:,} images of " if count else "",
+        split=said((evaluation or {}).get("split")),
+        audits=[audit_section(audit) for audit in audits],
+        license=license,
     )
     return f"{text.rstrip()}\n\n{MARK}{_digest(text)} -->\n"
+
+
+@functools.cache
+def _template() -> Any:
+    """Compiled once: a run writes several cards."""
+    import jinja2
+
+    return jinja2.Template(TEMPLATE)
 
 
 def heading(title: str) -> str:
