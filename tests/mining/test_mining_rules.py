@@ -16,16 +16,22 @@ from holdfast.mining.draw import uniform, weighted
 DRAWS = 4000
 
 
-def draws(miner: mining.Miner, z: Tensor, labels: Tensor, anchor: int, times: int = 300) -> list[tuple[int, int]]:
-    """(positive, negative) of one anchor over many seeded calls."""
+def draws_of_all(miner: mining.Miner, z: Tensor, labels: Tensor, times: int) -> list[list[tuple[int, int]]]:
+    """(positive, negative) of every anchor over many seeded calls."""
     generator = torch.Generator().manual_seed(5)
-    found = []
+    found: list[list[tuple[int, int]]] = [[] for _ in labels]
     for _ in range(times):
         triplets = miner(z, labels, generator)
         assert isinstance(triplets, Triplets)
-        row = triplets.anchor.tolist().index(anchor)
-        found.append((int(triplets.positive[row]), int(triplets.negative[row])))
+        for anchor, positive, negative in zip(*(index.tolist() for index in triplets), strict=True):
+            found[anchor].append((positive, negative))
+    assert {len(drawn) for drawn in found} == {times}
     return found
+
+
+def draws(miner: mining.Miner, z: Tensor, labels: Tensor, anchor: int, times: int = 300) -> list[tuple[int, int]]:
+    """(positive, negative) of one anchor over many seeded calls."""
+    return draws_of_all(miner, z, labels, times)[anchor]
 
 
 def chi_square(counts: Counter[int], expected: dict[int, float]) -> float:
@@ -82,13 +88,13 @@ def test_semihard_positives_are_those_with_a_band() -> None:
     z, labels = oracle.batch(2, spread=1.0)
     miner = mining.build("semihard", margin=0.1, positives="semihard")
     restricted = 0
-    for anchor in range(len(labels)):
+    for anchor, found in enumerate(draws_of_all(miner, z, labels, times=60)):
         near, far = oracle.positives(labels, anchor), oracle.negatives(labels, anchor)
         banded = [
             p for p in near if any(0 < oracle.distance(z, anchor, n) - oracle.distance(z, anchor, p) < 0.1 for n in far)
         ]
         restricted += 0 < len(banded) < len(near)
-        assert {p for p, _ in draws(miner, z, labels, anchor, times=60)} == set(banded or near)
+        assert {p for p, _ in found} == set(banded or near)
     assert restricted  # otherwise the option would have nothing to show here
 
 
@@ -97,14 +103,13 @@ def test_softhard_pools(variant: str) -> None:
     z, labels = oracle.batch(3, spread=0.7)
     miner = mining.build("softhard", variant=variant)
     fell_back = 0
-    for anchor in range(len(labels)):
+    for anchor, found in enumerate(draws_of_all(miner, z, labels, times=150)):
         near, far = oracle.positives(labels, anchor), oracle.negatives(labels, anchor)
         closest = min(oracle.distance(z, anchor, n) for n in far)
         farthest = max(oracle.distance(z, anchor, p) for p in near)
         hard_near = [p for p in near if oracle.distance(z, anchor, p) > closest]
         hard_far = [n for n in far if oracle.distance(z, anchor, n) < farthest]
         fell_back += not hard_near
-        found = draws(miner, z, labels, anchor, times=150)
         fallback = [*near, anchor] if variant == "published" else near
         assert {p for p, _ in found} == set(hard_near or fallback)
         assert {n for _, n in found} <= set(hard_far or far)
