@@ -24,7 +24,6 @@ PACKAGES = {
     "metrics": "Metrics",
     "audit": "Audit",
     "search": "Search",
-    "exhibits": "Exhibits",
     "report": "Report",
 }
 BESIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}

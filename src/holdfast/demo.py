@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast import audit, console, exhibits
-from holdfast.report import compare, write
+from holdfast import audit, console
+from holdfast.report import collect, compare, is_current, write
 from holdfast.run_files import parse_json
-from holdfast.run_folder import read_run_folder
+from holdfast.run_folder import read_run
 from holdfast.training import Run, train
 
 START = "demo-start"
@@ -28,7 +28,7 @@ LIMIT = 200
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class DemoModel:
     """One model of the demo.
 
     Args:
@@ -59,7 +59,7 @@ class Demo:
     """
 
     page: Path
-    models: dict[str, Shown]
+    models: dict[str, DemoModel]
     seconds: float
 
     def plain(self) -> dict[str, Any]:
@@ -98,24 +98,24 @@ def demo(out: Path, settings: Sequence[str] = (), limit: int = LIMIT) -> Demo:
     return Demo(page, shown, time.perf_counter() - began)
 
 
-def _show(run: Run, limit: int) -> Shown:
+def _show(run: Run, limit: int) -> DemoModel:
     """Attack a trained model, and write its page."""
     found = _earlier_audit(run, limit)
     if found is None:
         found = audit.run(
             str(run.folder), run.recipe.data.plain, limit=limit, seed=run.recipe.seed, out=run.folder
         ).document
-    if not exhibits.is_current(run.folder):
+    if not is_current(run.folder):
         console.say("collecting images for its page")
-        exhibits.collect(run.folder, limit=limit)
+        collect(run.folder, limit=limit)
     low, high = found["intervals"]["ERS"]
-    return Shown(
+    return DemoModel(
         run=run.folder,
         report=write(run.folder),
         recall=run.evaluation["metrics"]["R@1"],
         ers=found["metrics"]["ERS"],
         ers_interval=(low, high),
-        seconds=read_run_folder(run.folder).training_seconds or 0.0,
+        seconds=read_run(run.folder).training_seconds or 0.0,
     )
 
 

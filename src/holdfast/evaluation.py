@@ -14,13 +14,13 @@ from holdfast.data import ImageStore, ImageTable
 from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
+from holdfast.metric_info import MetricInfo, plain
+from holdfast.metrics.evaluation import RECALLS
 from holdfast.models import Embedder, as_embedder
 from holdfast.processes import current_processes
 from holdfast.versions import versions
 
 SCHEMA = 1
-RECALLS = (1, 2, 4, 5, 8, 10, 20, 100)
-"""The k of R@k that the papers report on one dataset or another."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Result:
         skipped: unreadable images left out, with the reason.
         clustering: how many clusters NMI and NMI+ rest on, as `evaluate` was asked.
         view: how the model saw the images, in words.
+        described: what each metric means and how it is shown.
     """
 
     values: dict[str, Any]
@@ -44,6 +45,7 @@ class Result:
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     clustering: dict[str, int | None] = dataclasses.field(default_factory=dict)
     view: str = ""
+    described: dict[str, MetricInfo] = dataclasses.field(default_factory=dict)
 
 
 class ImageModel(Protocol):
@@ -200,7 +202,9 @@ def evaluate(
     )
     values = {name: _plain(value) for name, value in found.values.items()}
     asked = {"factor": factor, "clusters": clusters}
-    return Result(values, dict(found.reasons), chosen, len(vectors), skipped, asked, str(embedder.view))
+    return Result(
+        values, dict(found.reasons), chosen, len(vectors), skipped, asked, str(embedder.view), found.described
+    )
 
 
 def _columns(table: ImageTable, prefix: str = "") -> dict[str, Any]:
@@ -226,6 +230,7 @@ def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, A
         "view": result.view,
         "metrics": {k: _plain(v) for k, v in result.values.items()},
         "undefined": result.reasons,
+        "described": plain(result.described),
         "clustering": result.clustering,
         "seed": seed,
         "versions": versions(),

@@ -30,6 +30,12 @@ def finite(value: Any) -> float | None:
     return known if math.isfinite(known) else None
 
 
+def block(document: Any, key: str) -> dict[str, Any]:
+    """A dictionary inside a dictionary; empty where it is missing."""
+    inner = document.get(key) if isinstance(document, Mapping) else None
+    return inner if isinstance(inner, dict) else {}
+
+
 def log_lines(text: str | None) -> list[dict[str, Any]]:
     """Whole lines of a log; one cut off by a crash is left out."""
     entries = []
@@ -45,9 +51,8 @@ def log_lines(text: str | None) -> list[dict[str, Any]]:
 
 def batch_size(recipe: Mapping[str, Any]) -> int | None:
     """Images per step."""
-    batch = recipe.get("batch")
-    sides = batch if isinstance(batch, Mapping) else {}
-    classes, each = finite(sides.get("classes")), finite(sides.get("per_class"))
+    batch = block(recipe, "batch")
+    classes, each = finite(batch.get("classes")), finite(batch.get("per_class"))
     size = None if classes is None or each is None else finite(classes * each)
     return None if size is None else int(size)
 

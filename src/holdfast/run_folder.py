@@ -14,7 +14,7 @@ from holdfast.files import inside
 from holdfast.run_files import batch_size, finite, log_lines, steps
 from holdfast.yaml_files import read_yaml
 
-EXHIBITS_SCHEMA = 1
+EXHIBITS_FILE, EXHIBITS_SCHEMA = "artifacts/exhibits.json", 1
 HEADER_LIMIT = 100_000_000
 """What the safetensors format allows a header to be, in bytes."""
 DAMAGED = (ValueError, ArithmeticError, TypeError, LookupError, AttributeError, RecursionError)
@@ -24,7 +24,7 @@ COUNTED_APART = ("running_mean", "running_var", "num_batches_tracked")
 
 
 @dataclasses.dataclass(frozen=True)
-class RunFolder:
+class RunFiles:
     """The files of one folder, as plain data; what is not there is empty.
 
     Args:
@@ -71,6 +71,12 @@ class RunFolder:
             if isinstance(block, str):
                 return {"name": block}
         return {}
+
+    @property
+    def current_audits(self) -> dict[str, dict[str, Any]]:
+        """The newest audit of each protocol and mode, by file name: `audit.json` first, none that was moved aside."""
+        there = {"audit.json": self.audit, **self.audits} if self.audit else self.audits
+        return {name: audit for name, audit in there.items() if name.count(".") == 1 and "/" not in name}
 
     @property
     def view(self) -> str:
@@ -121,7 +127,7 @@ class RunFolder:
             return None
 
 
-def read_run_folder(folder: Path) -> RunFolder:
+def read_run(folder: Path) -> RunFiles:
     """Read a run or audit folder.
 
     The folder may be a stranger's: a file that is a link out of it is not read, and what is read is made fit to be
@@ -134,11 +140,11 @@ def read_run_folder(folder: Path) -> RunFolder:
         for file in sorted(folder.glob("audits/*/audit*.json"))
     }
     text, recipe = _recipe(folder, damaged)
-    exhibits = _document(folder, folder / "artifacts" / "exhibits.json", damaged)
+    exhibits = _document(folder, folder / EXHIBITS_FILE, damaged)
     if exhibits and exhibits.get("schema") != EXHIBITS_SCHEMA:
         damaged.append("exhibits.json")
         exhibits = {}
-    found = RunFolder(
+    found = RunFiles(
         folder=folder,
         recipe=recipe,
         recipe_text=text,
@@ -150,8 +156,9 @@ def read_run_folder(folder: Path) -> RunFolder:
         damaged=damaged,
     )
     if not (found.recipe or found.evaluation or found.audit or found.audits):
+        broken = f"; damaged: {', '.join(damaged)}" if damaged else ""
         raise HoldfastError(
-            f"{folder} is neither a run nor an audit (no readable recipe.yaml, evaluation.json or audit.json); "
+            f"{folder} is neither a run nor an audit (no readable recipe.yaml, evaluation.json or audit.json{broken}); "
             "give a folder that `holdfast train` or `holdfast audit` wrote"
         )
     return found

@@ -187,8 +187,15 @@ def _measure(
         model = load_model(str(folder), trust_code=recipe["model"]["backbone"], sets=True).to(scene.device)
         table = load(recipe["data"])
         return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
-    how = {key: value for key, value in vars(measure).items() if key != "name"}
-    found = audit.run(str(folder), recipe["data"], **how, seed=seed, device=places.device)
+    found = audit.run(
+        str(folder),
+        recipe["data"],
+        {"name": measure.protocol, "mode": measure.mode, "eps": measure.eps, **(measure.settings or {})},
+        limit=measure.limit,
+        split=measure.split,
+        seed=seed,
+        device=places.device,
+    )
     values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
     return {
         "figures": {key: float(value) for key, value in values.items()},

@@ -123,7 +123,7 @@ def replaced_by_hand(
 def test_replaced_is_a_plain_loop_over_batches(batches: str, units: str, model: Embedder, table: ImageTable) -> None:
     table = table.subset(np.isin(table.labels, np.unique(table.labels)[:12]))
     settings = {"batches": batches, "units": units}
-    found = audit.run(model, table, protocol="adml", mode="replaced", settings=settings, eps="0.0628").document
+    found = audit.run(model, table, protocol={"name": "adml", "mode": "replaced", "eps": "0.0628", **settings}).document
     factor = 1.0 if units == "pixel" else float(model.std.mean())
     assert found["budget"]["eps_pixel"] == pytest.approx(0.0628 * factor)
     assert found["budget"]["eps_normalized"] == pytest.approx(0.0628 * factor / float(model.std.mean()))
@@ -139,7 +139,7 @@ def test_the_make_up_decides(model: Embedder, table: ImageTable) -> None:
     """In batches of a few whole classes, images pulled to other classes keep the company of their own."""
     recall = {
         batches: audit.run(
-            model, table, protocol="adml", mode="replaced", settings={"batches": batches}, eps="0.1"
+            model, table, protocol={"name": "adml", "mode": "replaced", "batches": batches, "eps": "0.1"}
         ).document["metrics"]["uniformity/R@1"]
         for batches in ("28x4", "ordered")
     }
@@ -148,7 +148,7 @@ def test_the_make_up_decides(model: Embedder, table: ImageTable) -> None:
 
 def test_the_printed_triplet_has_a_hinge(model: Embedder, table: ImageTable) -> None:
     recall = [
-        audit.run(model, table, protocol="adml", limit=64, settings={"hinge": hinge}).document["metrics"]["triplet/R@1"]
+        audit.run(model, table, protocol=Adml(hinge=hinge), limit=64).document["metrics"]["triplet/R@1"]
         for hinge in (True, False)
     ]
     assert recall[0] > recall[1]
@@ -157,7 +157,7 @@ def test_the_printed_triplet_has_a_hinge(model: Embedder, table: ImageTable) -> 
 def test_an_interrupted_audit_of_drawn_batches_goes_on(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments: dict[str, Any] = {"protocol": "adml", "mode": "replaced", "settings": {"batches": "6x4"}, "limit": 80}
+    arguments: dict[str, Any] = {"protocol": {"name": "adml", "mode": "replaced", "batches": "6x4"}, "limit": 80}
     whole = audit.run(model, table, **arguments).document
     calls = iter(range(1000))
     attack = Adml._joint
@@ -180,7 +180,7 @@ def test_an_interrupted_audit_of_drawn_batches_goes_on(
     assert len(list(kept.glob("*.safetensors"))) == 3
     again = audit.run(model, table, out=tmp_path, **arguments).document
     assert again["metrics"] == whole["metrics"]
-    other = audit.run(model, table, out=tmp_path, **{**arguments, "settings": {"batches": "3x8"}}).document
+    other = audit.run(model, table, out=tmp_path, **{**arguments, "protocol": Adml("replaced", batches="3x8")}).document
     assert other["identity"] != again["identity"]
     assert (tmp_path / "audit-adml-replaced.1.json").is_file()
 
@@ -216,11 +216,11 @@ def test_compared_audits_have_one_make_up(model: Embedder, table: ImageTable, tm
     for batches in ("6x4", "3x8"):
         folders.append(tmp_path / batches)
         settings = {"batches": batches}
-        audit.run(model, table, protocol="adml", mode="replaced", settings=settings, limit=48, out=folders[-1])
+        audit.run(model, table, protocol={"name": "adml", "mode": "replaced", **settings}, limit=48, out=folders[-1])
     assert [entry.line for entry in unfair(read_runs(folders))] == ["ADML: batches 6x4 (6x4) and 3x8 (3x8)"]
 
 
 def test_queries_are_refused(model: Embedder, table: ImageTable) -> None:
     half = np.where(np.arange(len(table)) % 2 == 0, "query", "gallery")
     with pytest.raises(HoldfastError, match="queries and a gallery"):
-        holdfast.audit.run(model, table.with_splits(half), protocol="adml", mode="replaced")
+        holdfast.audit.run(model, table.with_splits(half), protocol=Adml(mode="replaced"))

@@ -66,7 +66,7 @@ def test_published_mode_averages_batches_and_takes_the_step_before(
     model: Embedder, table: ImageTable, tmp_path: Path
 ) -> None:
     fixed = audit.run(model, table, limit=130, out=tmp_path / "fixed").document
-    published = audit.run(model, table, limit=130, mode="published", out=tmp_path / "published").document
+    published = audit.run(model, table, protocol=audit.Ers("published"), limit=130, out=tmp_path / "published").document
     measured = read_measurements(tmp_path / "published" / published["artifacts"][0])
     cosine = measured["tma"]["cosine"].double()
     by_hand = (cosine[:112].mean() + cosine[112:].mean()) / 2
@@ -80,7 +80,7 @@ def test_published_mode_averages_batches_and_takes_the_step_before(
     ("protocol", "mode"), [("adml", "fixed"), ("adml", "replaced"), ("stax", "fixed"), ("stax", "replaced")]
 )
 def test_the_other_protocols(protocol: str, mode: str, model: Embedder, table: ImageTable) -> None:
-    document = audit.run(model, table, protocol=protocol, mode=mode, limit=64).document
+    document = audit.run(model, table, protocol={"name": protocol, "mode": mode}, limit=64).document
     names = (
         ("triplet", "alignment", "uniformity") if protocol == "adml" else ("stax", "mtax", "stax-large", "mtax-large")
     )
@@ -193,7 +193,7 @@ def test_query_and_gallery(model: Embedder, table: ImageTable, tmp_path: Path) -
     assert document["gallery"] == int((half == "gallery").sum())
     assert document["metrics"]["ERS"] < 20
     with pytest.raises(HoldfastError, match="queries and a gallery"):
-        audit.run(model, test.with_splits(half), protocol="adml", mode="replaced", limit=30)
+        audit.run(model, test.with_splits(half), protocol=audit.Adml("replaced"), limit=30)
 
 
 def test_an_onnx_model_is_searched_only(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
@@ -276,7 +276,9 @@ def test_the_model_comes_back_as_it_was(model: Embedder, table: ImageTable) -> N
 def test_an_attack_that_changes_nothing_changes_no_figure(
     protocol: str, mode: str, model: Embedder, table: ImageTable
 ) -> None:
-    values = audit.run(model, table, protocol=protocol, mode=mode, limit=45, eps=1e-9).document["metrics"]
+    values = audit.run(model, table, protocol={"name": protocol, "mode": mode, "eps": 1e-9}, limit=45).document[
+        "metrics"
+    ]
     for key, value in values.items():
         prefix, _, name = key.rpartition("/")
         if prefix and not prefix.endswith("large") and name != "success_rate":  # clean images imitate nobody
@@ -288,7 +290,7 @@ def test_cameras_are_set_aside_as_in_an_evaluation(model: Embedder, table: Image
     watched = dataclasses.replace(table, groups=np.arange(len(table)) % 2)
     recall = holdfast.evaluate(model, watched).values["R@1"]
     assert recall < holdfast.evaluate(model, table).values["R@1"]
-    values = audit.run(model, watched, eps=1e-9).document["metrics"]
+    values = audit.run(model, watched, audit.Ers(eps=1e-9)).document["metrics"]
     assert values["R@1"] == pytest.approx(recall)
     for key in ("ES:R", "LTM", "GTM"):
         assert values[key] == pytest.approx(recall, abs=1.0), key
@@ -323,7 +325,7 @@ def test_the_callers_random_numbers_are_their_own(model: Embedder, table: ImageT
 
 def test_small_passes_give_the_same_figures(model: Embedder, table: ImageTable) -> None:
     whole = audit.run(model, table, protocol="adml", limit=20).document["metrics"]
-    small = audit.run(model, table, protocol="adml", limit=20, batch=7).document["metrics"]
+    small = audit.run(model, table, protocol="adml", limit=20, execution=audit.Execution(batch=7)).document["metrics"]
     assert small == pytest.approx(whole, abs=0.05)
 
 
@@ -331,8 +333,8 @@ def test_small_passes_give_the_same_figures(model: Embedder, table: ImageTable) 
     ("arguments", "message"),
     [
         ({"limit": 0}, "limit must be 1 or more"),
-        ({"eps": 8}, "did you mean 8/255"),
-        ({"examples": 2}, "give out"),
+        ({"protocol": audit.Ers(eps=8)}, "did you mean 8/255"),
+        ({"examples": 2}, "out="),
     ],
 )
 def test_impossible_requests(arguments: dict[str, Any], message: str, model: Embedder, table: ImageTable) -> None:

@@ -85,15 +85,15 @@ def test_what_a_model_scores_does_not_depend_on_its_sets(banked: Embedder, table
 
 def test_one_kind_of_input_alone_has_the_same_figures(banked: Embedder, table: ImageTable) -> None:
     whole, part = (
-        audit.run(banked, table, protocol="stax", limit=LIMIT, settings=settings).document["metrics"]
-        for settings in (None, {"only": ["stax"]})
+        audit.run(banked, table, protocol={"name": "stax", **settings}, limit=LIMIT).document["metrics"]
+        for settings in ({}, {"only": ["stax"]})
     )
     assert part == {key: whole[key] for key in part}
     assert {key.partition("/")[0] for key in part if "/" in key} == {"stax"}
 
 
 def test_in_replaced_mode_an_audit_depends_on_the_sets(banked: Embedder, table: ImageTable, tmp_path: Path) -> None:
-    arguments = {"protocol": "stax", "mode": "replaced", "limit": LIMIT, "out": tmp_path}
+    arguments = {"protocol": {"name": "stax", "mode": "replaced"}, "limit": LIMIT, "out": tmp_path}
     first = audit.run(banked, table, **arguments).document  # type: ignore[arg-type]
     with torch.no_grad():
         banked.bank.sets["stax"][0].weight.mul_(-1)  # type: ignore[index, union-attr, operator]

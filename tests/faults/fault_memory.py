@@ -31,7 +31,7 @@ def out_of_memory(folder: Path, draw: random.Random, model: Path) -> list[Outcom
         finished(words, place)
         outcomes.append(_outcome("train", first.one_line, different(whole, ending(place / "run")), first.said))
         (folder / "audit" / "out").rename(folder / "audit" / f"before-{kind}")
-        strike = partial(run_out, "audit.blocks", "attack_block", kind, draw.randint(1, 9))
+        strike = partial(run_out, "audit.state", "attack_block", kind, draw.randint(1, 9))
         first = command(audit, folder / "audit", strike)
         finished(audit, folder / "audit")
         wrong = different(measured, audit_end(folder / "audit"))

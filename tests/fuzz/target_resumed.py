@@ -16,9 +16,9 @@ from target_packages import Files, _read, _unpack, damaged_json
 from holdfast.audit.runner import keep_other_audit
 from holdfast.cli.metrics_table import metrics_table
 from holdfast.errors import HoldfastError, harmless
-from holdfast.exhibits import is_current
-from holdfast.exhibits.origin import find_origin
 from holdfast.locks import locked
+from holdfast.report import is_current
+from holdfast.report.origin import find_origin
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.logs import read_log
 from holdfast.training.recipe import Recipe, load_recipe

@@ -209,7 +209,7 @@ def test_an_audit_of_another_model_leaves_the_card_alone(run: Path, tmp_path: Pa
     before = (run / "model" / "README.md").read_text()
     model = Embedder("conv-tiny", dim=8)
     data = {"name": "glyphs", "characters": 20, "per_class": 3}
-    audit.run(model, data, limit=4, out=run, eps="1/255")
+    audit.run(model, data, {"name": "ers", "eps": "1/255"}, limit=4, out=run)
     assert (run / "model" / "README.md").read_text() == before
 
 

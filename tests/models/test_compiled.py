@@ -11,6 +11,7 @@ from accelerate import Accelerator
 import holdfast
 from holdfast import attacks, losses, regimes
 from holdfast.attacks import Budget, References
+from holdfast.audit import Execution
 from holdfast.losses import Criterion
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
@@ -129,8 +130,10 @@ def test_auto_compiles_on_a_gpu_where_it_pays(choice: bool | str, device: str, w
 def test_bfloat16_crafting_changes_no_figure_beyond_noise() -> None:
     """What is measured is in float32 either way; only the steps of the attack are rounded."""
     plain = model().eval()
-    precise = holdfast.audit.run(plain, "glyphs", limit=16, precision="float32", device="cpu").document
-    rounded = holdfast.audit.run(plain, "glyphs", limit=16, precision="bfloat16", device="cpu").document
+    precise, rounded = (
+        holdfast.audit.run(plain, "glyphs", limit=16, device="cpu", execution=Execution(precision=precision)).document
+        for precision in ("float32", "bfloat16")
+    )
     assert (precise["precision"], rounded["precision"]) == ("float32", "bfloat16")
     assert precise["metrics"]["R@1"] == rounded["metrics"]["R@1"]
     low, high = precise["intervals"]["ERS"]

@@ -35,7 +35,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
     @cache
     def found(recipe: str, protocol: str, from_nothing: bool = False, eps: float | None = None) -> dict[str, Any]:
         model = trained(recipe, 12, None) if from_nothing else trained(recipe, 4, trained("pocket", 12, None))
-        audit = holdfast.audit.run(model, "glyphs", protocol=protocol, eps=eps, limit=100, device="cpu")
+        audit = holdfast.audit.run(model, "glyphs", {"name": protocol, "eps": eps}, limit=100, device="cpu")
         metrics: dict[str, Any] = audit.document["metrics"]
         return metrics
 

@@ -13,13 +13,11 @@ from compared_runs import add_exhibits, ers_audit, make_run
 from holdfast.audit import ers_score
 from holdfast.audit.ers import TERMS
 from holdfast.errors import HoldfastError
-from holdfast.report.charts.tradeoff import LARGEST, SMALLEST, Disc, diameters, unbeaten
-from holdfast.report.compare_charts import cell, radius_curves
+from holdfast.report.compare_charts import cell, eps_curves
+from holdfast.report.compare_page import recipe_differences, shared_queries
 from holdfast.report.comparison import Comparison, read_comparison
-from holdfast.report.recipe_differences import recipe_differences
 from holdfast.report.runs import short_names
-from holdfast.report.shared_queries import shared_queries
-from holdfast.report.withstood import withstood
+from holdfast.report.tradeoff import LARGEST, SMALLEST, Disc, diameters, unbeaten
 
 
 def best(comparison: Comparison, key: str) -> list[str]:
@@ -65,7 +63,7 @@ def test_seconds_rank_nobody_because_machines_are_not_recorded(tmp_path: Path) -
         ({"split": "val"}, "split"),
         ({"mode": "published"}, "mode"),
         ({"limit": 200, "images": 200}, "limit"),
-        ({"budget": {"eps_pixel": 4 / 255}}, "radius 8/255"),
+        ({"budget": {"eps_pixel": 4 / 255}}, "eps 8/255"),
         ({"budget": {"steps": 8}}, "steps"),
         ({"budget": {"method": "square"}}, "method"),
         ({"seed": 3}, "seed"),
@@ -85,7 +83,7 @@ def test_conditions_that_follow_from_others_are_not_told(tmp_path: Path) -> None
     assert made.unfair[0].line == "ERS: limit 500 (a) and 200 (b)"
 
 
-def test_a_radius_is_compared_as_it_is_written(tmp_path: Path) -> None:
+def test_an_eps_is_compared_as_it_is_written(tmp_path: Path) -> None:
     changes = {"budget": {"eps_pixel": 8 / 255 + 1e-9}}
     assert not read_comparison([make_run(tmp_path / "a"), make_run(tmp_path / "b", audit=changes)]).unfair
 
@@ -193,12 +191,10 @@ def test_other_audits_have_their_headlines(tmp_path: Path) -> None:
     assert cell(table, 0, "stax stax/R@1").interval == (40.0, 48.0)
 
 
-def test_shares_average_to_the_score() -> None:
+def test_terms_average_to_the_score() -> None:
     scores = {key: 3.0 + place for place, key in enumerate(TERMS)}
-    shares = [withstood(key, value) or 0.0 for key, value in scores.items()]
-    assert sum(shares) / 10 == pytest.approx(ers_score(scores))
-    assert withstood("CA+", 60.0) == 120.0
-    assert withstood("TMA", None) is None
+    assert sum(TERMS[key](value) for key, value in scores.items()) / 10 == pytest.approx(ers_score(scores))
+    assert TERMS["CA+"](60.0) == 120.0
 
 
 def test_only_keys_that_differ_are_told(tmp_path: Path) -> None:
@@ -249,7 +245,7 @@ def test_queries_are_shared_when_their_pictures_are(tmp_path: Path) -> None:
     runs = read_comparison(folders).runs
     shared = shared_queries(runs)
     assert [query["label"] for query in shared] == ["class 0", "class 1"]
-    assert [sum(m["right"] for m in answer["before"]) for answer in shared[0]["answers"]] == [5, 2]
+    assert [sum(m["right"] for m in answer["matches"]) for answer in shared[0]["answers"]] == [5, 2]
     for picture in (folders[1] / "artifacts" / "pictures").iterdir():
         picture.write_bytes(picture.read_bytes() + b"\0")
     assert shared_queries(read_comparison(folders).runs) == []
@@ -259,14 +255,14 @@ def test_curves_of_different_attacks_are_not_drawn_together(tmp_path: Path) -> N
     folders = [make_run(tmp_path / name) for name in "ab"]
     add_exhibits(folders[0], 5, 1, [79, 60, 31, 9, 1, 0])
     add_exhibits(folders[1], 5, 1, [66, 64, 61, 52, 37, 12])
-    curves = radius_curves(read_comparison(folders).runs)
+    curves = eps_curves(read_comparison(folders).runs)
     assert curves is not None
     assert curves.title == "They differ most at 4/255 per pixel: b keeps an R@1 of 52.0, a 9.0"
     file = folders[1] / "artifacts" / "exhibits.json"
     document = json.loads(file.read_text())
     document["radius"]["steps"] = 3
     file.write_text(json.dumps(document))
-    assert radius_curves(read_comparison(folders).runs) is None
+    assert eps_curves(read_comparison(folders).runs) is None
 
 
 def test_the_dashed_line_goes_through_the_unbeaten() -> None:

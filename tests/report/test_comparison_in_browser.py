@@ -10,7 +10,7 @@ from compared_runs import add_exhibits, make_run
 
 from holdfast.report import compare
 from holdfast.report.comparison import read_comparison
-from holdfast.report.table_files import to_csv, to_latex, to_markdown
+from holdfast.report.tables import to_csv, to_latex, to_markdown
 
 HOSTILE = '"><script>window.hacked=1<|script><img src=x onerror="window.hacked=1">'
 

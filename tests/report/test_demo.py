@@ -36,7 +36,7 @@ def test_three_models_are_compared_on_one_page_that_links_to_their_own(done: Dem
         assert shown.report == done.page.parent / name / "report.html"
         assert f'href="{name}/report.html"' in page
     assert "conv-tiny, a small net; 2 epochs each, after 2 of plain training that all share; " in page
-    assert f"{LIMIT} attacked pictures per model" in page
+    assert f"{LIMIT} attacked images per model" in page
     for file in (done.page, *(shown.report for shown in done.models.values())):
         assert file.stat().st_size < LARGEST
 

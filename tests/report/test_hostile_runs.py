@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from holdfast.report.comparison import compare, read_comparison
 from holdfast.run_files import batch_size, finite
-from holdfast.run_folder import read_run_folder
+from holdfast.run_folder import read_run
 
 BOMB = "l0: &l0 [x, x]\n" + "".join(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]\n" for i in range(1, 10))
 ENDLESS = "1" + "0" * 400
@@ -31,7 +31,7 @@ def change(file: Path, **values: Any) -> None:
 def test_a_recipe_of_aliases_is_left_out_with_the_reason(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a")
     (folder / "recipe.yaml").write_text(BOMB)
-    found = read_run_folder(folder)
+    found = read_run(folder)
     keys, text = list(found.recipe), found.recipe_text  # pytest would write a failing `found` out without end
     assert (keys, text) == ([], "")
     assert len(found.damaged) == 1
@@ -51,7 +51,7 @@ def test_keys_are_words_and_numbers_have_an_end(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a")
     hexadecimal = f"0x{'f' * 4000}"
     (folder / "recipe.yaml").write_text(f"1: a\nb: {{2020-01-01: c, null: d}}\nepochs: {hexadecimal}\n")
-    assert read_run_folder(folder).recipe == {"1": "a", "b": {"2020-01-01": "c", "None": "d"}, "epochs": math.inf}
+    assert read_run(folder).recipe == {"1": "a", "b": {"2020-01-01": "c", "None": "d"}, "epochs": math.inf}
     compare([folder, make_run(tmp_path / "b")], tmp_path / "compare.html")
 
 
@@ -82,7 +82,7 @@ def test_costs_are_finite_or_unknown(tmp_path: Path, classes: float, step: float
     (folder / "metrics.jsonl").write_text(
         "".join(json.dumps({"images_per_second": 1, **line}) + "\n" for line in lines)
     )
-    found = read_run_folder(folder)
+    found = read_run(folder)
     for value in (batch_size(found.recipe), found.training_seconds, found.passes_per_step, found.images_seen):
         assert value is None or math.isfinite(value)
 
@@ -92,7 +92,7 @@ def test_a_header_of_endless_shapes_has_no_count(tmp_path: Path) -> None:
     for shape in ("[1e308, 1e308]", f"[{ENDLESS}]", "[" * 5000):
         header = f'{{"w": {{"shape": {shape}}}}}'.encode()
         (folder / "model" / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-        assert read_run_folder(folder).parameters is None
+        assert read_run(folder).parameters is None
 
 
 @pytest.mark.parametrize("value", HUGE)
@@ -117,7 +117,7 @@ def test_links_that_lead_out_are_not_read(tmp_path: Path, name: str) -> None:
     add_exhibits(folder, 5, 0, [1, 2, 3, 4, 5, 6])
     (folder / name).rename(tmp_path / "own")
     (folder / name).symlink_to(tmp_path / "own")
-    found = read_run_folder(folder)
+    found = read_run(folder)
     read = {
         "recipe.yaml": found.recipe,
         "evaluation.json": found.evaluation,
@@ -135,8 +135,8 @@ def test_links_within_the_folder_are_read(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a")
     (folder / "audit.json").rename(folder / "kept.json")
     (folder / "audit.json").symlink_to("kept.json")
-    assert read_run_folder(folder).audit
-    assert not read_run_folder(folder).damaged
+    assert read_run(folder).audit
+    assert not read_run(folder).damaged
 
 
 def test_the_page_names_no_private_folder(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import pytest
 from reported_runs import BLOCKS, audit, change, run_folder, write
 
 from holdfast.errors import HoldfastError
-from holdfast.report.page import SECTIONS, make
+from holdfast.report.page import make
 from holdfast.report.page import write as write_page
+from holdfast.report.sections import SECTIONS
 
 VOID = {"meta", "img", "br", "input", "link", "hr"}
 EXHIBITS = Path("artifacts") / "exhibits.json"
@@ -70,7 +71,7 @@ def test_everything_is_there_in_order(run: Path) -> None:
     page = make(run)
     assert not page.missing
     ids = [attrs["id"] for tag, attrs in read(page.html).tags if tag == "section"]
-    assert ids == [key for key in SECTIONS if key != "others"]
+    assert ids == [section.key for section in SECTIONS if section.key != "others"]
 
 
 def test_figures_and_findings(run: Path) -> None:
@@ -78,26 +79,26 @@ def test_figures_and_findings(run: Path) -> None:
     # Both of the same 200 searches; the tile holds the figure of the whole split.
     assert "The nearest match is right 76.0 % of the time in 200 searches" in text
     assert "barely visible change of at most 8/255 per pixel, 4.0 %" in text
-    assert "R@1, clean pictures 78.8 %" in text
+    assert "R@1, clean images 78.8 %" in text
     assert "38.0 (36.0–40.0)" in text  # ERS, in the tile and in the chart
     assert "Validation R@1 rose from 21.9 % to 78.2 %" in text
     assert "1 reason to read these figures with care" in text
     assert "Of 150 searches that were right, 120 go wrong after the attack" in text
     assert "nearer than two of different classes 100.0 % of the time; under attack 0.0 %" in text
     assert "undefined here: more clusters than images" in text
-    assert "bring the wrong picture nearer than the right one" in text
+    assert "bring the wrong image nearer than the right one" in text
     assert "holdfast audit runs/full --data glyphs --limit 200 --seed 5" in text
     assert "stax (budget eps 8/255, steps 2)" in text
 
 
 def test_withstood_bars_turn_figures_round(run: Path) -> None:
     text = words(make(run).html)
-    assert "Push a picture out of a search it belongs to: withstood: 40.0 (35.0–45.0) of 100" in text
-    assert "The changed picture fell from the top to place 60.0 of 100." in text
+    assert "Push an image out of a search it belongs to: withstood: 40.0 (35.0–45.0) of 100" in text
+    assert "The changed image fell from the top to place 60.0 of 100." in text
 
 
 def test_time_is_that_of_the_log(run: Path) -> None:
-    # 100 steps of 112 pictures at 112 pictures a second
+    # 100 steps of 112 images at 112 images a second
     assert "Time 2 min 4 epochs of training, then 90 s of attacks" in words(make(run).html)
 
 
@@ -136,7 +137,7 @@ def test_an_audit_alone(run: Path) -> None:
     for file in ("metrics.jsonl", "evaluation.json", "recipe.yaml", EXHIBITS):
         (run / file).unlink()
     text = words(make(run).html)
-    assert "How well full finds pictures of glyphs" in text
+    assert "How well full finds images of glyphs" in text
     assert "77.0 %" in text
     assert "holdfast audit full --data glyphs --limit 200 --seed 5 --out runs/full" in text
 
@@ -146,7 +147,7 @@ def test_other_audits_are_listed(run: Path) -> None:
     write(run / "audit-adml-fixed.json", other)
     text = words(make(run).html)
     assert "1 further audit asks other questions" in text
-    assert "away from pictures of the own class 3.2" in text
+    assert "R@1 of images pushed away from their class 3.2" in text
 
 
 def test_a_thorough_audit_joins_the_curve(run: Path) -> None:
@@ -195,7 +196,7 @@ def test_without_images_no_picture_is_left(run: Path) -> None:
     assert "<img" not in page.html
     assert "data:image" not in page.html
     text = words(page.html)
-    assert "Pictures: left out on request" in text
+    assert "Images: left out on request" in text
     assert "right: class 0" in text  # the strips still say what was found
     assert "class 0 taken for class 1" in text
 
@@ -214,7 +215,7 @@ def test_only_pictures_inside_the_folder_are_read(run: Path, file: object) -> No
 def test_a_page_stays_small_and_says_what_it_left_out(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.report.images.BUDGET", 10_000)
     html = make(run).html
-    assert re.search(r"\d+ pictures: they would make this file too large", words(html))
+    assert re.search(r"\d+ images: they would make this file too large", words(html))
     assert len(html) < 200_000
 
 

@@ -7,24 +7,16 @@ import json
 import re
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from reported_runs import SCORES, audit, change, run_folder, write
 
-from holdfast.audit.adml import Adml
-from holdfast.audit.base import Protocol
-from holdfast.audit.ers import Ers
-from holdfast.audit.ers import usual_eps as ers_eps
-from holdfast.audit.stax import Stax
-from holdfast.audit.thorough import Thorough
 from holdfast.report.page import make
 from holdfast.report.sections.eps_curve import curve
-from holdfast.report.sections.protocols import SMALL_EPS, SMALL_PICTURES, USUAL_EPS, USUAL_STEPS
 from holdfast.report.sections.provenance import audit_again
-from holdfast.run_folder import read_run_folder
+from holdfast.run_folder import read_run
 
 EXHIBITS = Path("artifacts") / "exhibits.json"
 OTHER = {"data": {"name": "omniglot", "root": "/home/alice/private/omni"}, "split": "test"}
@@ -55,14 +47,14 @@ def set_curve(run: Path, recalls: list[Any], **more: Any) -> None:
 def test_exhibits_of_other_data_are_not_mixed_in(run: Path) -> None:
     change(run / EXHIBITS, made={**OTHER, "seed": 3})
     text = text_of(run)
-    assert "Two sets of pictures on this page" in text
+    assert "Two sets of images on this page" in text
     assert text.count("Of omniglot:omni, test split, not of the data of the figures above") == 6
-    # The audit's own 200 pictures, of the run's data, and not the curve of the other data.
+    # The audit's own 200 images, of the run's data, and not the curve of the other data.
     assert (
         "right 77.0 % of the time in 200 searches; after a barely visible change of at most 8/255 per pixel, 20.0 %"
         in text
     )
-    assert "R@1 falls from 76.0 % to 4.0 %" in titles(run)["radius"]
+    assert "R@1 falls from 76.0 % to 4.0 %" in titles(run)["eps"]
 
 
 def test_nothing_of_other_data_stands_beside_own_figures(run: Path) -> None:
@@ -90,7 +82,7 @@ def test_another_split_is_other_data(run: Path) -> None:
 @pytest.mark.parametrize(("at_eight", "words"), [(76.01, "stays at 76.0 %"), (80.0, "rises from 76.0 % to 80.0 %")])
 def test_a_title_says_which_way_it_goes(run: Path, at_eight: float, words: str) -> None:
     set_curve(run, [76.0, 75.0, 70.0, 72.0, at_eight, 0.0])
-    assert titles(run)["radius"] == f"R@1 {words} at 8/255 per pixel"
+    assert titles(run)["eps"] == f"R@1 {words} at 8/255 per pixel"
 
 
 def test_validation_that_stays(run: Path) -> None:
@@ -151,9 +143,9 @@ def test_the_number_beside_a_bar_enters_the_mean(run: Path) -> None:
     scores = {**SCORES, "CA+": 60.0, "TMA": -0.5}
     change(run / "audit.json", metrics={"R@1": 77.0, **scores, "ERS": 50.0})
     text = text_of(run)
-    assert "Push a picture up in a stranger's search: withstood: 120.0 of 100" in text
-    assert "Make a query pass for a chosen other picture: withstood: 150.0 of 100" in text
-    assert "the changed picture ended 60.0 % down the list" in text
+    assert "Push an image up in a stranger's search: withstood: 120.0 of 100" in text
+    assert "Make a query pass for a chosen other image: withstood: 150.0 of 100" in text
+    assert "the changed image ended 60.0 % down the list" in text
     assert "rose to the top" not in text
 
 
@@ -185,36 +177,26 @@ def test_a_command_holds_every_setting(run: Path) -> None:
         "skipped": [{"image": "a", "reason": "b"}], "data": {"name": "folder", "root": "my photos; rm x"},
         "budget": {"eps_pixel": 4 / 255, "steps": 7},
     }  # fmt: skip
-    assert shlex.split(audit_again(read_run_folder(run), "audit-adml-replaced.json", document)) == [
+    assert shlex.split(audit_again(read_run(run), "audit-adml-replaced.json", document)) == [
         "holdfast", "audit", "runs/full", "--data", "folder:my photos; rm x", "--protocol", "adml",
         "--mode", "replaced", "--eps", "4/255", "--split", "val", "--skip-bad", "--seed", "7",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("protocol", "key"), [("adml", "eps_pixel"), ("stax", "eps_normalized"), ("thorough", "eps_pixel")]
-)
-def test_the_usual_radius_is_left_out(run: Path, protocol: str, key: str) -> None:
-    usual = {"adml": 0.0314, "stax": 0.01, "thorough": 16 / 255}[protocol]
-    document = {**audit(), "protocol": protocol, "budget": {key: usual}}
-    assert "--eps" not in audit_again(read_run_folder(run), "audit.json", document)
-    document["budget"] = {key: 2 * usual}
-    assert "--eps" in audit_again(read_run_folder(run), "audit.json", document)
+@pytest.mark.parametrize("protocol", ["ers", "adml", "stax", "thorough"])
+def test_the_protocols_own_eps_is_left_out(run: Path, protocol: str) -> None:
+    document = {**audit(), "protocol": protocol, "eps": None, "budget": {"eps_pixel": 0.02, "eps_normalized": 0.04}}
+    assert "--eps" not in audit_again(read_run(run), "audit.json", document)
+    document["eps"] = 4 / 255
+    assert "--eps 4/255" in audit_again(read_run(run), "audit.json", document)
 
 
-@pytest.mark.parametrize("protocol", [Ers, Adml, Stax, Thorough])
-def test_the_usual_radius_is_the_audits(protocol: type[Protocol]) -> None:
-    subject: Any = SimpleNamespace(size=32, std=[0.25, 0.25, 0.25])
-    budget = protocol().budget(subject)
-    key, usual = USUAL_EPS[protocol.__name__.lower()]
-    in_both = dict(zip(("eps_pixel", "eps_normalized"), budget.eps_in_both(subject.std), strict=True))
-    assert in_both[key] == pytest.approx(usual)
-
-
-def test_what_ers_attacks_with_is_the_audits() -> None:
-    assert Ers().budget(SimpleNamespace(size=32)).steps == USUAL_STEPS  # type: ignore[arg-type]
-    assert ers_eps(SMALL_PICTURES) == SMALL_EPS
-    assert ers_eps(SMALL_PICTURES + 1) == USUAL_EPS["ers"][1]
+@pytest.mark.parametrize(("protocol", "told"), [("adml", "0.02"), ("stax", "0.04"), ("thorough", "0.02")])
+def test_an_audit_of_before_names_its_eps(run: Path, protocol: str, told: str) -> None:
+    document = {**audit(), "protocol": protocol, "budget": {"eps_pixel": 0.02, "eps_normalized": 0.04}}
+    assert f"--eps {told}" in audit_again(read_run(run), "audit.json", document)
+    own = {**document, "protocol": "ers", "budget": {"eps_pixel": 8 / 255}}
+    assert "--eps" not in audit_again(read_run(run), "audit.json", own)
 
 
 def test_other_audits_have_commands_too(run: Path) -> None:
@@ -276,18 +258,18 @@ def test_an_audit_alone_names_no_private_folder(run: Path) -> None:
     change(run / "audit.json", model="/home/alice/deep/nets.py:build", data="C:\\Users\\alice\\photos")
     page = make(run).html
     assert "alice" not in page
-    assert "How well nets.py:build finds pictures of photos" in page
+    assert "How well nets.py:build finds images of photos" in page
     change(run / "audit.json", model="timm:resnet18.tv_in1k@/home/alice/deep/w.pth")
     page = make(run).html
     assert "alice" not in page
-    assert "How well timm:resnet18.tv_in1k@w.pth finds pictures of photos" in page
+    assert "How well timm:resnet18.tv_in1k@w.pth finds images of photos" in page
 
 
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        ({"classes": 28, "per_class": 4}, "28 classes × 4 (112 pictures)"),
-        ({"classes": 112, "per_class": 2, "sampler": "pairs"}, "112 pairs of a class (224 pictures)"),
+        ({"classes": 28, "per_class": 4}, "28 classes × 4 (112 images)"),
+        ({"classes": 112, "per_class": 2, "sampler": "pairs"}, "112 pairs of a class (224 images)"),
     ],
 )
 def test_it_says_what_a_batch_is_made_of(run: Path, batch: dict[str, Any], said: str) -> None:

@@ -55,7 +55,7 @@ def test_without_its_data_a_run_still_has_a_page(tmp_path: Path, capsys: pytest.
     assert found["not_collected"]
     assert "Searches" in found["missing"]
     assert main(["report", str(run)]) == 0
-    assert "the model could not be looked at" in capsys.readouterr().out
+    assert "nothing could be collected" in capsys.readouterr().out
 
 
 def test_not_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

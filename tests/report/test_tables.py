@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.report.table_files import to_csv, to_latex, to_markdown
-from holdfast.report.tables import Cell, Column, Row, Table
+from holdfast.report.tables import Column, Row, Table, TableCell, to_csv, to_latex, to_markdown
 
 RECALL = Column("R@1", "R@1", "Clean", "clean", "found first, %")
 MOVED = Column("ES:D", "ES:D", "Attacked", "ers", "how far", "lower", 3)
@@ -20,7 +19,7 @@ VALUES = st.floats(-1e6, 1e6)
 
 
 def made(*rows: tuple[str, float | None, float | None]) -> Table:
-    cells = [Row(name, (Cell(recall), Cell(moved))) for name, recall, moved in rows]
+    cells = [Row(name, (TableCell(recall), TableCell(moved))) for name, recall, moved in rows]
     return Table((RECALL, MOVED), tuple(cells))
 
 
@@ -61,7 +60,7 @@ def test_a_refused_source_has_no_marks() -> None:
 def test_an_order_that_may_be_chance_is_not_marked(
     intervals: list[tuple[float, float] | None], marked: list[int], rivals: list[int]
 ) -> None:
-    cells = [Cell(value, interval) for value, interval in zip((80.0, 70.0, 60.0), intervals, strict=True)]
+    cells = [TableCell(value, interval) for value, interval in zip((80.0, 70.0, 60.0), intervals, strict=True)]
     table = Table((RECALL,), tuple(Row(str(i), (cell,)) for i, cell in enumerate(cells)))
     assert [i for i, row in enumerate(table.marked().rows) if row.cells[0].best] == marked
     assert table.rivals("R@1") == rivals
@@ -70,7 +69,7 @@ def test_an_order_that_may_be_chance_is_not_marked(
 
 
 def test_less_is_better_and_intervals_overlap_downwards_too() -> None:
-    cells = [Cell(0.1, (0.05, 0.3)), Cell(0.4, (0.2, 0.6)), Cell(0.9, (0.8, 1.0))]
+    cells = [TableCell(0.1, (0.05, 0.3)), TableCell(0.4, (0.2, 0.6)), TableCell(0.9, (0.8, 1.0))]
     table = Table((MOVED,), tuple(Row(str(i), (cell,)) for i, cell in enumerate(cells)))
     assert (table.leaders("ES:D"), table.rivals("ES:D")) == ([0], [1])
 
@@ -108,7 +107,7 @@ def test_csv_reads_back(rows: list[tuple[str, float | None, float | None]]) -> N
 
 
 def test_csv_has_intervals_and_spreads_in_columns_of_their_own() -> None:
-    cells = (Cell(46.0, interval=(44.1, 47.9)), Cell(0.5, spread=0.1))
+    cells = (TableCell(46.0, interval=(44.1, 47.9)), TableCell(0.5, spread=0.1))
     read = list(csv.DictReader(io.StringIO(to_csv(Table((RECALL, MOVED), (Row("a", cells),))))))
     assert read == [
         {"run": "a", "R@1": "46.0", "R@1 low": "44.1", "R@1 high": "47.9", "ES:D": "0.5", "ES:D std": "0.1"}
@@ -137,6 +136,6 @@ def test_latex_has_no_live_sign_from_a_name(name: str) -> None:
 
 
 def test_latex_writes_intervals_and_spreads() -> None:
-    cells = (Cell(46.0, interval=(44.1, 47.9)), Cell(0.5, spread=0.1))
+    cells = (TableCell(46.0, interval=(44.1, 47.9)), TableCell(0.5, spread=0.1))
     line = to_latex(Table((RECALL, MOVED), (Row("50%_a", cells),))).splitlines()[5]
     assert line == r"50\%\_a & 46.0 (44.1--47.9) & 0.500 $\pm$ 0.100 \\"

@@ -57,7 +57,8 @@ def audited() -> tuple[dict[str, Attacked], dict[str, float]]:
         references = References(torch.cat([model(part) for part in images.split(BATCH)]), labels)
     results: dict[str, Attacked] = {}
     figures = {}
-    for key, (name, measure, scale) in SCORES.items():
+    for key, score in SCORES.items():
+        name = score.goal
         if name not in results:
             arguments = {"published": True} if name in ("ltm", "gtm") else {}
             goal: Any = attacks.build(name, **arguments).bind(references, torch.arange(len(images)))
@@ -66,8 +67,8 @@ def audited() -> tuple[dict[str, Attacked], dict[str, float]]:
                 goal.target = references.vectors[chosen] if name == "tma" else chosen
             budget = Budget(eps=8 / 255, step=3 / 255, steps=32)
             results[name] = attacks.pgd(model, images, goal, budget, chunk=BATCH)
-        values = -results[name].previous if key == "ES:D" else results[name].measures[measure]
-        figures[key] = scale * float(torch.stack([part.mean() for part in values.split(BATCH)]).mean())
+        values = -results[name].previous if key == "ES:D" else results[name].measures[score.measure]
+        figures[key] = score.scale * float(torch.stack([part.mean() for part in values.split(BATCH)]).mean())
     return results, figures
 
 

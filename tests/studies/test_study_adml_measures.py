@@ -50,7 +50,7 @@ def test_pair_distances_against_a_loop(model: Embedder, table: ImageTable) -> No
 def test_strength_is_what_the_audit_finds(model: Embedder, table: ImageTable) -> None:
     scene = Scene(seed=3, device=CPU, model=model, table=table)
     found = AttackStrength(goal="alignment", limit=20)(scene).figures
-    audited = run(model, table, protocol="adml", mode="fixed", limit=20, seed=3, device="cpu").document["metrics"]
+    audited = run(model, table, protocol="adml", limit=20, seed=3, device="cpu").document["metrics"]
     assert found["R@1"] == pytest.approx(audited["alignment/R@1"])
     assert found["drop"] == pytest.approx(audited["R@1"] - audited["alignment/R@1"])
     assert found["shift"] is not None

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.audit.runner import keep_other_audit
 from holdfast.errors import HoldfastError
-from holdfast.exhibits import is_current
-from holdfast.exhibits.origin import find_origin
+from holdfast.report import is_current
+from holdfast.report.origin import find_origin
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.logs import read_log
 from holdfast_studies.document import read_plain

@@ -15,6 +15,7 @@ from holdfast.config import builder
 if TYPE_CHECKING:
     from holdfast.audit.adml import Adml
     from holdfast.audit.figures import Figures
+    from holdfast.audit.preparation import Execution
     from holdfast.audit.runner import Audit, run
     from holdfast.audit.stax import Stax
     from holdfast.audit.subject import Subject
@@ -25,6 +26,7 @@ build, names = builder(registry), registry.names
 _NAMES = {
     "Adml": "adml",
     "Audit": "runner",
+    "Execution": "preparation",
     "Figures": "figures",
     "Stax": "stax",
     "Subject": "subject",
@@ -36,6 +38,7 @@ __all__ = [
     "Adml",
     "Audit",
     "Ers",
+    "Execution",
     "Figures",
     "Part",
     "Protocol",

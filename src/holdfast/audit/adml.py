@@ -9,13 +9,13 @@ from torch import Tensor
 
 from holdfast.attacks import Budget, Goal
 from holdfast.attacks.budget import Units
-from holdfast.audit.base import Part, Protocol, register
+from holdfast.audit.base import CLEAN, Part, Protocol, register
 from holdfast.audit.batches import Cut, MakeUp
-from holdfast.audit.clean import clean_figures, retrieval_figures, stacked
-from holdfast.audit.figures import Figures
+from holdfast.audit.figures import Figures, stacked
 from holdfast.audit.subject import Subject
 from holdfast.config import instantiate
 from holdfast.errors import RecipeError
+from holdfast.metric_info import MetricInfo, percentage
 
 EPS, STEP, STEPS = 0.0314, 0.007, 7
 MARGIN = 0.2
@@ -35,16 +35,16 @@ KEYS = ("R@1", "mAP@C")
 class Adml(Protocol):
     """Triplet, alignment and uniformity attacks: R@1, NMI and mAP@C before and after.
 
-    7 steps of 0.007 in a ball of 0.0314. The triplet attack maximises the loss as printed, with its hinge of 0.2, so
-    that images whose drawn triplet is satisfied do not move. `fixed` attacks each query against the clean gallery;
-    `replaced` moves class-balanced batches of 112 together and replaces the whole set, which can make an attack look
+    7 steps of 0.007 with eps 0.0314. The triplet attack maximises the loss as printed, with its hinge of 0.2, so
+    that images whose drawn triplet is satisfied do not change. `fixed` attacks each query against the clean gallery;
+    `replaced` attacks class-balanced batches of 112 together and replaces the whole set, which can make an attack look
     like a gain. What a batch is made of decides more than the attack does: the paper says that its batches are
     class-balanced, and no more.
 
     Args:
         mode: `fixed` or `replaced`.
-        eps: radius in the given units; the step keeps its proportion.
-        units: of the radius: `pixel`, or `normalized`, divided by the model's mean pixel deviation (0.226 for ImageNet
+        eps: in the given units; the step keeps its proportion.
+        units: of eps: `pixel`, or `normalized`, divided by the model's mean pixel deviation (0.226 for ImageNet
             models; tensors that are normalised channel by channel differ from that by 2 %). The paper does not say
             which it means.
         batches: `replaced` only: `56x2` (when left out), `28x4` or any other number of classes and images of each,
@@ -68,7 +68,7 @@ class Adml(Protocol):
     ) -> None:
         super().__init__(mode, eps)
         if batches is not None and mode != "replaced":
-            raise RecipeError("batches matter only where they move together; give --mode replaced, or leave them out")
+            raise RecipeError("batches matter in mode replaced alone; give --mode replaced, or leave them out")
         self.units = units
         self.make_up = MakeUp.of(batches or BATCHES)
         self.hinge = hinge
@@ -76,6 +76,15 @@ class Adml(Protocol):
             **GOALS,
             "triplet": {"name": "triplet", "margin": MARGIN if hinge else None},
         }
+
+    def describe(self) -> dict[str, MetricInfo]:
+        """R@1 under each attack."""
+        words = {
+            "triplet": ("R@1 when the loss of one triplet per image is raised, %", "ADML triplet"),
+            "alignment": ("R@1 of images pushed away from their class, %", "ADML align."),
+            "uniformity": ("R@1 of images pulled to all other classes, %", "ADML unif."),
+        }
+        return {"R@1": CLEAN} | {f"{name}/R@1": percentage(text, title=title) for name, (text, title) in words.items()}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -94,7 +103,7 @@ class Adml(Protocol):
             return [Part(name, fixed_attack(subject, name, goal, budget)) for name, goal in self.goals.items()]
         refuse_queries(subject)
         if not subject.differentiable:
-            raise RecipeError("moving a batch together needs gradients, which this model does not give; use mode fixed")
+            raise RecipeError("mode replaced needs gradients, which this model does not give; use mode fixed")
         cut = self.make_up.cut(subject.labels[subject.rows].cpu(), subject.generator("batches"))
         return [Part(name, self._joint(subject, name, goal, cut), cut=cut) for name, goal in self.goals.items()]
 
@@ -114,12 +123,12 @@ class Adml(Protocol):
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """Clean figures, and those of each attack under its name."""
         figures = Figures(subject.seed)
-        clean = clean_figures(figures, subject, KEYS, self.mode)
+        clean = figures.clean(subject, KEYS, self.mode)
         labels = subject.labels[subject.rows]
         figures.clustering("NMI", clean, labels)
         for name in GOALS:
             vectors = stacked(measured[name], subject)
-            retrieval_figures(figures, KEYS, subject, vectors, self.mode, f"{name}/")
+            figures.retrieval(KEYS, subject, vectors, self.mode, f"{name}/")
             figures.clustering(f"{name}/NMI", vectors, labels)
         return figures
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.errors import RecipeError, unknown
+from holdfast.metric_info import MetricInfo, percentage
 from holdfast.registry import Registry
 
 if TYPE_CHECKING:  # pages read the terms of ERS without torch
@@ -56,18 +57,21 @@ class Part:
         return {name: values[back] for name, values in measured.items()}
 
 
+CLEAN = percentage("clean queries that find their class first, %", "page")
+
+
 class Protocol(ABC):
     """A fixed way of attacking a model and of adding up what happened.
 
     Args:
         mode: one of `modes`; figures of different modes are never comparable.
-        eps: radius in place of the protocol's own, in its units.
+        eps: in place of the protocol's own, in its units.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("fixed",)
 
     through_sets: ClassVar[bool] = False
-    """Whether it also looks through the auxiliary BatchNorm sets of a model."""
+    """Whether it also measures through the auxiliary BatchNorm sets of a model."""
 
     def __init__(self, mode: str = "fixed", eps: float | None = None) -> None:
         if mode not in self.modes:
@@ -76,6 +80,10 @@ class Protocol(ABC):
             raise RecipeError(f"eps must be above zero, got {eps}")
         self.mode = mode
         self.eps = eps
+
+    def describe(self) -> dict[str, MetricInfo]:
+        """What its figures mean and how they are shown, by key; the others are in files and full listings alone."""
+        return {}
 
     @property
     def settings(self) -> dict[str, Any]:

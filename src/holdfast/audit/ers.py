@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from holdfast.audit.base import Part, Protocol, register
+from holdfast.audit.base import CLEAN, Part, Protocol, register
 from holdfast.errors import DataError
+from holdfast.metric_info import MetricInfo
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,35 +19,62 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-TERMS: dict[str, Callable[[Any], Any]] = {
-    "CA+": lambda v: 2 * v,
-    "CA-": lambda v: 100 - v,
-    "QA+": lambda v: 2 * v,
-    "QA-": lambda v: 100 - v,
-    "TMA": lambda v: 100 * (1 - v),
-    "ES:D": lambda v: 50 * (2 - v),
-    "ES:R": lambda v: v,
-    "LTM": lambda v: v,
-    "GTM": lambda v: v,
-    "GTT": lambda v: v,
-}
-"""What each score adds to ERS, of numbers or tensors: 0 where the attacker always wins, about 100 where an attack
-changes nothing; not clipped. All are linear: the score of a set of images is the mean over its images."""
 
-# Key → (attack, what it measures, scale to the reported unit).
-SCORES: dict[str, tuple[str, str, float]] = {
-    "CA+": ("ca+", "rank", 1),
-    "CA-": ("ca-", "rank", 1),
-    "QA+": ("qa+", "rank", 1),
-    "QA-": ("qa-", "rank", 1),
-    "TMA": ("tma", "cosine", 1),
-    "ES:D": ("es", "shift", 1),
-    "ES:R": ("es", "hit", 100),
-    "LTM": ("ltm", "hit", 100),
-    "GTM": ("gtm", "hit", 100),
-    "GTT": ("gtt", "top4", 100),
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """One of the ten.
+
+    Args:
+        goal: the attack.
+        measure: what is measured of it.
+        term: what the score adds to ERS, of numbers or tensors: 0 where the attacker always wins, about 100 where an
+            attack changes nothing; not clipped. All are linear: ERS of a set is the mean over its images.
+        meaning: in one line.
+        better: which direction is good.
+        scale: from what is measured to the score.
+        digits: after the point.
+    """
+
+    goal: str
+    measure: str
+    term: Callable[[Any], Any]
+    meaning: str
+    better: Literal["higher", "lower"] = "higher"
+    scale: float = 1.0
+    digits: int = 1
+
+
+def _twice(score: Any) -> Any:
+    return 2 * score
+
+
+def _rest(score: Any) -> Any:
+    return 100 - score
+
+
+def _same(score: Any) -> Any:
+    return score
+
+
+SCORES: dict[str, Score] = {
+    "CA+": Score(
+        "ca+", "rank", _twice, "rank of an image pushed up another's list, in percent: 50 is chance, 0 the top"
+    ),
+    "CA-": Score("ca-", "rank", _rest, "rank of an image pushed down a near list, in percent: 0 is unmoved", "lower"),
+    "QA+": Score("qa+", "rank", _twice, "rank of a chosen image in a changed query's list: 50 is chance"),
+    "QA-": Score("qa-", "rank", _rest, "rank of a near image pushed out by a changed query: 0 is unmoved", "lower"),
+    "TMA": Score(
+        "tma", "cosine", lambda v: 100 * (1 - v), "cosine of a changed query and a chosen image", "lower", digits=3
+    ),
+    "ES:D": Score("es", "shift", lambda v: 50 * (2 - v), "how far a changed query moves, 0 to 2", "lower", digits=3),
+    "ES:R": Score("es", "hit", _same, "R@1 of queries moved as far as possible, %", scale=100),
+    "LTM": Score("ltm", "hit", _same, "R@1 when other classes are pulled near, %", scale=100),
+    "GTM": Score("gtm", "hit", _same, "R@1 when the nearest wrong image is pulled near, %", scale=100),
+    "GTT": Score("gtt", "top4", _same, "queries that keep their best match in the top four, %", scale=100),
 }
-GOALS = tuple(dict.fromkeys(goal for goal, _, _ in SCORES.values()))
+TERMS = {key: score.term for key, score in SCORES.items()}
+"""What each score adds to ERS."""
+GOALS = tuple(dict.fromkeys(score.goal for score in SCORES.values()))
 SMALL_IMAGES = 28
 STEPS = 32
 
@@ -54,13 +83,13 @@ STEPS = 32
 class Ers(Protocol):
     """Ten ranking attacks on every image and their score, ERS.
 
-    32 steps of 3/255 in a ball of 8/255 (77/255 on 28-pixel images), from the image itself, last iterate. The gallery
+    32 steps of 3/255 with eps 8/255 (77/255 on 28-pixel images), from the image itself, last iterate. The gallery
     is the whole clean split. `published` repeats the deviations of the published scores: GTM's misread index, LTM's own
     copy, ES:D one step early, and means of batch means.
 
     Args:
         mode: `fixed` or `published`.
-        eps: radius in pixel units; the step keeps its proportion.
+        eps: in pixel units; the step keeps its proportion.
 
     Requirements: labels, two or more images per class.
     Relations: `thorough` looks for the worst case of each query; ERS averages over aims.
@@ -68,6 +97,12 @@ class Ers(Protocol):
     """
 
     modes: ClassVar[tuple[str, ...]] = ("fixed", "published")
+
+    def describe(self) -> dict[str, MetricInfo]:
+        """ERS and the ten."""
+        ten = {key: MetricInfo(s.meaning, better=s.better, digits=s.digits) for key, s in SCORES.items()}
+        mean = MetricInfo("mean of the ten attacks, 0 is defenceless; read beside R@1", digits=1, shown="headline")
+        return {"R@1": CLEAN, "ERS": mean, **ten}
 
     def budget(self, subject: Subject) -> Budget:
         """8/255, or 77/255 for 28 pixels, or as asked."""
@@ -107,12 +142,11 @@ class Ers(Protocol):
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """The ten scores, ERS, and clean R@1 beside it."""
         from holdfast.audit.batches import PUBLISHED_BATCH
-        from holdfast.audit.clean import clean_figures
         from holdfast.audit.figures import Figures
 
         figures = Figures(subject.seed, PUBLISHED_BATCH if self.mode == "published" else None)
-        clean_figures(figures, subject)
-        scores = {key: scale * measured[goal][name].double() for key, (goal, name, scale) in SCORES.items()}
+        figures.clean(subject)
+        scores = {key: s.scale * measured[s.goal][s.measure].double() for key, s in SCORES.items()}
         for key, values in scores.items():
             figures.mean(key, values)
         figures.mean("ERS", ers_score(scores))
@@ -128,14 +162,14 @@ def ers_score(scores: Mapping[str, V]) -> V:
         scores: the ten figures under their keys, `TMA` a cosine, `ES:D` a distance, the others percentages; numbers, or
             tensors with one value per image.
     """
-    missing = [key for key in TERMS if key not in scores]
+    missing = [key for key in SCORES if key not in scores]
     if missing:
         raise DataError(f"ERS needs all ten scores; missing: {', '.join(missing)}")
-    total: Any = sum(term(scores[key]) for key, term in TERMS.items())
-    mean: V = total / len(TERMS)
+    total: Any = sum(score.term(scores[key]) for key, score in SCORES.items())
+    mean: V = total / len(SCORES)
     return mean
 
 
 def usual_eps(size: int) -> float:
-    """The radius that the scores are published with, in pixel units, by the size of the images."""
+    """The eps that the scores are published with, in pixel units, by the size of the images."""
     return 77 / 255 if size == SMALL_IMAGES else 8 / 255

@@ -1,4 +1,4 @@
-"""Pictures of attacks that a person can look at, and that still work as files."""
+"""Adversarial images as files, checked to still work as files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def save_examples(subject: Subject, budget: Budget, folder: Path, count: int) ->
     Args:
         subject: the model and its images.
         budget: in pixel units.
-        folder: where the pictures go, with `examples.json` beside them; an older one is replaced.
+        folder: where the images go, with `examples.json` beside them; an older one is replaced.
         count: how many queries.
     """
     from PIL import Image
@@ -49,8 +49,8 @@ def save_examples(subject: Subject, budget: Budget, folder: Path, count: int) ->
                 "change": amplified(stored[position] - images[position]),
             }
             names = {kind: f"{position:03d}-{kind}.png" for kind in files}
-            for kind, picture in files.items():
-                Image.fromarray(as_bytes(picture).permute(1, 2, 0).cpu().numpy()).save(aside / names[kind])
+            for kind, image in files.items():
+                Image.fromarray(as_bytes(image).permute(1, 2, 0).cpu().numpy()).save(aside / names[kind])
             entries.append(
                 {
                     "image": subject.store.table.ids[row],
@@ -71,7 +71,7 @@ def rounded(images: Tensor, attacked: Tensor, eps: float) -> Tensor:
 
 
 def _found(hit: Tensor) -> bool | None:
-    """Whether a query finds its class; None where there is nothing to find."""
+    """Whether a query finds its class; None where it has no positive in the gallery."""
     return None if bool(hit.isnan()) else bool(hit > 0)
 
 
@@ -80,6 +80,6 @@ def amplified(change: Tensor) -> Tensor:
     return 0.5 + 0.5 * change / change.abs().max().clamp_min(1e-8)
 
 
-def as_bytes(picture: Tensor) -> Tensor:
-    """A picture in [0, 1] as an 8-bit file holds it."""
-    return (picture * 255).round().clamp(0, 255).to(torch.uint8)
+def as_bytes(image: Tensor) -> Tensor:
+    """An image in [0, 1] as an 8-bit file holds it."""
+    return (image * 255).round().clamp(0, 255).to(torch.uint8)

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from holdfast.audit.sampling import mean_interval, median_interval, statistic_interval
-from holdfast.metrics import kmeans, nmi
+from holdfast.audit.subject import Subject
+from holdfast.metrics import EmbeddedSet, kmeans, nmi
 from holdfast.metrics.geometry import class_spread
+from holdfast.metrics.retrieval import Retrieval
 
-NOTHING_TO_FIND = "no attacked image has another of its class to find"
+NO_POSITIVE = "no attacked image has a positive in the gallery"
 
 
 class Figures:
@@ -37,7 +39,7 @@ class Figures:
         values = scale * per_image[~per_image.isnan()].double()
         if not len(values):
             self.values[key] = None
-            self.reasons[key] = NOTHING_TO_FIND
+            self.reasons[key] = NO_POSITIVE
             return
         parts = [part.mean() for part in torch.split(values, self._batch or len(values))]
         self.values[key] = float(torch.stack(parts).mean())
@@ -53,7 +55,7 @@ class Figures:
         values = per_image[~per_image.isnan()].double()
         middle = float(values.median()) if len(values) else math.nan
         if not math.isfinite(middle):
-            self.values[key], self.reasons[key] = None, otherwise if len(values) else NOTHING_TO_FIND
+            self.values[key], self.reasons[key] = None, otherwise if len(values) else NO_POSITIVE
             return
         self.values[key] = middle
         low, high = median_interval(values, self._seed)
@@ -78,3 +80,29 @@ class Figures:
             return float("nan") if value is None else float(value)
 
         self.statistic(key, ratio, len(labels))
+
+    def retrieval(self, keys: tuple[str, ...], subject: Subject, vectors: Tensor, mode: str, prefix: str = "") -> None:
+        """R@k and mAP figures of the attacked images as some vectors."""
+        ks = tuple(int(key.removeprefix("R@")) for key in keys if key.startswith("R@"))
+        scores = Retrieval(ks).per_query(searched(subject, vectors, mode))
+        for key in keys:
+            self.mean(prefix + key, scores[key].cpu(), scale=100)
+
+    def clean(self, subject: Subject, keys: tuple[str, ...] = ("R@1",), mode: str = "fixed") -> Tensor:
+        """R@1 and others of the clean images, searched as the attacked ones are; returns their vectors."""
+        vectors = subject.references.clean(subject.rows)
+        self.retrieval(keys, subject, vectors, mode)
+        return vectors
+
+
+def searched(subject: Subject, vectors: Tensor, mode: str) -> EmbeddedSet:
+    """Queries against the clean gallery, or against each other where the whole set is `replaced`."""
+    if mode != "replaced":
+        return subject.against_gallery(vectors, subject.rows)
+    groups = None if subject.groups is None else subject.groups[subject.rows]
+    return EmbeddedSet.of(vectors, subject.labels[subject.rows], groups=groups)
+
+
+def stacked(measured: dict[str, Tensor], subject: Subject) -> Tensor:
+    """The attacked vectors of a part, on the audit's device."""
+    return torch.as_tensor(measured["vectors"]).to(subject.references.device)

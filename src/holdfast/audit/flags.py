@@ -19,26 +19,68 @@ from holdfast.sphere import precise
 
 Level = Literal["note", "warning", "error"]
 
+KNOWN: dict[str, tuple[Level, str]] = {
+    "training-mode": (
+        "warning",
+        "call model.eval() where the model is used, or the audited model is not the one in use",
+    ),
+    "randomised": (
+        "warning",
+        "random defences often only hide the gradient; trust the averaged figures, not single passes",
+    ),
+    "batch-dependent": (
+        "error",
+        "a layer uses batch statistics in eval mode: track running statistics, or call eval() on it",
+    ),
+    "non-unit-outputs": (
+        "note",
+        "figures hold for search by angle; normalise the vectors in use too, or search by angle",
+    ),
+    "input-range": ("error", "wrap the model so that it takes images in [0, 1] and normalises them once, inside"),
+    "collapse": (
+        "error",
+        "the embedding has collapsed: a high ERS means nothing here, look at R@1; train again with a softer regime",
+    ),
+    "no-gradients": (
+        "warning",
+        "read every figure as an upper bound of robustness; audit the original model where you can",
+    ),
+    "zero-gradients": (
+        "error",
+        "attacks by gradient cannot move them; look for rounding, saturation or detach() in the model",
+    ),
+    "search-beats-gradient": (
+        "error",
+        "the gradient is masked; robustness figures from gradient attacks are too high",
+    ),
+    "large-eps-fails": (
+        "error",
+        "no model can hold when the image may be replaced; the attack is blind, so distrust every figure",
+    ),
+    "more-steps-do-not-help": (
+        "error",
+        "the loss surface misleads the gradient, as after training against one-step attacks; trust `thorough`",
+    ),
+}
+"""Name of each flag → its level and what to do about it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
     """A reason to doubt.
 
     Args:
-        name: short and stable.
-        level: `note` for something to know, `warning` for a score to doubt, `error` for one to discard.
+        name: short and stable; one of `KNOWN`.
         why: what was seen.
-        advice: what to do about it.
     """
 
     name: str
-    level: Level
     why: str
-    advice: str
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return dataclasses.asdict(self)
+        """As JSON has it; level `note` is something to know, `warning` a score to doubt, `error` one to discard."""
+        level, advice = KNOWN[self.name]
+        return {"name": self.name, "level": level, "why": self.why, "advice": advice}
 
 
 def training_mode(model: nn.Module) -> list[Flag]:
@@ -47,15 +89,8 @@ def training_mode(model: nn.Module) -> list[Flag]:
     layers = [m for m in model.modules() if isinstance(m, moody) and m.training]
     if not layers:
         return []
-    what = type(layers[0]).__name__
-    return [
-        Flag(
-            "training-mode",
-            "warning",
-            f"the model came in training mode ({len(layers)} layers such as {what}); it was audited in eval mode",
-            "call model.eval() where the model is used, or the audited model is not the one in use",
-        )
-    ]
+    told = f"{len(layers)} layers such as {type(layers[0]).__name__}"
+    return [Flag("training-mode", f"the model came in training mode ({told}); it was audited in eval mode")]
 
 
 @torch.no_grad()
@@ -64,33 +99,21 @@ def randomised(model: nn.Module, images: Tensor) -> list[Flag]:
     change = float((_unit(model, images) - _unit(model, images)).norm(dim=1).max())
     if change < 1e-5:
         return []
-    return [
-        Flag(
-            "randomised",
-            "warning",
-            f"the same image gets different vectors (up to {change:.2g} apart); attacks averaged 8 passes",
-            "random defences often only hide the gradient; trust the averaged figures, not single passes",
-        )
-    ]
+    why = f"the same image gets different vectors (up to {change:.2g} apart); attacks averaged 8 passes"
+    return [Flag("randomised", why)]
 
 
 @torch.no_grad()
 def batch_dependent(model: nn.Module, images: Tensor) -> list[Flag]:
-    """An image whose vector depends on the images beside it, although the model is in eval mode."""
+    """An image whose vector depends on the rest of the batch, although the model is in eval mode."""
     together = _unit(model, images)
     # In pairs, not alone: a layer that wants batch statistics refuses a single image.
     apart = torch.cat([_unit(model, images[start : start + 2]) for start in range(0, len(images) - 1, 2)])
     change = float((together[: len(apart)] - apart).norm(dim=1).max())
     if change < 1e-2:
         return []
-    return [
-        Flag(
-            "batch-dependent",
-            "error",
-            f"an image's vector changes with the other images of its batch (by up to {change:.2g})",
-            "a layer uses batch statistics in eval mode: track running statistics, or call eval() on it",
-        )
-    ]
+    why = f"an image's vector changes with the other images of its batch (by up to {change:.2g})"
+    return [Flag("batch-dependent", why)]
 
 
 @torch.no_grad()
@@ -102,14 +125,8 @@ def non_unit(model: nn.Module, images: Tensor) -> list[Flag]:
     low, high = float(lengths.min()), float(lengths.max())
     if low > 0.99 and high < 1.01:
         return []
-    return [
-        Flag(
-            "non-unit-outputs",
-            "note",
-            f"the model's vectors have lengths from {low:.3g} to {high:.3g}; the audit scaled them to 1",
-            "figures hold for search by angle; normalise the vectors in use too, or search by angle",
-        )
-    ]
+    why = f"the model's vectors have lengths from {low:.3g} to {high:.3g}; the audit scaled them to 1"
+    return [Flag("non-unit-outputs", why)]
 
 
 def inputs(model: nn.Module, images: Tensor, labels: Tensor) -> list[Flag]:
@@ -127,39 +144,22 @@ def inputs(model: nn.Module, images: Tensor, labels: Tensor) -> list[Flag]:
     best = max(scores, key=lambda name: scores[name])
     if scores[best] < plain + 10 or 100 - scores[best] > (100 - plain) / 2:
         return []
-    return [
-        Flag(
-            "input-range",
-            "error",
-            f"R@1 on {len(images)} images rises from {plain:.0f} to {scores[best]:.0f} with {best}",
-            "wrap the model so that it takes images in [0, 1] and normalises them once, inside",
-        )
-    ]
+    why = f"R@1 on {len(images)} images rises from {plain:.0f} to {scores[best]:.0f} with {best}"
+    return [Flag("input-range", why)]
 
 
 def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], dict[str, Any]]:
     """An embedding in which everything is near everything; ERS rewards it. Also returns the geometry behind it."""
     found = geometry(vectors, labels, seed=seed)
     shown = {key: found[key] for key in ("distance_all", "effective_rank", "collapsed")}
-    if not found["collapsed"]:
-        return [], shown
-    flag = Flag(
-        "collapse",
-        "error",
-        f"random images are {found['distance_all']:.3g} apart and {found['effective_rank']:.1f} dimensions are in use",
-        "the embedding has collapsed: a high ERS means nothing here, look at R@1; train again with a softer regime",
-    )
-    return [flag], shown
+    apart, rank = shown["distance_all"], shown["effective_rank"]
+    why = f"random images are {apart:.3g} apart and {rank:.1f} dimensions are in use" if shown["collapsed"] else ""
+    return [Flag("collapse", why)] if why else [], shown
 
 
 def no_gradients() -> Flag:
     """What to know about a model that can only be searched."""
-    return Flag(
-        "no-gradients",
-        "warning",
-        "the model gives no gradients, so only random search attacked it",
-        "read every figure as an upper bound of robustness; audit the original model where you can",
-    )
+    return Flag("no-gradients", "the model gives no gradients, so only random search attacked it")
 
 
 def _unit(model: nn.Module, images: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ def success_rate(references: References, rows: Tensor, farthest: Tensor) -> Tens
     Args:
         references: the clean gallery.
         rows: the attacked images.
-        farthest: distance of each moved image to the farthest of its targets.
+        farthest: distance of each adversarial image to the farthest of its targets.
     """
     return own_images_beyond(references, rows, references.clean(rows), farthest)
 
@@ -90,7 +90,7 @@ class Centres:
 
         Args:
             subject: whose attacked images are meant.
-            vectors: where they are, clean or moved; centres, gallery and τ are clean.
+            vectors: where they are, clean or adversarial; centres, gallery and τ are clean.
         """
         rows = subject.rows
         nearest = self.nearest_other(vectors, subject.labels[rows].to(vectors.device))

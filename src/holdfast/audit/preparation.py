@@ -24,13 +24,57 @@ from holdfast.models.bank import Through
 from holdfast.models.compiled import Compile, CompiledPasses, worth_compiling
 
 PROBED = (24, 4)
-"""Classes, and images of each, that the first checks look at."""
+"""Classes, and images of each, that the first checks take."""
 APART = 16
 """Of these, how many are also embedded two by two."""
 ATTACKS = 9
 """Attacks of an audit, for a guess at its length: those of `ers`."""
 GPU_BLOCK = 512
 """Images attacked together on a GPU, which small batches would leave idle."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """How attacks are computed; nothing here changes what is asked of the model.
+
+    Args:
+        batch: images per pass, to bound memory; 256 when left out, 512 on a GPU.
+        precision: of crafting; `auto` is bfloat16 where the device is fast at it. What is measured afterwards, and
+            the clean embeddings, are in float32 either way.
+        compile: craft through `torch.compile`; `auto` does on a GPU when the audit is long enough to gain.
+    """
+
+    batch: int | None = None
+    precision: Precision | Literal["auto"] = "auto"
+    compile: Compile = "auto"
+
+    def images_per_pass(self, device: torch.device) -> int:
+        """`batch`, or what suits the device."""
+        return self.batch or (GPU_BLOCK if device.type == "cuda" else 256)
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Which images are attacked, and which are searched.
+
+    Args:
+        table: the images.
+        split: which of them; `query` is searched in `gallery`, anything else in itself.
+        limit: how many images to attack at most.
+        seed: of everything random.
+        skip_bad: leave unreadable images out.
+    """
+
+    table: ImageTable
+    split: str
+    limit: int | None = None
+    seed: int = 0
+    skip_bad: bool = False
+
+    @property
+    def queries(self) -> ImageTable:
+        """The images that may be attacked."""
+        return self.table if self.split == "all" else self.table.split(self.split)
 
 
 def borrow_model(
@@ -48,36 +92,27 @@ def borrow_model(
 
 
 def make_subject(
-    embedder: Embedder,
-    table: ImageTable,
-    split: str,
-    limit: int | None,
-    seed: int,
-    batch: int,
-    skip_bad: bool,
-    through_sets: bool = False,
+    embedder: Embedder, selection: Selection, execution: Execution, through_sets: bool = False
 ) -> tuple[Subject, list[tuple[str, str]], list[Flag]]:
     """The subject of an audit, unreadable images that were left out, and flags of the first checks.
 
     Args:
         embedder: in eval mode (`frozen`), on its device.
-        table: the images.
-        split: which of them; `query` is searched in `gallery`, anything else in itself.
-        limit: how many images to attack at most.
-        seed: of everything random.
-        batch: images per pass.
-        skip_bad: leave unreadable images out.
+        selection: the images.
+        execution: images per pass.
         through_sets: prepare a subject for each auxiliary BatchNorm set, too.
     """
-    device = embedder.mean.device
-    store = ImageStore(table if split == "all" else table.split(split), embedder.view, device, skip_bad=skip_bad)
+    device, seed = embedder.mean.device, selection.seed
+    batch = execution.images_per_pass(device)
+    store = ImageStore(selection.queries, embedder.view, device, skip_bad=selection.skip_bad)
     labels = torch.tensor(store.table.labels, device=device)
     if len(torch.unique(labels)) < 2:
-        raise DataError(f"{table.name} ({split}) holds one class; an attack needs another class to aim at")
+        name = f"{selection.table.name} ({selection.split})"
+        raise DataError(f"{name} holds one class; an attack needs another class to aim at")
     model, raised = _first_checks(embedder, store, labels, seed)
     gallery = None
-    if split == "query":
-        gallery = ImageStore(table.split("gallery"), embedder.view, device, skip_bad=skip_bad)
+    if selection.split == "query":
+        gallery = ImageStore(selection.table.split("gallery"), embedder.view, device, skip_bad=selection.skip_bad)
     stores = [store] if gallery is None else [store, gallery]
     subject = Subject(
         model=model,
@@ -85,8 +120,8 @@ def make_subject(
         size=embedder.size,
         std=embedder.std,
         labels=labels,
-        references=_references(model, store, gallery, seed, batch),
-        rows=balanced_rows(labels, limit, seed).to(device),
+        references=_references(model, stores, seed, batch),
+        rows=balanced_rows(labels, selection.limit, seed).to(device),
         seed=seed,
         differentiable=embedder.differentiable,
         gallery=gallery,
@@ -98,61 +133,60 @@ def make_subject(
     if through_sets:
         views = {name: _view(model, Through(embedder, name)) for name in embedder.bank.names()}
         sets = {
-            name: dataclasses.replace(subject, model=view, references=_references(view, store, gallery, seed, batch))
+            name: dataclasses.replace(subject, model=view, references=_references(view, stores, seed, batch))
             for name, view in views.items()
         }
         subject = dataclasses.replace(subject, sets=sets)
     return subject, [entry for each in stores for entry in each.skipped], raised
 
 
-def speed_up(subject: Subject, budget: Budget, precision: Precision | Literal["auto"], compile: Compile) -> Subject:
+def speed_up(subject: Subject, budget: Budget, execution: Execution) -> Subject:
     """The same subject, attacked as fast as its device can.
 
     Args:
         subject: as `make_subject` prepares it.
         budget: of the main attack, from which the work is estimated.
-        precision: of crafting, or `auto`.
-        compile: craft through `torch.compile`, or `auto`.
+        execution: precision of crafting, and whether to compile.
     """
+    precision = execution.precision
     device = subject.references.device
     on_gpu = device.type == "cuda"
     if precision == "auto":
         precision = "bfloat16" if on_gpu and torch.cuda.is_bf16_supported() else "float32"
     work = len(subject.rows) * budget.steps * ATTACKS
     run = None
-    if isinstance(subject.model, Embedder) and subject.differentiable and worth_compiling(compile, device, work):
+    if (
+        isinstance(subject.model, Embedder)
+        and subject.differentiable
+        and worth_compiling(execution.compile, device, work)
+    ):
         run = CompiledPasses(subject.model)
     sets = {name: dataclasses.replace(view, precision=precision) for name, view in subject.sets.items()}
     block = GPU_BLOCK if on_gpu else subject.block
     return dataclasses.replace(subject, precision=precision, run=run, block=block, sets=sets)
 
 
-def _references(
-    model: Embedder | Expectation | Through,
-    store: ImageStore,
-    gallery: ImageStore | None,
-    seed: int,
-    batch: int,
-) -> References:
+def _references(model: Embedder | Expectation | Through, stores: list[ImageStore], seed: int, batch: int) -> References:
     """Clean embeddings of the images that may be attacked and, where it is another set, of the gallery."""
     device = model.mean.device
     torch.manual_seed(seeds.derive(seed, "clean"))  # for randomised models
-    vectors = embed(model, store, batch).to(device)
-    labels, groups = torch.tensor(store.table.labels, device=device), _groups(store.table, device)
-    if gallery is None:
-        return References(vectors, labels, groups=groups)
+    vectors = [embed(model, store, batch).to(device) for store in stores]
+    labels = [torch.tensor(store.table.labels, device=device) for store in stores]
+    groups = [_groups(store.table, device) for store in stores]
+    if len(stores) == 1:
+        return References(vectors[0], labels[0], groups=groups[0])
     return References(
-        embed(model, gallery, batch).to(device),
-        torch.tensor(gallery.table.labels, device=device),
-        queries=vectors,
-        query_labels=labels,
-        groups=_groups(gallery.table, device),
-        query_groups=groups,
+        vectors[1],
+        labels[1],
+        queries=vectors[0],
+        query_labels=labels[0],
+        groups=groups[1],
+        query_groups=groups[0],
     )
 
 
 def _view(model: Embedder | Expectation, through: Through) -> Expectation | Through:
-    """A look through a BatchNorm set, averaged where the model is."""
+    """The model through a BatchNorm set, averaged where the model is."""
     return Expectation(through) if isinstance(model, Expectation) else through
 
 

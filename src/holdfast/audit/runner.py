@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,22 +19,22 @@ from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
 from holdfast.audit.base import Protocol, registry
-from holdfast.audit.blocks import attack_all
 from holdfast.audit.examples import save_examples
 from holdfast.audit.masking import masking_flags
-from holdfast.audit.preparation import GPU_BLOCK, borrow_model, make_subject, speed_up
-from holdfast.audit.state import AuditState
+from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject, speed_up
+from holdfast.audit.state import AuditState, attack_all
 from holdfast.audit.subject import Subject
-from holdfast.config import builder
+from holdfast.config import instantiate
 from holdfast.data import ImageTable, parse
 from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.evaluation import choose_split, read_table
 from holdfast.files import inside, write_json
 from holdfast.locks import locked
+from holdfast.metric_info import plain
+from holdfast.metrics.geometry import Geometry
 from holdfast.models import Embedder
 from holdfast.models.card import write_card
-from holdfast.models.compiled import Compile
 from holdfast.processes import current_processes
 from holdfast.run_files import parse_json
 from holdfast.versions import versions
@@ -58,72 +58,61 @@ class Audit:
 def run(
     model: str | nn.Module,
     data: str | dict[str, Any] | ImageTable,
+    protocol: str | Mapping[str, Any] | Protocol = "ers",
     *,
-    protocol: str = "ers",
-    mode: str = "fixed",
-    eps: float | str | None = None,
-    settings: Mapping[str, Any] | None = None,
     limit: int | None = None,
-    batch: int | None = None,
     split: str | None = None,
     size: int | None = None,
     seed: int = 0,
-    device: str | torch.device | None = None,
     out: str | Path | None = None,
     examples: int = 0,
     skip_bad: bool = False,
     trust_code: bool = False,
-    precision: Literal["auto", "float32", "bfloat16"] = "auto",
-    compile: Compile = "auto",
+    device: str | torch.device | None = None,
+    execution: Execution | None = None,
 ) -> Audit:
     """Attack a model's embedding of labelled images and say how much of its retrieval is left.
 
     Args:
         model: an embedder, any module from images in [0, 1] to vectors, or what `holdfast.models.load_model` takes.
         data: a table, or a data specification such as `glyphs` or `folder:DIR`.
-        protocol: `ers`, `adml`, `stax` or `thorough`.
-        mode: `fixed`, or the protocol's `published` or `replaced` reading; never comparable with each other.
-        eps: radius in place of the protocol's own, in its units; `8/255` is a number.
-        settings: further arguments of the protocol, such as `units` and `batches` of `adml`, `only` of `stax`.
+        protocol: `ers`, `adml`, `stax` or `thorough`; with its mode, eps and other arguments as
+            `{"name": "ers", "mode": "published"}` or `Adml(mode="replaced", batches="28x4")`.
         limit: attack a seeded, class-balanced subset of this many images; the gallery stays whole.
-        batch: images per pass, to bound memory; 256 when left out, 512 on a GPU.
         split: test, query (against gallery), val, train or all; by default what a paper would report.
         size: input size, for modules that do not know their own.
         seed: of targets, starts, subset and intervals.
-        device: where to run; a GPU when there is one.
         out: folder for the JSON file and the measurements, so that an interrupted audit can go on; nothing is written
             when left out.
-        examples: store this many attacked pictures under `out`.
+        examples: store this many adversarial images under `out`.
         skip_bad: leave unreadable images out, and report them, instead of stopping.
         trust_code: let a packaged model import its own module.
-        precision: of crafting; `auto` is bfloat16 where the device is fast at it. What is measured afterwards, and
-            the clean embeddings, are in float32 either way.
-        compile: craft through `torch.compile`; `auto` does on a GPU when the audit is long enough to gain.
+        device: where to run; a GPU when there is one.
+        execution: images per pass, precision and compiling of attacks.
     """
-    main = current_processes().main  # which alone writes
-    given = {**(settings or {}), **({} if eps is None else {"eps": eps})}
-    chosen: Protocol = builder(registry)(protocol, mode=mode, **given)
+    execution = execution or Execution()
+    chosen: Protocol = instantiate(Protocol, protocol, "protocol")
+    name = _registered_name(chosen)
+    title = f"{name}-{chosen.mode}"
     if limit is not None and limit < 1:
         raise RecipeError(f"limit must be 1 or more, got {limit}")
     if examples and out is None:
-        raise RecipeError("examples need a folder to go to; give out")
+        raise RecipeError("examples require out=")
     table, skip_bad = read_table(data, skip_bad)
-    place = choose_device(device)
-    batch = batch or (GPU_BLOCK if place.type == "cuda" else 256)
-    embedder, raised = borrow_model(model, size, trust_code, place, chosen.through_sets)
-    part = choose_split(table, split)
-    title = f"{protocol}-{mode}"
-    folder = Path(out) if out and main else None
+    embedder, raised = borrow_model(model, size, trust_code, choose_device(device), chosen.through_sets)
+    selection = Selection(table, choose_split(table, split), limit, seed, skip_bad)
+    folder = Path(out) if out and current_processes().main else None  # the main process alone writes
     with (
         _held(folder, title),
         frozen(embedder),
         torch.random.fork_rng(seeded_devices(embedder.mean.device)),
     ):
-        subject, skipped, more = make_subject(embedder, table, part, limit, seed, batch, skip_bad, chosen.through_sets)
+        subject, skipped, more = make_subject(embedder, selection, execution, chosen.through_sets)
         budget = chosen.budget(subject)
-        subject = speed_up(subject, budget, precision, compile)
+        subject = speed_up(subject, budget, execution)
         if budget.eps > 1:
-            raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}/255?")
+            eps = f"{chosen.eps:g}/255"
+            raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}?")
         console.say(
             f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}"
         )
@@ -137,13 +126,15 @@ def run(
         figures = chosen.figures(subject, measured)
         collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
         masked = masking_flags(subject, budget.eps) if subject.differentiable else []
+        values, described = {**figures.values, **spread}, {**chosen.describe(), **Geometry().describe()}
         document = {
             "schema": SCHEMA,
-            "protocol": protocol,
-            "mode": mode,
+            "protocol": name,
+            "mode": chosen.mode,
+            "eps": chosen.eps,
             "settings": chosen.settings,
             "data": data.name if isinstance(data, ImageTable) else parse(data),
-            "split": part,
+            "split": selection.split,
             "model": model if isinstance(model, str) else type(model).__name__,
             "images": len(subject.rows),
             "gallery": len(subject.references),
@@ -153,8 +144,9 @@ def run(
             "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
             "budget": _budget(budget, subject),
             "precision": subject.precision,
-            "metrics": {**figures.values, **spread},
+            "metrics": values,
             "undefined": figures.reasons,
+            "described": plain({key: info for key, info in described.items() if key in values}),
             "intervals": {key: list(ends) for key, ends in figures.intervals.items()},
             **figures.extra,
             "flags": [flag.plain() for flag in (*raised, *more, *collapsed, *masked)],
@@ -164,14 +156,14 @@ def run(
         }
         if folder is None or state is None:
             return Audit(document, None)
-        name = f"{title}-{_short(identity)}"
-        stored = [state.join(folder / "artifacts" / f"audit-{name}.safetensors", measured)]
+        of = f"{title}-{_short(identity)}"
+        stored = [state.join(folder / "artifacts" / f"audit-{of}.safetensors", measured)]
         if examples:
-            pictures = inside(folder, folder / "artifacts" / f"examples-{name}")
-            stored.append(save_examples(subject, budget, pictures, examples))
+            images = inside(folder, folder / "artifacts" / f"examples-{of}")
+            stored.append(save_examples(subject, budget, images, examples))
         document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
         document["identity"] = _short(identity)
-        file = folder / audit_file(protocol, mode)
+        file = folder / audit_file(title)
         kept = keep_other_audit(file, document["identity"])
         if kept:
             console.say(f"an audit of something else was in {file.name}; it is now {kept.name}")
@@ -180,6 +172,14 @@ def run(
         if isinstance(model, str) and (folder / "recipe.yaml").is_file() and Path(model).resolve() == folder.resolve():
             _refresh_card(folder)
         return Audit(document, file)
+
+
+def _registered_name(protocol: Protocol) -> str:
+    """The name that a protocol's class is registered under."""
+    names = [name for name in registry.names() if registry.get(name) is type(protocol)]
+    if not names:
+        raise RecipeError(f"the protocol {type(protocol).__name__} has no name; register it with audit.register")
+    return names[0]
 
 
 @contextmanager
@@ -210,9 +210,9 @@ def _refresh_card(run: Path) -> None:
         console.say(f"the model card was not refreshed: {error}")
 
 
-def audit_file(protocol: str, mode: str) -> str:
+def audit_file(title: str) -> str:
     """`audit.json` for the default protocol, with protocol and mode in the name for the others."""
-    return "audit.json" if (protocol, mode) == ("ers", "fixed") else f"audit-{protocol}-{mode}.json"
+    return "audit.json" if title == "ers-fixed" else f"audit-{title}.json"
 
 
 def keep_other_audit(file: Path, identity: str) -> Path | None:

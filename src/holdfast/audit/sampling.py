@@ -49,21 +49,21 @@ def few_classes(labels: Tensor, classes: int, per_class: int, seed: int) -> Tens
 
 def median_interval(values: Tensor, seed: int) -> tuple[float, float]:
     """Bootstrap confidence interval of a median over images; an end is infinite where that many values are."""
-    count = len(values)
-    generator = seeds.generator(seed, "bootstrap")
-    medians = [float(values[torch.randint(count, (count,), generator=generator)].median()) for _ in range(RESAMPLES)]
-    medians.sort()
+    medians = _resampled(values, Tensor.median, seed).sort().values
     tail = (1 - CONFIDENCE) / 2
-    return medians[int(tail * RESAMPLES)], medians[int((1 - tail) * RESAMPLES) - 1]
+    return float(medians[int(tail * RESAMPLES)]), float(medians[int((1 - tail) * RESAMPLES) - 1])
 
 
 def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
     """Bootstrap confidence interval of a mean over images."""
-    count = len(values)
-    generator = seeds.generator(seed, "bootstrap")
-    values = values.double().cpu()
-    means = torch.stack([values[torch.randint(count, (count,), generator=generator)].mean() for _ in range(RESAMPLES)])
-    return _ends(means)
+    return _ends(_resampled(values.double().cpu(), Tensor.mean, seed))
+
+
+def _resampled(values: Tensor, statistic: Callable[[Tensor], Tensor], seed: int) -> Tensor:
+    """A statistic of many resamples of some values."""
+    count, generator = len(values), seeds.generator(seed, "bootstrap")
+    draws = (values[torch.randint(count, (count,), generator=generator)] for _ in range(RESAMPLES))
+    return torch.stack([statistic(draw) for draw in draws])
 
 
 def statistic_interval(statistic: Callable[[Tensor], float], count: int, seed: int) -> tuple[float, float]:

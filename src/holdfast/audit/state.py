@@ -1,8 +1,9 @@
-"""What an interrupted audit has already measured."""
+"""Attacking block by block, alone or with the blocks sharded over processes; what is measured outlives a kill."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from holdfast import console, seeds
+from holdfast.audit.base import Part
+from holdfast.audit.subject import Subject
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic, write_json
+from holdfast.processes import ALONE, current_processes, use_processes
 from holdfast.run_files import parse_json
+
+Measured = dict[str, Tensor]
 
 SECONDS = "seconds"
 """Kept with each block, so that a resumed audit still knows how long its attacks took."""
@@ -38,7 +45,7 @@ class AuditState:
         folder.mkdir(parents=True)
         write_json(file, identity)
 
-    def get(self, part: str, block: int, rows: int) -> dict[str, Tensor] | None:
+    def get(self, part: str, block: int, rows: int) -> Measured | None:
         """A block's measurements, or None if it has not been attacked (or its file is damaged).
 
         Args:
@@ -54,11 +61,11 @@ class AuditState:
         whole = SECONDS in found and all(t.shape[:1] == (1 if k == SECONDS else rows,) for k, t in found.items())
         return found if whole else None
 
-    def put(self, part: str, block: int, measured: dict[str, Tensor]) -> None:
+    def put(self, part: str, block: int, measured: Measured) -> None:
         """Keep a block's measurements."""
         write_atomic(self._file(part, block), save({k: v.detach().cpu().contiguous() for k, v in measured.items()}))
 
-    def join(self, file: Path, measured: dict[str, dict[str, Tensor]]) -> Path:
+    def join(self, file: Path, measured: dict[str, Measured]) -> Path:
         """Write everything that was measured into one file."""
         tensors = {f"{part}:{name}": t.contiguous() for part, arrays in measured.items() for name, t in arrays.items()}
         write_atomic(file, save(tensors))
@@ -72,9 +79,9 @@ class AuditState:
         return self._folder / f"{part.replace('/', '_')}-{block:06d}.safetensors"
 
 
-def read_measurements(file: Path) -> dict[str, dict[str, Tensor]]:
+def read_measurements(file: Path) -> dict[str, Measured]:
     """What `AuditState.join` wrote: part → name → one row per attacked image."""
-    measured: dict[str, dict[str, Tensor]] = {}
+    measured: dict[str, Measured] = {}
     try:
         found = load(file.read_bytes())
     except (SafetensorError, ValueError, KeyError) as error:
@@ -85,7 +92,7 @@ def read_measurements(file: Path) -> dict[str, dict[str, Tensor]]:
     return measured
 
 
-def joined(blocks: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+def joined(blocks: list[Measured]) -> Measured:
     """Blocks of measurements as one."""
     return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
@@ -95,3 +102,91 @@ def _read_json(file: Path) -> Any:
         return parse_json(file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
+
+
+def attack_all(
+    parts: list[Part], subject: Subject, state: AuditState | None
+) -> tuple[dict[str, Measured], dict[str, float]]:
+    """Every block of every part, from the state where it is known; measurements and seconds by part.
+
+    Several processes attack a block each at a time, and all of them get all measurements.
+
+    Args:
+        parts: the attacks.
+        subject: what is attacked.
+        state: what is known already; the main process alone has one.
+    """
+    processes = current_processes()
+    measured: dict[str, Measured] = {}
+    seconds: dict[str, float] = {}
+    with console.bar(len(parts) * len(subject.rows), unit="image", what="attacking") as bar:
+        for part in parts:
+            bar.set_description(f"attacking: {part.name}")
+            blocks = part.blocks(len(subject.rows), subject.block)
+            found = from_main(_known(part, blocks, state))
+            bar.update(sum(_rows(blocks[number]) for number in found))
+            unknown = [number for number in range(len(blocks)) if number not in found]
+            for first in range(0, len(unknown), processes.world):
+                at_once = unknown[first : first + processes.world]
+                made: Measured = {}
+                if processes.rank < len(at_once):
+                    number = at_once[processes.rank]
+                    with use_processes(ALONE):
+                        made = attack_block(part, subject, number, blocks[number])
+                # At the end there may be fewer blocks than processes: the last ones have nothing to bring.
+                for number, new in zip(at_once, from_all(made), strict=False):
+                    found[number] = new
+                    if state:
+                        state.put(part.name, number, new)
+                    bar.update(_rows(blocks[number]))
+            together = joined([found[number] for number in range(len(blocks))])
+            seconds[part.name] = float(together.pop(SECONDS).sum())
+            measured[part.name] = part.in_order(together)
+    return measured, seconds
+
+
+def _known(part: Part, blocks: list[slice], state: AuditState | None) -> dict[int, Measured]:
+    """Blocks that were measured before."""
+    if state is None:
+        return {}
+    looked = {number: state.get(part.name, number, _rows(block)) for number, block in enumerate(blocks)}
+    return {number: found for number, found in looked.items() if found is not None}
+
+
+def _rows(block: slice) -> int:
+    return int(block.stop - block.start)
+
+
+def attack_block(part: Part, subject: Subject, number: int, block: slice) -> Measured:
+    """What an attack comes to on one block."""
+    # A randomised model draws from torch's global generator; a resumed block must draw the same.
+    torch.manual_seed(seeds.derive(subject.seed, part.name, number))
+    start = time.perf_counter()
+    found = {name: values.detach().cpu() for name, values in part.attack(block).items()}
+    found[SECONDS] = torch.tensor([time.perf_counter() - start])
+    return found
+
+
+def from_all(made: Measured) -> list[Measured]:
+    """What every process measured, in the order of the ranks."""
+    processes = current_processes()
+    if not processes.several:
+        return [made]
+    return [load(content) for content in processes.exchange(save(_plain(made)))]
+
+
+def from_main(known: dict[int, Measured]) -> dict[int, Measured]:
+    """Blocks that the main process knows, for all."""
+    processes = current_processes()
+    if not processes.several:
+        return known
+    flat = {f"{number}:{name}": tensor for number, block in known.items() for name, tensor in block.items()}
+    sent: dict[int, Measured] = {}
+    for key, tensor in load(processes.send(save(_plain(flat)) if processes.main else b"")).items():
+        number, _, name = key.partition(":")
+        sent.setdefault(int(number), {})[name] = tensor
+    return sent
+
+
+def _plain(tensors: Measured) -> Measured:
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}

@@ -10,17 +10,17 @@ from torch import Tensor
 
 from holdfast.attacks import Budget
 from holdfast.audit.adml import fixed_attack, refuse_queries
-from holdfast.audit.base import Part, Protocol, register
-from holdfast.audit.clean import clean_figures, retrieval_figures, stacked
-from holdfast.audit.figures import Figures
+from holdfast.audit.base import CLEAN, Part, Protocol, register
+from holdfast.audit.figures import Figures, stacked
 from holdfast.audit.overlap import Centres, success_rate
 from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError, unknown
+from holdfast.metric_info import MetricInfo, percentage
 
 KEYS = ("R@1", "R@4")
 INPUTS = {"stax": "single-target", "mtax": "multi-target"}
 LARGER = 10
-"""The paper's second radius, 0.1, is ten times its first."""
+"""The paper's second eps, 0.1, is ten times its first."""
 START = 0.0005
 """How far from the image attacks start, in normalised units and whatever ε: as in the released training."""
 KINDS = tuple(kind + suffix for suffix in ("", "-large") for kind in INPUTS)
@@ -40,13 +40,13 @@ class Stax(Protocol):
     `stax/success_rate` of imitations that are at least as near to all their targets as the clean image was to one of
     its class (Eq. 4). Images of the own class are averaged over. Centres and gallery are the clean ones in both modes.
 
-    A model that brings auxiliary BatchNorm sets (MDProp, AdvProp-D) is also looked at through each of them, gallery
+    A model that brings auxiliary BatchNorm sets (MDProp, AdvProp-D) is also measured through each of them, gallery
     included: `set/NAME/R@1` for clean images and `set/NAME/stax/R@1` for single-target inputs crafted against that
     set, both with R@4. Unmarked figures are those of the clean set, which is the model.
 
     Args:
         mode: `fixed` or `replaced`.
-        eps: radius in normalised units.
+        eps: in normalised units.
         only: which of `stax`, `mtax`, `stax-large` and `mtax-large` to craft; when left out all of them, and what a
             model's auxiliary sets need.
 
@@ -65,6 +65,22 @@ class Stax(Protocol):
                 raise RecipeError(unknown("kind of input", name, KINDS))
         self.only = only
 
+    def describe(self) -> dict[str, MetricInfo]:
+        """The figures that papers print."""
+        return {
+            "R@1": CLEAN,
+            "stax/R@1": percentage("R@1 of single-target inputs, which imitate one other class, %", title="STAX"),
+            "stax/R@4": percentage("R@4 of single-target inputs, %", title="STAX R@4"),
+            "stax/NMI": percentage("how well clusters of single-target inputs match classes, %", title="STAX NMI"),
+            "mtax/R@1": percentage("R@1 of multi-target inputs, which imitate five other classes, %", title="MTAX"),
+            "stax-large/R@1": percentage("R@1 of single-target inputs with ten times the eps, %", title="STAX ×10"),
+            "mtax-large/R@1": percentage("R@1 of multi-target inputs with ten times the eps, %", "page"),
+            "stax/success_rate": percentage("imitations as near to their target as to their own class, %", "page"),
+            "mtax/success_rate": percentage("imitations as near to all five targets as to their class, %", "page"),
+            "overlap": percentage("images that another class's centre claims, %", "page"),
+            "false_overlap": percentage("of those, beside it, no nearer to an image of their class, %", "page"),
+        }
+
     @property
     def settings(self) -> dict[str, Any]:
         """What was left out."""
@@ -75,15 +91,15 @@ class Stax(Protocol):
         return _budget(self.eps or 0.01, subject)
 
     def parts(self, subject: Subject) -> list[Part]:
-        """Both kinds of input at both radii, and single-target ones through each auxiliary set."""
+        """Both kinds of input at each eps, and single-target ones through each auxiliary set."""
         _require_classes(subject)
         if self.mode == "replaced":
             refuse_queries(subject)
         small = self.budget(subject)
-        radii = {"": small, "-large": _budget(LARGER * (self.eps or 0.01), subject)}
+        budgets = {"": small, "-large": _budget(LARGER * (self.eps or 0.01), subject)}
         parts = [
             Part(kind + suffix, fixed_attack(subject, kind + suffix, goal, budget, ("farthest",)))
-            for suffix, budget in radii.items()
+            for suffix, budget in budgets.items()
             for kind, goal in INPUTS.items()
             if not self.only or kind + suffix in self.only
         ]
@@ -96,20 +112,20 @@ class Stax(Protocol):
         """Clean figures, and those of each kind of input under its name."""
         figures = Figures(subject.seed)
         centres = Centres.of(subject.references)
-        clean = clean_figures(figures, subject, KEYS, self.mode)
+        clean = figures.clean(subject, KEYS, self.mode)
         _shape_figures(figures, subject, centres, clean)
         sets = self._sets(subject)
         through = {_set_part(name) for name in sets}
         for part in (part for part in measured if part not in through):
             vectors = stacked(measured[part], subject)
-            retrieval_figures(figures, KEYS, subject, vectors, self.mode, f"{part}/")
+            figures.retrieval(KEYS, subject, vectors, self.mode, f"{part}/")
             _shape_figures(figures, subject, centres, vectors, f"{part}/")
             reached = success_rate(subject.references, subject.rows, measured[part]["farthest"].to(clean.device))
             figures.mean(f"{part}/success_rate", reached.cpu(), scale=100)
         for name, view in sets.items():
             clean, part = view.references.clean(subject.rows), _set_part(name)
-            retrieval_figures(figures, KEYS, view, clean, self.mode, f"set/{name}/")
-            retrieval_figures(figures, KEYS, view, stacked(measured[part], view), self.mode, f"{part}/")
+            figures.retrieval(KEYS, view, clean, self.mode, f"set/{name}/")
+            figures.retrieval(KEYS, view, stacked(measured[part], view), self.mode, f"{part}/")
         return figures
 
     def _sets(self, subject: Subject) -> Mapping[str, Subject]:

@@ -1,4 +1,4 @@
-"""The worst case of each query: many attacks, several radii."""
+"""The worst case of each query: many attacks, several eps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 from holdfast import attacks
 from holdfast.attacks import Attacked, BoundGoal, Budget
-from holdfast.audit.base import Part, Protocol, register
-from holdfast.audit.clean import clean_figures
+from holdfast.audit.base import CLEAN, Part, Protocol, register
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
+from holdfast.metric_info import MetricInfo
 from holdfast.metrics.retrieval import Retrieval
 
 EPS = (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255)
@@ -22,7 +22,7 @@ TARGETS = 3
 STEPS = 30
 RESTARTS = 2
 HALVINGS = 8
-"""Bisections of the line from the image to its adversary; the smallest breaking ε is known to a 256th of the radius."""
+"""Bisections of the line from the image to its adversary; the smallest breaking ε is known to a 256th of eps."""
 
 
 @register("thorough")
@@ -35,7 +35,7 @@ class Thorough(Protocol):
 
     Args:
         mode: `fixed`.
-        eps: largest radius in pixel units; the others are a half, a quarter, an eighth and a sixteenth of it.
+        eps: the largest, in pixel units; the others are a half, a quarter, an eighth and a sixteenth of it.
 
     Requirements: labels, two or more images per class. Costs about thirty times one ERS attack: use a limit.
     Relations: `ers` asks how far each aim is reached on average; this asks whether anything works.
@@ -44,19 +44,25 @@ class Thorough(Protocol):
 
     modes: ClassVar[tuple[str, ...]] = ("fixed",)
 
-    def radii(self) -> tuple[float, ...]:
-        """All radii, smallest first."""
+    def describe(self) -> dict[str, MetricInfo]:
+        """The worst case at the largest eps, and the smallest eps that breaks a query."""
+        worst = MetricInfo("R@1 when the best of many attacks counts, %", "worst case", digits=1, column="R@1")
+        breaks = MetricInfo("median change per pixel that breaks a query, /255", "breaks at", digits=1, scale=255)
+        return {"R@1": CLEAN, f"{label(self.all_eps()[-1])} R@1": worst, "breaking_eps": breaks}
+
+    def all_eps(self) -> tuple[float, ...]:
+        """Every eps, smallest first."""
         factor = 1.0 if self.eps is None else self.eps / EPS[-1]
         return tuple(factor * eps for eps in EPS)
 
     def budget(self, subject: Subject) -> Budget:
-        """APGD at the largest radius."""
-        return Budget(eps=self.radii()[-1], steps=STEPS, method="apgd")
+        """APGD at the largest eps."""
+        return Budget(eps=self.all_eps()[-1], steps=STEPS, method="apgd")
 
     def parts(self, subject: Subject) -> list[Part]:
-        """One part per radius."""
+        """One part per eps."""
         suite = self._suite(subject)
-        return [Part(label(eps), self._attack(subject, suite, eps), 64) for eps in self.radii()]
+        return [Part(label(eps), self._attack(subject, suite, eps), 64) for eps in self.all_eps()]
 
     def _suite(self, subject: Subject) -> list[tuple[str, BoundGoal]]:
         """The gradient attacks by name, bound to all attacked images."""
@@ -92,56 +98,56 @@ class Thorough(Protocol):
             precision = torch.stack([score["mAP@R"] for score in scores])
             worst = (hits + precision).argmin(0)
             chosen = torch.stack([result.images for result in tried])[worst, torch.arange(len(rows))]
-            radius = smallest_radius(subject, images, chosen, rows)
+            needed = smallest_eps(subject, images, chosen, rows)
             return {
                 "hit": hits.amin(0),
                 "precision": precision.amin(0),
                 "hit_by_gradient": hits[:-1].amin(0) if len(tried) > 1 else torch.full_like(hits[0], torch.nan),
                 "hit_by_search": hits[-1],
-                "radius": radius,
+                "radius": needed,
             }
 
         return attack
 
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
-        """R@1 and mAP@R at every radius, and the median of the smallest radius that breaks a query."""
+        """R@1 and mAP@R at every eps, and the median of the smallest eps that breaks a query."""
         figures = Figures(subject.seed)
-        clean_figures(figures, subject, ("R@1", "mAP@R"))
+        figures.clean(subject, ("R@1", "mAP@R"))
         curve = [{"eps": 0.0, "R@1": figures.values["R@1"], "mAP@R": figures.values["mAP@R"]}]
-        hit = precision = radius = None
-        for eps in self.radii():
+        hit = precision = needed = None
+        for eps in self.all_eps():
             arrays = measured[label(eps)]
             # What breaks a query within a small ball also breaks it within a larger one.
             hit = arrays["hit"] if hit is None else torch.fmin(hit, arrays["hit"])
             precision = arrays["precision"] if precision is None else torch.fmin(precision, arrays["precision"])
-            radius = arrays["radius"] if radius is None else torch.fmin(radius, arrays["radius"])
+            needed = arrays["radius"] if needed is None else torch.fmin(needed, arrays["radius"])
             figures.mean(f"{label(eps)} R@1", hit, scale=100)
             figures.mean(f"{label(eps)} mAP@R", precision, scale=100)
             keys = {key: figures.values[f"{label(eps)} {key}"] for key in ("R@1", "mAP@R")}
             curve.append({"eps": eps, **keys})
-        assert radius is not None
+        assert needed is not None
         figures.extra["curve"] = curve
-        figures.median("breaking_eps", radius, "more than half of the queries hold at the largest radius")
+        figures.median("breaking_eps", needed, "more than half of the queries hold at the largest eps")
         return figures
 
 
 def label(eps: float) -> str:
-    """How a radius is written in keys."""
+    """How an eps is written in keys."""
     return f"eps={255 * eps:g}/255"
 
 
 @torch.no_grad()
-def smallest_radius(subject: Subject, images: Tensor, adversaries: Tensor, rows: Tensor) -> Tensor:
+def smallest_eps(subject: Subject, images: Tensor, adversaries: Tensor, rows: Tensor) -> Tensor:
     """For each query, the shortest part of its perturbation that still breaks it; infinite where the whole does not.
 
-    Zero for queries that are wrong without any perturbation, NaN for those that have nothing to find.
+    Zero for queries that are wrong without any perturbation, NaN for those that have no positive in the gallery.
     """
     change = adversaries - images
     low, high = torch.zeros(len(images)), torch.ones(len(images))
 
-    def holds(share: Tensor) -> Tensor:
-        moved = images + share.to(images).view(-1, 1, 1, 1) * change
-        data = subject.against_gallery(subject.encode(moved), rows)
+    def holds(fraction: Tensor) -> Tensor:
+        adversarial = images + fraction.to(images).view(-1, 1, 1, 1) * change
+        data = subject.against_gallery(subject.encode(adversarial), rows)
         return Retrieval((1,)).per_query(data)["R@1"].cpu()
 
     clean, whole = holds(low), holds(high)
@@ -150,6 +156,6 @@ def smallest_radius(subject: Subject, images: Tensor, adversaries: Tensor, rows:
         fine = holds(middle) > 0
         low, high = torch.where(fine, middle, low), torch.where(fine, high, middle)
     length = change.flatten(1).abs().amax(1).cpu()
-    radius = torch.where(whole > 0, torch.inf, high * length).double()
-    radius = torch.where(clean == 0, 0.0, radius)
-    return torch.where(clean.isnan(), torch.nan, radius)
+    needed = torch.where(whole > 0, torch.inf, high * length).double()
+    needed = torch.where(clean == 0, 0.0, needed)
+    return torch.where(clean.isnan(), torch.nan, needed)

@@ -35,7 +35,7 @@ def arguments(sub: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Attack, and print what came of it."""
-    from holdfast.audit import run
+    from holdfast.audit import Execution, run
     from holdfast.audit.table import audit_table
     from holdfast.devices import choose_device
     from holdfast.processes import joined
@@ -45,22 +45,21 @@ def run(options: argparse.Namespace) -> None:
         audit = run(
             options.model,
             options.data,
-            protocol=options.protocol,
-            mode=options.mode,
-            eps=options.eps,
-            settings=_settings(options),
+            {"name": options.protocol, "mode": options.mode, **_settings(options)},
             limit=options.limit,
-            batch=options.batch,
             split=options.split,
             size=options.size,
             seed=options.seed or 0,
-            device=options.device,
             out=folder,
             examples=options.save_examples,
             skip_bad=options.skip_bad,
             trust_code=options.trust_code,
-            precision=options.precision,
-            compile="auto" if options.compile == "auto" else options.compile == "yes",
+            device=options.device,
+            execution=Execution(
+                batch=options.batch,
+                precision=options.precision,
+                compile="auto" if options.compile == "auto" else options.compile == "yes",
+            ),
         )
     if not processes.main:
         return
@@ -68,8 +67,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, object]:
-    """Arguments that only some protocols have, where they were given."""
-    given = {"units": options.units, "batches": options.batches, "hinge": False if options.no_hinge else None}
+    """Arguments of the protocol, where they were given."""
+    given = {
+        "eps": options.eps,
+        "units": options.units,
+        "batches": options.batches,
+        "hinge": False if options.no_hinge else None,
+    }
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the headlines, write the page and the files asked for."""
     from holdfast.files import write_atomic
     from holdfast.report.comparison import read_comparison, write_comparison
-    from holdfast.report.table_files import to_csv, to_latex, to_markdown
+    from holdfast.report.tables import to_csv, to_latex, to_markdown
 
     comparison = read_comparison(options.runs)
     written = [write_comparison(comparison, writable(options.out), images=not options.no_images)]

@@ -6,15 +6,14 @@ from typing import Any
 
 from holdfast.console import figure, table
 from holdfast.errors import harmless
+from holdfast.metric_info import MetricInfo, stored
 from holdfast.run_files import finite
-
-HEADLINES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+", "collapsed")
 
 
 def metrics_table(content: dict[str, Any], every: bool = False) -> str:
-    """The metrics of an evaluation, perhaps a stranger's; its headlines, or every one."""
-    values = content["metrics"]
-    names = [name for name in HEADLINES if name in values]
+    """The metrics of an evaluation, perhaps a stranger's; those that its metrics say matter most, or every one."""
+    values, described = content["metrics"], stored(content) or _declared()
+    names = [name for name, info in described.items() if name in values and _matters(name, info, values[name])]
     names += [name for name in values if name not in names] if every else []
     lines = table(["metric", "value"], [(name, figure(values[name])) for name in names])
     reasons = "".join(f"\n{name}: {why}" for name, why in content["undefined"].items() if name in names)
@@ -23,3 +22,17 @@ def metrics_table(content: dict[str, Any], every: bool = False) -> str:
     if isinstance(best, dict) and (recall := finite(best.get("R@1"))) is not None:
         skipped += f"\nbest on test: R@1 {figure(recall)}, epoch {best.get('epoch')}; above: {content.get('reported')}"
     return harmless(f"{content['images']:,} images of the {content['split']} split\n{lines}{reasons}{skipped}")
+
+
+def _matters(name: str, info: MetricInfo, value: Any) -> bool:
+    """Whether the short table has it: columns of comparisons, percentages and warnings."""
+    if name.startswith("coarse/"):
+        return False
+    return info.compared or (info.shown == "page" and (info.percent or isinstance(value, bool)))
+
+
+def _declared() -> dict[str, MetricInfo]:
+    """What registered metrics say; evaluations of before 0.2 do not describe their figures."""
+    from holdfast import metrics
+
+    return metrics.described()

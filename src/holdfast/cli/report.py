@@ -19,7 +19,7 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--no-images", "--device", "--trust-code")
     shared(sub, "--data", help="other images than the run's own: {datasets}")
     sub.add_argument("--out", help="the page (default: RUN/report.html)")
-    sub.add_argument("--refresh", action="store_true", help="look at the model again even if nothing has changed")
+    sub.add_argument("--refresh", action="store_true", help="measure the model again even if nothing has changed")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack at most N queries for the page (default 200)")
     shared(sub, "--seed", help="of everything random (default: the run's)")
 
@@ -28,10 +28,10 @@ def run(options: argparse.Namespace) -> None:
     """Collect what the page shows if that is not there yet, then write the page."""
     from holdfast.files import write_atomic
     from holdfast.report.page import make
-    from holdfast.run_folder import read_run_folder
+    from holdfast.run_folder import read_run
 
     folder, images = Path(options.run_folder), not options.no_images
-    read_run_folder(folder)  # whether it is a run at all, before any work
+    read_run(folder)  # whether it is a run at all, before any work
     reason = _collect(folder, images, options)
     page = make(folder, images)
     out = writable(options.out or str(folder / "report.html"))
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({"report": str(out), "bytes": size, "missing": page.missing, "not_collected": reason}))
         return
     if reason:
-        print(f"the model could not be looked at: {reason}")
+        print(f"nothing could be collected of the model: {reason}")
     for name, why in page.missing.items():
         print(harmless(f"not on the page: {name} ({why})"))
     print(f"report: {out}")
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _collect(folder: Path, images: bool, options: argparse.Namespace) -> str | None:
     """Make the exhibits where they are missing or old; why that was not possible, if it was not."""
-    from holdfast.exhibits import collect, is_current
+    from holdfast.report import collect, is_current
 
     asked = options.refresh or options.data is not None or options.seed is not None or options.limit is not None
     if not asked and is_current(folder, images=images):

@@ -3,7 +3,7 @@
 from holdfast.config import builder
 from holdfast.metrics.base import EmbeddedSet, Metric, Value, Values, register, registry
 from holdfast.metrics.clustering import clustering, nmi
-from holdfast.metrics.evaluation import Evaluation, evaluate
+from holdfast.metrics.evaluation import Evaluation, described, evaluate
 from holdfast.metrics.geometry import geometry
 from holdfast.metrics.hardness import hardness
 from holdfast.metrics.kmeans import kmeans
@@ -20,6 +20,7 @@ __all__ = [
     "Values",
     "build",
     "clustering",
+    "described",
     "evaluate",
     "geometry",
     "hardness",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import DataError
+from holdfast.metric_info import MetricInfo
 from holdfast.processes import current_processes
 from holdfast.registry import Registry
 from holdfast.sphere import precise
@@ -129,7 +130,7 @@ def _vectors(name: str, values: Array) -> Tensor:
     # The extremes of what holds NaN are NaN, and they are found in a fraction of the time of asking each number.
     extremes = [end for part in blocks(*vectors.shape) if vectors.shape[1] for end in vectors[part].aminmax()]
     if extremes and not bool(torch.stack(extremes).isfinite().all()):
-        raise DataError(f"{name} hold NaN or infinite numbers; the model that made them is broken, train it again")
+        raise DataError(f"{name} contain NaN or inf; check the model that made them")
     return vectors
 
 
@@ -142,7 +143,17 @@ def _integers(name: str, given: Array, vectors: Tensor) -> Tensor:
 
 
 class Metric(ABC):
-    """A family of metrics, with its settings; calling it measures a set."""
+    """A family of metrics, with its settings; calling it measures a set.
+
+    `describe` says what its figures mean and how tables and pages show them; nothing else needs to know of a metric.
+    """
+
+    order: ClassVar[int] = 100
+    """Its place among the metrics; those of holdfast itself come first."""
+
+    def describe(self) -> dict[str, MetricInfo]:
+        """What its figures mean, by key; those that are left out are shown with the first line of the class."""
+        return {}
 
     @abstractmethod
     def __call__(self, data: EmbeddedSet) -> Values:

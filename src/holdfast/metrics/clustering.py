@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
+from holdfast.metric_info import MetricInfo, percentage
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, register
 from holdfast.metrics.kmeans import kmeans
 
@@ -43,6 +46,8 @@ class Clustering(Metric):
         seed: of the k-means starts.
     """
 
+    order: ClassVar[int] = 10
+
     def __init__(self, factor: int = 10, clusters: int | None = None, seed: int = 0) -> None:
         for name, value in (("factor", factor), ("clusters", clusters)):
             if value is not None and value < 1:
@@ -50,6 +55,13 @@ class Clustering(Metric):
         self.factor = factor
         self.clusters = clusters
         self.seed = seed
+
+    def describe(self) -> dict[str, MetricInfo]:
+        """NMI and NMI+."""
+        return {
+            "NMI": percentage("how well clusters match classes, %", "headline"),
+            "NMI+": percentage("NMI with several clusters per class, which forgives several clumps, %", "page"),
+        }
 
     def __call__(self, data: EmbeddedSet) -> Values:
         """Cluster the set once per key."""
@@ -78,5 +90,4 @@ def nmi(a: Tensor, b: Tensor) -> float:
 
 def _entropy(counts: Tensor) -> float:
     """In nats; every count is positive."""
-    share = counts.double() / counts.sum()
-    return float(torch.special.entr(share).sum())
+    return float(torch.special.entr(counts.double() / counts.sum()).sum())

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.config import instantiate
 from holdfast.errors import DataError
+from holdfast.metric_info import MetricInfo
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Value, registry
+
+RECALLS = (1, 2, 4, 5, 8, 10, 20, 100)
+"""The k of R@k that the papers report on one dataset or another."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Values by key; what is undefined for the data is None in `values` and explained in `reasons`."""
+    """Values by key; what is undefined for the data is None in `values` and explained in `reasons`.
 
-    values: dict[str, Value]
-    reasons: dict[str, str]
+    Args:
+        values: by key.
+        reasons: why one is None.
+        described: what each means and how it is shown.
+    """
+
+    values: dict[str, Value] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    described: dict[str, MetricInfo] = field(default_factory=dict)
 
 
 def evaluate(
@@ -56,7 +67,7 @@ def evaluate(
         raise DataError("with a gallery, coarse and gallery_coarse belong together; give both or neither")
     settings: dict[str, Any] = {"ks": tuple(ks), "clusters": clusters, "factor": factor, "seed": seed}
     fine = EmbeddedSet.of(embeddings, labels, gallery, gallery_labels, groups, gallery_groups)
-    result = Evaluation({}, {})
+    result = Evaluation()
     _measure(result, fine, settings, "")
     if coarse is not None:
         coarser = EmbeddedSet.of(embeddings, coarse, gallery, gallery_coarse, groups, gallery_groups)
@@ -64,9 +75,24 @@ def evaluate(
     return result
 
 
+def described() -> dict[str, MetricInfo]:
+    """What the figures of every registered metric mean, as far as the metrics say, in the order they are shown."""
+    return {key: info for metric in _metrics({"ks": RECALLS}) for key, info in metric.describe().items()}
+
+
+def _metrics(settings: Mapping[str, Any]) -> list[Metric]:
+    """Every registered metric with those settings that it has."""
+    built: list[Metric] = [instantiate(Metric, name, provided=settings) for name in registry.names()]
+    return sorted(built, key=lambda metric: metric.order)
+
+
 def _measure(result: Evaluation, data: EmbeddedSet, settings: Mapping[str, Any], prefix: str) -> None:
-    for name in registry.names():
-        metric: Metric = instantiate(Metric, name, provided=settings)
-        measured = metric.together(data)
-        result.values.update({prefix + key: value for key, value in measured.items()})
+    for metric in _metrics(settings):
+        measured, known = metric.together(data), metric.describe()
+        otherwise = MetricInfo((type(metric).__doc__ or "").strip().partition("\n")[0])
+        for key, value in measured.items():
+            info = known.get(key, otherwise)
+            if prefix:  # figures of coarser labels are percentages on pages, and no columns of their own
+                info = replace(info, shown="page" if info.percent and info.shown != "file" else "file")
+            result.values[prefix + key], result.described[prefix + key] = value, info
         result.reasons.update({prefix + key: reason for key, reason in measured.reasons.items()})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from holdfast.errors import DataError
+from holdfast.metric_info import MetricInfo
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, blocks, is_unit, register
 from holdfast.metrics.pairs import all_pairs, pair_means, random_pairs
 
@@ -58,11 +61,27 @@ class Geometry(Metric):
         pairs: how many random pairs.
     """
 
+    order: ClassVar[int] = 20
+
     def __init__(self, seed: int = 0, pairs: int = 1_000_000) -> None:
         if pairs < 1:
             raise DataError(f"pairs must be 1 or more, got {pairs}")
         self.seed = seed
         self.pairs = pairs
+
+    def describe(self) -> dict[str, MetricInfo]:
+        """Those that people ask for; pi metrics and energies are raw material."""
+        words = {
+            "distance_positive": "mean distance of two images of one class (0 to 2)",
+            "distance_negative": "mean distance of two images of different classes",
+            "distance_all": "mean distance of any two images",
+            "effective_rank": "dimensions of the embedding that are in use",
+            "pi_ratio": "distance within classes over distance between them; small is compact",
+            "collapsed": "whether every image lies near every other",
+        }
+        raw = ("pi_intra", "pi_inter", "energy_0", "energy_1", "gaussian_energy")
+        shown = {key: MetricInfo(text, better=None, shown="page") for key, text in words.items()}
+        return shown | {key: MetricInfo(better=None, shown="file") for key in raw}
 
     @torch.no_grad()
     def __call__(self, data: EmbeddedSet) -> Values:
@@ -90,14 +109,13 @@ class Geometry(Metric):
             anyone = torch.zeros_like(labels)
             every = pair_means(random_pairs(vectors, labels, self.pairs, generator, within=anyone))
             positive = pair_means(random_pairs(vectors, labels, self.pairs, generator, within=labels))
-        values.put("distance_positive", positive.distance_same, _NO_POSITIVE)
-        values.put("distance_negative", every.distance_different, _ONE_CLASS)
-        values.put("distance_all", every.distance, _NO_PAIR)
+        values.put("distance_positive", positive.get("positive"), _NO_POSITIVE)
+        values.put("distance_negative", every.get("negative"), _ONE_CLASS)
+        values.put("distance_all", every.get("all"), _NO_PAIR)
         unit = is_unit(vectors)
         why = _NO_PAIR if unit else "energies are for unit vectors, and these are not"
-        values.put("energy_0", every.energy_0 if unit else None, why)
-        values.put("energy_1", every.energy_1 if unit else None, why)
-        values.put("gaussian_energy", every.gaussian_energy if unit else None, why)
+        for name in ("energy_0", "energy_1", "gaussian_energy"):
+            values.put(name, every.get(name) if unit else None, why)
 
 
 @torch.no_grad()
@@ -135,5 +153,5 @@ def _effective_rank(vectors: Tensor) -> float:
         block = vectors[rows].double()
         moments += block.T @ block
     singular = torch.linalg.eigvalsh(moments).clamp_min(0).sqrt()
-    share = singular / singular.sum().clamp_min(1e-12)
-    return float(torch.special.entr(share).sum().exp())
+    fractions = singular / singular.sum().clamp_min(1e-12)
+    return float(torch.special.entr(fractions).sum().exp())

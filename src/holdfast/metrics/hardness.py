@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
+from holdfast.metric_info import MetricInfo
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, is_unit, register
 from holdfast.sphere import distance
 
@@ -55,6 +57,8 @@ class Hardness(Metric):
         batches: how many batches.
     """
 
+    order: ClassVar[int] = 30
+
     def __init__(
         self,
         miners: tuple[str, ...] = MINERS,
@@ -72,6 +76,11 @@ class Hardness(Metric):
         self.per_class = per_class
         self.seed = seed
         self.batches = batches
+
+    def describe(self) -> dict[str, MetricInfo]:
+        """Hardness of each miner."""
+        text = "mean hardness of the triplets that this miner finds; above 0, negatives are nearer"
+        return {f"hardness/{name}": MetricInfo(text, better=None, shown="file") for name in self.miners}
 
     @torch.no_grad()
     def __call__(self, data: EmbeddedSet) -> Values:

@@ -68,7 +68,7 @@ def _improve(best: Tensor, halves: Tensor, gallery: Gallery, items: slice) -> No
     """
     rows: Tensor | slice = slice(None)
     if halves.device.type == "cpu":
-        # Not "<=": a distance that is no number must not hide the block's others.
+        # Not "<=": a distance that is NaN must not hide the block's others.
         rows = (~(halves.amin(1) > distance_of(best[:, -1]))).nonzero()[:, 0]
     keys = torch.cat([best[rows], gallery.keys(halves[rows], items)], 1)
     best[rows] = keys.topk(best.shape[1], largest=False).values

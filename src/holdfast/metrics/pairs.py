@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -12,41 +11,23 @@ from holdfast.metrics.base import blocks
 from holdfast.sphere import squared_distances
 
 
-@dataclass(frozen=True)
-class PairMeans:
-    """Means over a collection of pairs; None where it holds no such pair.
+def pair_means(pairs: Iterable[tuple[Tensor, Tensor]]) -> dict[str, float]:
+    """Means over blocks of (squared distances, whether the labels agree), summed in float64; those that there are.
 
-    Args:
-        distance: of any pair.
-        distance_same: of pairs that share a label.
-        distance_different: of pairs that do not.
-        energy_0: of `log(1/d)`.
-        energy_1: of `1/d`.
-        gaussian_energy: of `exp(-d²)`.
+    Of the distance d: of any pair (`all`), of pairs that share a label (`positive`) and that do not (`negative`);
+    `energy_0` of log(1/d), `energy_1` of 1/d, `gaussian_energy` of exp(-d²).
     """
-
-    distance: float | None
-    distance_same: float | None
-    distance_different: float | None
-    energy_0: float | None
-    energy_1: float | None
-    gaussian_energy: float | None
-
-
-def pair_means(blocks: Iterable[tuple[Tensor, Tensor]]) -> PairMeans:
-    """Means over blocks of (squared distances, whether the labels agree), summed in float64."""
-    total = sum(_sums(squared.double(), same) for squared, same in blocks)
+    total = sum(_sums(squared.double(), same) for squared, same in pairs)
     if not isinstance(total, Tensor):
-        return PairMeans(None, None, None, None, None, None)
-    count, same, distance, distance_same, energy_0, energy_1, gaussian = total.tolist()
-    return PairMeans(
-        distance / count,
-        distance_same / same if same else None,
-        (distance - distance_same) / (count - same) if count > same else None,
-        energy_0 / count,
-        energy_1 / count,
-        gaussian / count,
-    )
+        return {}
+    count, same, distance, distance_same, *energies = total.tolist()
+    means = {"all": distance / count}
+    if same:
+        means["positive"] = distance_same / same
+    if count > same:
+        means["negative"] = (distance - distance_same) / (count - same)
+    names = ("energy_0", "energy_1", "gaussian_energy")
+    return means | {name: energy / count for name, energy in zip(names, energies, strict=True)}
 
 
 def _sums(squared: Tensor, same: Tensor) -> Tensor:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
+from holdfast.metric_info import MetricInfo, Shown, percentage
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, register
 from holdfast.metrics.ranks import match_ranks
 from holdfast.processes import current_processes
+
+SHOWN: dict[int, Shown] = {1: "headline", 5: "file", 20: "file", 100: "page"}
+"""How prominent R@k is, for those k that are no column among others."""
 
 
 def retrieval(
@@ -68,6 +73,8 @@ class Retrieval(Metric):
         averages: also mAP, mAP@R and mAP@C.
     """
 
+    order: ClassVar[int] = 0
+
     def __init__(self, ks: tuple[int, ...] = (1, 2, 4, 8), chunk: int | None = None, averages: bool = True) -> None:
         if any(k < 1 for k in ks):
             raise DataError(f"every k of R@k must be 1 or more, got {list(ks)}")
@@ -77,20 +84,30 @@ class Retrieval(Metric):
         self.chunk = chunk
         self.averages = averages
 
+    def describe(self) -> dict[str, MetricInfo]:
+        """R@k of each k, and the averages."""
+        among = {k: f"queries with an image of their class among the {k} nearest, %" for k in self.ks if k > 1}
+        words = {1: "queries whose nearest image is of their class, %"} | among
+        return {f"R@{k}": percentage(words[k], SHOWN.get(k, "table")) for k in self.ks} | {
+            "mAP": percentage("all images of the class come before the others (mean average precision), %", "page"),
+            "mAP@R": percentage("mAP as far down as the class has images, %", "headline"),
+            "mAP@C": percentage("mAP@R with the query counted in its class, so that the best is below 100, %", "page"),
+        }
+
     def __call__(self, data: EmbeddedSet) -> Values:
         """Measure the ranking of every query; several processes rank a shard of them each."""
         values = Values()
         for key, scores in self.per_query(data).items():
             answered = scores[~scores.isnan()]
             mean = 100 * float(answered.mean()) if len(answered) else None
-            values.put(key, mean, "no query has an image of its class to find")
+            values.put(key, mean, "no query has a positive in the gallery")
         return values
 
     together = __call__
 
     @torch.no_grad()
     def per_query(self, data: EmbeddedSet) -> dict[str, Tensor]:
-        """Each query's share of each value, between 0 and 1; NaN for a query that has no match to find."""
+        """Each value for each query alone, between 0 and 1; NaN for a query that has no positive in the gallery."""
         keys = [*(f"R@{k}" for k in self.ks), *(("mAP", "mAP@R", "mAP@C") if self.averages else ())]
         # Each row is filled by one process at most, so adding changes no bit; the last column says whether one did.
         scores = torch.zeros(len(data.labels), len(keys) + 1, dtype=torch.float64, device=data.labels.device)

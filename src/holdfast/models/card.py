@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.console import figure
 from holdfast.errors import ModelError, reason
 from holdfast.files import inside, write_atomic
+from holdfast.metric_info import percentage, stored
 from holdfast.run_files import batch_size, finite, passes_per_step, steps, training_seconds
-from holdfast.run_folder import DAMAGED, read_run_folder
+from holdfast.run_folder import DAMAGED, read_run
 from holdfast.version import __version__
 
 LIBRARY = "holdfast"
@@ -106,7 +107,8 @@ def _digest(text: str) -> str:
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
-HEADLINES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+")
+OLD_PERCENTAGES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+")
+"""Shown of an evaluation of before 0.2, which does not describe its figures."""
 LONGEST = 300
 
 _SPECIAL = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", "[": "\\[", "]": "\\]", "`": "'", "*": "\\*"})
@@ -169,12 +171,15 @@ def training_cost(recipe: Mapping[str, Any], log: Sequence[Mapping[str, Any]]) -
 
 
 def metric_rows(evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Headline metrics."""
-    values = (evaluation or {}).get("metrics", {})
-    known = {key: finite(values[key]) for key in HEADLINES if values.get(key) is not None}
-    if None in known.values():
-        raise ValueError("evaluation.json holds a metric that is no finite number")
-    return [(key, f"{value:.1f}") for key, value in known.items()]
+    """The metrics that comparisons have, and every percentage."""
+    values, described = (evaluation or {}).get("metrics", {}), stored(evaluation or {})
+    on_page = {key for key, info in described.items() if info.percent and info.shown == "page" and "/" not in key}
+    told = {key: info for key, info in described.items() if info.compared or key in on_page}
+    shown = told or {key: percentage("") for key in OLD_PERCENTAGES}
+    measured = {key: values[key] for key in shown if values.get(key) is not None}
+    if wrong := [key for key, value in measured.items() if finite(value) is None]:
+        raise ValueError(f"{said(wrong[0])} is no number")
+    return [(said(key), f"{value:.{shown[key].digits}f}") for key, value in measured.items()]
 
 
 def audit_section(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,22 +255,20 @@ def write_card(run: str | Path, *, license: str | None = None, title: str | None
     before = file.read_text("utf-8", errors="replace") if file.is_file() else None
     if before is not None and not force and not untouched(before):
         raise ModelError(f"{file} was edited by hand and stays as it is; `holdfast card {folder} --force` replaces it")
-    kept = _kept(before)
-    found = read_run_folder(folder)
-    # The newest audit of each protocol and mode; `audit.1.json` and so on are of something else.
-    others = [found.audits[name] for name in found.audits if re.fullmatch(r"audit-[^/]*(?<!\.\d)\.json", name)]
+    kept, found = _kept(before), read_run(folder)
+    damaged = [name for name in found.damaged if not name.startswith("exhibits")]
     try:
-        if damaged := [name for name in found.damaged if not name.startswith("exhibits.json")]:
+        if damaged:
             raise ValueError(", ".join(damaged))
         text = card_text(
             found.recipe,
             found.evaluation or None,
-            [audit for audit in (found.audit, *others) if audit],
+            list(found.current_audits.values()),
             found.log,
             license=license or kept.get("license"),
             title=title or kept.get("title"),
         )
-    except (OSError, *DAMAGED) as error:
+    except DAMAGED as error:
         raise ModelError(f"the files of {folder} are damaged, so no card can be written ({reason(error)})") from error
     write_atomic(file, text)
     return file

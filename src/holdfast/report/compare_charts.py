@@ -7,24 +7,22 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from holdfast.report.charts.frame import Axis, round_axis
-from holdfast.report.charts.lines import Series, line_chart
-from holdfast.report.charts.tradeoff import Disc, tradeoff_chart
+from holdfast.report.charts import PERCENT_TICKS, Axis, Series, line_chart, round_axis
 from holdfast.report.formatting import count, duration, eps, number
 from holdfast.report.runs import ComparedRun
-from holdfast.report.sections.eps_curve import Points, curve
-from holdfast.report.sections.recipe import block
-from holdfast.report.tables import Cell, Table
-from holdfast.run_files import finite
+from holdfast.report.sections.eps_curve import STORED, Points, curve, thorough_curve
+from holdfast.report.tables import Table, TableCell
+from holdfast.report.tradeoff import Disc, tradeoff_chart
+from holdfast.run_files import block, finite
 
 MOST_EPOCHS = 1_000_000
 """More are a mistake in the log."""
 
 
-def cell(table: Table, row: int, key: str) -> Cell:
+def cell(table: Table, row: int, key: str) -> TableCell:
     """A cell by the key of its column; empty where no run has the column."""
     index = next((i for i, column in enumerate(table.columns) if column.key == key), None)
-    return Cell() if index is None else table.rows[row].cells[index]
+    return TableCell() if index is None else table.rows[row].cells[index]
 
 
 def tradeoff(runs: Sequence[ComparedRun], table: Table, ranked: bool) -> Markup | None:
@@ -51,8 +49,8 @@ def tradeoff(runs: Sequence[ComparedRun], table: Table, ranked: bool) -> Markup 
 
 
 @dataclasses.dataclass(frozen=True)
-class Curves:
-    """R@1 against the size of the change, for several runs.
+class EpsCurves:
+    """R@1 against eps, for several runs.
 
     Args:
         chart: as the page shows it.
@@ -65,8 +63,8 @@ class Curves:
     attack: str
 
 
-def radius_curves(runs: Sequence[ComparedRun]) -> Curves | None:
-    """The curves of all runs that looked at the same attack; None where they did not.
+def eps_curves(runs: Sequence[ComparedRun]) -> EpsCurves | None:
+    """The curves of all runs that measured the same attack; None where they did not.
 
     Those of the thorough audit where two runs have it, otherwise those of the exhibits.
     """
@@ -78,29 +76,28 @@ def radius_curves(runs: Sequence[ComparedRun]) -> Curves | None:
     series = [Series(runs[i].name, points, runs[i].kind, dots=True) for i, (_, points) in source.items()]
     every = sorted({x for line in series for x, _ in line.points})
     ticks = [(x, "0" if x == 0 else eps(x)) for x in every if x == 0 or x >= every[-1] / 4.1]
-    across = Axis(0.0, every[-1] or 1.0, ticks, "largest change of a pixel")
-    upwards = Axis(0.0, 100.0, [(v, str(v)) for v in (0, 25, 50, 75, 100)], "R@1 under attack, %")
+    across = Axis(0.0, every[-1] or 1.0, ticks, "eps: largest change of a pixel")
+    upwards = Axis(0.0, 100.0, PERCENT_TICKS, "R@1 under attack, %")
     title = _strength_title(series)
     words = "; ".join(f"{line.name}: " + ", ".join(number(y) for _, y in line.points) for line in series)
-    return Curves(line_chart(series, across, upwards, title, words, height=280), title, attacks.pop())
+    return EpsCurves(line_chart(series, across, upwards, title, words, height=280), title, attacks.pop())
 
 
 def _thorough(run: ComparedRun) -> tuple[str, Points] | None:
     audit = run.audits.get("thorough", {})
-    rows = [row for row in audit.get("curve") or () if isinstance(row, dict)]
-    points = curve({"eps_pixel": [row.get("eps") for row in rows], "R@1": [row.get("R@1") for row in rows]})
+    points = thorough_curve(audit)
     return (f"the worst of many attacks on {count(audit.get('images'))} images", points) if points else None
 
 
 def _exhibit(run: ComparedRun) -> tuple[str, Points] | None:
-    radius = block(run.files.exhibits, "radius")
-    points = curve(radius)
-    what = f"the goal {radius.get('goal')}, {radius.get('steps')} steps, on {count(radius.get('images'))} images"
+    stored = block(run.files.exhibits, STORED)
+    points = curve(stored)
+    what = f"the goal {stored.get('goal')}, {stored.get('steps')} steps, on {count(stored.get('images'))} images"
     return (what, points) if points else None
 
 
 def _strength_title(series: Sequence[Series]) -> str:
-    """What is left at the radius where the runs differ most."""
+    """What is left at the eps where the runs differ most."""
     common = set.intersection(*[{x for x, _ in line.points if x > 0} for line in series])
     if not common or not 1 < len(series) < 5:
         return "How fast retrieval falls as the change grows"

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from holdfast.report.columns import ERS_COLUMNS
-from holdfast.report.compare_charts import cell, learning_curves, radius_curves, tradeoff
+from holdfast.audit.ers import SCORES
+from holdfast.report.compare_charts import cell, eps_curves, learning_curves, tradeoff
 from holdfast.report.comparison import Comparison
-from holdfast.report.formatting import number, short
-from holdfast.report.recipe_differences import recipe_differences
+from holdfast.report.context import PageContext
+from holdfast.report.formatting import NONE, number, setting, short
+from holdfast.report.images import BUDGET, PageImages
+from holdfast.report.public import public_path
 from holdfast.report.render import render
 from holdfast.report.runs import ComparedRun, Document
 from holdfast.report.sections.flags import LEVELS
-from holdfast.report.sections.recipe import block
-from holdfast.report.shared_queries import shared_queries
-from holdfast.report.table_files import to_csv, to_latex, to_markdown
-from holdfast.report.tables import Table, shown, written
-from holdfast.report.withstood import withstood
+from holdfast.report.sections.recipe import name_of
+from holdfast.report.sections.strips import shown_strip
+from holdfast.report.tables import Table, shown, to_csv, to_latex, to_markdown, written
+from holdfast.run_files import block
+from holdfast.run_folder import DAMAGED
 from holdfast.version import __version__
+
+MOST = 4
+"""Queries shown; more repeat the lesson."""
 
 
 def comparison_page(comparison: Comparison, out: Path, images: bool, note: str = "") -> str:
@@ -31,7 +37,7 @@ def comparison_page(comparison: Comparison, out: Path, images: bool, note: str =
     Args:
         comparison: what it shows.
         out: where it will lie, so that links to the runs' own pages are right.
-        images: False leaves every picture out.
+        images: False leaves every image out.
         note: a line under the headline.
     """
     runs, table = comparison.runs, comparison.table
@@ -56,7 +62,7 @@ def comparison_page(comparison: Comparison, out: Path, images: bool, note: str =
         seeds=comparison.seeds,
         seed_groups=column_groups(comparison.seeds) if comparison.seeds else [],
         heat=heat(runs, table),
-        radius=radius_curves(runs),
+        eps=eps_curves(runs),
         learning=learning_curves(runs),
         differences=recipe_differences(runs),
         queries=shared_queries(runs) if images else [],
@@ -113,14 +119,14 @@ def column_groups(table: Table) -> list[tuple[str, int]]:
 
 
 def heat(runs: Sequence[ComparedRun], table: Table) -> Document | None:
-    """What each attack leaves, 0 to 100, per run; None where no run has an ERS."""
-    keys = [column for column in ERS_COLUMNS if column.key != "ERS"]
+    """What each attack leaves, its term of ERS, per run; None where no run has an ERS."""
     rows = []
     for i, run in enumerate(runs):
-        scores = [withstood(column.key, cell(table, i, column.key).value) for column in keys]
+        values = {key: cell(table, i, key).value for key in SCORES}
+        scores = [None if (value := values[key]) is None else float(SCORES[key].term(value)) for key in SCORES]
         if any(score is not None for score in scores):
             rows.append((run, scores, cell(table, i, "ERS").value))
-    return {"columns": keys, "rows": rows} if rows else None
+    return {"scores": SCORES, "rows": rows} if rows else None
 
 
 def _heading(runs: Sequence[ComparedRun]) -> str:
@@ -167,3 +173,77 @@ def _first(table: Table, key: str) -> int | None:
     """The one row that is best in a column."""
     best = table.leaders(key)
     return best[0] if len(best) == 1 else None
+
+
+def shared_queries(runs: Sequence[ComparedRun]) -> list[Document]:
+    """Queries that the exhibits of two or more runs have in common, with the matches each model finds.
+
+    A query is the same when its image is, byte by byte.
+    """
+    asked: dict[str, dict[int, Document]] = {}
+    for run in runs:
+        strips = run.files.exhibits.get("strips")
+        context = PageContext(run.files, PageImages(run.files.folder / "artifacts"))
+        for strip in strips if isinstance(strips, list) else ():
+            source = context.images.source(block(strip, "query").get("file"))
+            with suppress(*DAMAGED):
+                if source is not None:
+                    asked.setdefault(source, {})[run.number] = shown_strip(strip, context)
+    most = max((len(strips) for strips in asked.values()), default=0)
+    shown: list[Document] = []
+    size = 0
+    for answers in asked.values():
+        if most < 2 or len(answers) < most or len(shown) == MOST:
+            continue
+        first = next(iter(answers.values()))
+        replies = [{"run": runs[i], **answer} for i, answer in answers.items()]
+        size += len(str(replies))
+        if size > BUDGET:
+            break
+        shown.append({"image": first["query"], "label": str(first["label"]), "answers": replies})
+    return shown
+
+
+def recipe_differences(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]]]:
+    """Every key whose value is not the same in all recipes, with its value in each run.
+
+    A run without a recipe has a dash everywhere and makes no difference. Where lists name different methods, the
+    settings of those are left out. How models saw the images comes last: a recipe may leave that to the backbone.
+    """
+    recipes = [flat(run.files.recipe) for run in runs]
+    known = [recipe for recipe in recipes if recipe]
+    keys = dict.fromkeys(key for recipe in known for key in recipe)
+    different = [key for key in keys if len({repr(recipe.get(key, NONE)) for recipe in known}) > 1]
+    told = [key for key in different if not any(key.startswith(f"{above}.") for above in different)]
+    found = [(key, [_written(recipe.get(key, NONE)) for recipe in recipes]) for key in told]
+    views = [run.files.view or NONE for run in runs]
+    return found if len({*views} - {NONE}) < 2 else [*found, ("images seen as", views)]
+
+
+def flat(nested: Document, where: str = "") -> Document:
+    """A recipe as key.path → value; a list of methods is the list of their names, each with settings below it."""
+    found: Document = {}
+    for key, value in nested.items():
+        path = f"{where}{key}"
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{path}.")
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            found[path] = [name_of(item) for item in value]
+            for i, item in enumerate(value):
+                found |= flat(item, f"{path}.{i}.") if isinstance(item, dict) else {}
+        else:
+            found[path] = value
+    return found
+
+
+def _written(value: Any) -> str:
+    """As YAML has it, but numbers as people write them and of private paths the last part."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return setting(value)
+    if isinstance(value, list):
+        return ", ".join(_written(item) for item in value) or "[]"
+    return public_path(value, "…/")

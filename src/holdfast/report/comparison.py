@@ -9,15 +9,14 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
-from holdfast.report.columns import measured
 from holdfast.report.fairness import Unfair, seed_summary, unfair
-from holdfast.report.runs import ComparedRun, read_runs
-from holdfast.report.sections.public import audit_command, command
+from holdfast.report.public import audit_command, command
+from holdfast.report.runs import ComparedRun, read_runs, table_of
 from holdfast.report.tables import Table
 
 
 @dataclasses.dataclass(frozen=True)
-class Missing:
+class MissingResult:
     """Something a run lacks.
 
     Args:
@@ -50,7 +49,7 @@ class Comparison:
     table: Table
     seeds: Table | None
     unfair: list[Unfair]
-    missing: list[Missing]
+    missing: list[MissingResult]
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -72,7 +71,7 @@ def compare(
     Args:
         folders: run folders, or folders an audit was written to; one is enough.
         out: the page.
-        images: False leaves every picture out, for private data.
+        images: False leaves every image out, for private data.
         note: what a reader should know first, as a line under the headline.
     """
     return write_comparison(read_comparison(folders), Path(out), images, note)
@@ -89,7 +88,7 @@ def read_comparison(folders: Sequence[str | Path]) -> Comparison:
     runs = read_runs(folders)
     different = unfair(runs)
     refused = {entry.source for entry in different}
-    table = measured(runs)
+    table = table_of(runs)
     seeds = seed_summary(runs, table)
     return Comparison(
         runs,
@@ -106,7 +105,7 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
     Args:
         comparison: what it shows.
         out: the page.
-        images: False leaves every picture out.
+        images: False leaves every image out.
         note: what a reader should know first, as a line under the headline.
     """
     from holdfast.report.compare_page import comparison_page
@@ -116,12 +115,14 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
     return out
 
 
-def _missing(run: ComparedRun) -> list[Missing]:
+def _missing(run: ComparedRun) -> list[MissingResult]:
     """What this run lacks, and the command that adds it."""
-    lines = [Missing(f"{run.name}: {file} is damaged and was left out") for file in run.files.damaged]
+    lines = [MissingResult(f"{run.name}: {file} is damaged and was left out") for file in run.files.damaged]
     if not run.files.evaluation and run.files.recipe:
-        lines.append(Missing(f"{run.name} is not finished; run the `holdfast train` command that started it again"))
+        lines.append(
+            MissingResult(f"{run.name} is not finished; run the `holdfast train` command that started it again")
+        )
     if "ers" not in run.audits:
         own = command("holdfast", "audit", run.files.folder, "--data", run.files.data_spec)
-        lines.append(Missing(f"{run.name} has no ERS yet", own, audit_command(run.files)))
+        lines.append(MissingResult(f"{run.name} has no ERS yet", own, audit_command(run.files)))
     return lines

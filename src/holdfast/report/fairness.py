@@ -9,15 +9,14 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.report.columns import clean_document
 from holdfast.report.formatting import eps, short
-from holdfast.report.runs import PROTOCOLS, ComparedRun, Document
-from holdfast.report.sections.public import public_values
-from holdfast.report.sections.recipe import block
-from holdfast.report.tables import Cell, Row, Table
+from holdfast.report.public import public_values
+from holdfast.report.runs import ComparedRun, Document
+from holdfast.report.tables import Row, Table, TableCell
+from holdfast.run_files import block
 
-TITLES = {"clean": "Clean metrics", "ers": "ERS", "adml": "ADML", "stax": "STAX", "thorough": "The thorough audit"}
-WORDS = {"data.name": "data", "eps_pixel": "radius"}
+TITLES = {"clean": "Clean metrics", "thorough": "The thorough audit"}
+WORDS = {"data.name": "data", "eps_pixel": "eps"}
 SEED_MARK = re.compile(r"[-_. /(]+(s|seed)?[-_=]*$")
 NO_TEST_SPLIT = ("validation", "validation_seed", "train_fraction", "fraction_seed", "skip_bad")
 """Keys of a data block that leave the test images as they are."""
@@ -53,18 +52,18 @@ class Conditions:
 def unfair(runs: Sequence[ComparedRun]) -> list[Unfair]:
     """Every measurement whose conditions differ between the runs that have it."""
     found = []
-    for source in ("clean", *PROTOCOLS):
+    for source in dict.fromkeys(source for run in runs for source in run.measured):
         conditions = {run.name: known for run in runs if (known := measured_on(run, source))}
         different = differing(list(conditions.values()))
         if different:
             told = "; ".join(_told(key, conditions) for key in different)
-            found.append(Unfair(source, f"{TITLES[source]}: {told}"))
+            found.append(Unfair(source, f"{TITLES.get(source, source.upper())}: {told}"))
     return found
 
 
 def measured_on(run: ComparedRun, source: str) -> Conditions | None:
     """The conditions of a measurement; None where it was not made."""
-    document = clean_document(run) if source == "clean" else run.audits.get(source)
+    document = run.measured.get(source)
     if not document:
         return None
     data = _data_block(document)
@@ -118,7 +117,7 @@ def seed_summary(runs: Sequence[ComparedRun], table: Table) -> Table | None:
             continue
         refused = {entry.source for entry in unfair([runs[i] for i in members])}
         cells = [
-            Cell() if column.source in refused else _mean([table.rows[i].cells[c].value for i in members])
+            TableCell() if column.source in refused else _mean([table.rows[i].cells[c].value for i in members])
             for c, column in enumerate(table.columns)
         ]
         rows.append(Row(f"{_stem([runs[i].name for i in members])} ({len(members)} seeds)", tuple(cells)))
@@ -130,14 +129,14 @@ def _data_block(document: Document) -> Document:
     return data if isinstance(data, dict) else {"name": data} if data else {}
 
 
-def _mean(values: Sequence[float | None]) -> Cell:
+def _mean(values: Sequence[float | None]) -> TableCell:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        return Cell()
+        return TableCell()
     try:
-        return Cell(statistics.fmean(known), spread=statistics.stdev(known))
+        return TableCell(statistics.fmean(known), spread=statistics.stdev(known))
     except OverflowError:
-        return Cell()
+        return TableCell()
 
 
 def _stem(names: Sequence[str]) -> str:
@@ -168,5 +167,5 @@ def _said(key: str, value: Any) -> str:
 
 
 def _text(key: str, value: Any) -> str:
-    """Equal for equal values; radii are compared as they are shown, not to the last bit."""
+    """Equal for equal values; eps are compared as they are shown, not to the last bit."""
     return eps(value) if key == "eps_pixel" else json.dumps(value, sort_keys=True, default=str)

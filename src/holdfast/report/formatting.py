@@ -39,6 +39,16 @@ def with_interval(value: Any, interval: Any, digits: int = 1) -> str:
     return shown if ends is None or shown == NONE else f"{shown} ({number(ends[0], digits)}–{number(ends[1], digits)})"
 
 
+def brackets(ends: tuple[float, float] | None) -> str:
+    """`(44.1–47.9)`; nothing where no interval is known."""
+    return f"({number(ends[0])}–{number(ends[1])})" if ends else ""
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 reason`, `3 reasons`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def span(interval: Any) -> tuple[float, float] | None:
     """Both ends of an interval, if it has two."""
     if not isinstance(interval, Sequence) or isinstance(interval, str) or len(interval) != 2:
@@ -48,7 +58,7 @@ def span(interval: Any) -> tuple[float, float] | None:
 
 
 def eps(value: Any) -> str:
-    """A radius in pixels as people write it: `8/255`."""
+    """An eps in pixel units as people write it: `8/255`."""
     known = finite(value)
     return NONE if known is None else f"{255 * known:.3g}/255"
 

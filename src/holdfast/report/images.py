@@ -1,26 +1,43 @@
-"""Pictures as part of the page."""
+"""Images of a page: written as files by `collect`, and later read into the page."""
 
 from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
 
+if TYPE_CHECKING:
+    from PIL import Image
+    from torch import Tensor
+
+    from holdfast.data import ImageStore
+
+FOLDER = "pictures"
+"""Beside `exhibits.json`."""
 SMALL = 64
-"""Up to this side, a picture is shown with visible pixels instead of a blur."""
+"""Up to this side, an image is shown with visible pixels instead of a blur."""
 BUDGET = 5_500_000
-"""Bytes of picture files per page: a third more in base64, so that a page stays under 8 MB."""
+"""Bytes of image files per page: a third more in base64, so that a page stays under 8 MB."""
+THUMBNAIL = 112
+"""Longest side of an image that is only looked at; larger ones are reduced to it and stored as JPEG."""
+EXACT = 256
+"""Longest side of an image that is stored to the bit; a page of larger ones would be too heavy."""
+TILE, COLUMNS = 48, 25
+QUALITY = 85
 _STARTS = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 
+Named: TypeAlias = dict[str, Any] | None
+"""`{"file", "width", "height", "alt"}`, or None where no images are wanted."""
 
-class Pictures:
-    """Reads the pictures that the exhibits name and writes them into the page.
+
+class PageImages:
+    """Reads the image files that the exhibits name and writes them into the page.
 
     Args:
-        folder: what picture files are relative to; nothing outside is read.
-        shown: leave every picture out if not.
+        folder: what they are relative to; nothing outside is read.
+        shown: leave every image out if not.
     """
 
     def __init__(self, folder: Path, shown: bool = True) -> None:
@@ -30,21 +47,21 @@ class Pictures:
         self._known: dict[str, str | None] = {}
         self._bytes = 0
 
-    def tag(self, picture: Any) -> Markup:
-        """An `<img>`, or nothing where there is no picture to show."""
-        if not isinstance(picture, dict):
+    def tag(self, image: Any) -> Markup:
+        """An `<img>`, or nothing where there is no image to show."""
+        if not isinstance(image, dict):
             return Markup("")
-        source = self.source(picture.get("file"))
+        source = self.source(image.get("file"))
         if source is None:
             return Markup("")
-        width, height = (_side(picture.get(key)) for key in ("width", "height"))
+        width, height = (_side(image.get(key)) for key in ("width", "height"))
         kind = " pixels" if max(width, height) <= SMALL else ""
         return Markup('<img class="pic{}" src="{}" width="{}" height="{}" alt="{}">').format(
-            kind, source, width, height, str(picture.get("alt", ""))
+            kind, source, width, height, str(image.get("alt", ""))
         )
 
     def source(self, name: Any) -> str | None:
-        """A picture file as a data URI; None if it is not there, not a picture, elsewhere, or over the budget."""
+        """An image file as a data URI; None if it is not there, not an image, elsewhere, or over the budget."""
         if not self.shown or not isinstance(name, str):
             return None
         if name not in self._known:
@@ -68,6 +85,76 @@ class Pictures:
             return None
         kind = next((kind for start, kind in _STARTS.items() if content.startswith(start)), None)
         return None if kind is None else f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+class ImageFiles:
+    """Writes image files: small, each image once, and none at all where they are private.
+
+    Args:
+        folder: where they go; None writes nothing and gives None for every image.
+        size: input size of the model; what is shown is what the model sees.
+    """
+
+    def __init__(self, folder: Path | None, size: int) -> None:
+        self.folder = folder
+        self.size = size
+        self._count = 0
+        self._known: dict[tuple[int, int], dict[str, Any]] = {}
+
+    def of(self, store: ImageStore, row: int, alt: str) -> Named:
+        """An image of a store, for looking at; asked for again it is the same file."""
+        import torch
+
+        if self.folder is None:
+            return None
+        key = (id(store), row)
+        if key not in self._known:
+            image = _drawn(store.inputs(torch.tensor([row]))[0])
+            small = self.size <= THUMBNAIL
+            self._known[key] = self._save(image if small else _reduced(image, THUMBNAIL), "png" if small else "jpg")
+        return {**self._known[key], "alt": alt}
+
+    def exact(self, image: Tensor, alt: str) -> Named:
+        """An image in [0, 1] as 8 bits hold it, without loss."""
+        if self.folder is None:
+            return None
+        drawn = _drawn(image)
+        return {**self._save(drawn if self.size <= EXACT else _reduced(drawn, EXACT), "png"), "alt": alt}
+
+    def sprite(self, store: ImageStore, rows: Tensor) -> dict[str, Any] | None:
+        """Many images as the tiles of one JPEG, row by row."""
+        from PIL import Image
+
+        if self.folder is None:
+            return None
+        sheet = Image.new("RGB", (TILE * min(COLUMNS, len(rows)), TILE * -(-len(rows) // COLUMNS)))
+        for place, image in enumerate(store.inputs(rows.cpu())):
+            corner = (TILE * (place % COLUMNS), TILE * (place // COLUMNS))
+            sheet.paste(_drawn(image).resize((TILE, TILE), Image.Resampling.BICUBIC), corner)
+        sheet.save(self.folder / "map.jpg", quality=QUALITY)
+        return {"file": f"{FOLDER}/map.jpg", "tile": TILE, "columns": COLUMNS}
+
+    def _save(self, image: Image.Image, kind: str) -> dict[str, Any]:
+        assert self.folder is not None
+        self._count += 1
+        name = f"{self._count:04d}.{kind}"
+        options: dict[str, Any] = {"optimize": True} if kind == "png" else {"quality": QUALITY}
+        image.save(self.folder / name, **options)
+        return {"file": f"{FOLDER}/{name}", "width": image.width, "height": image.height}
+
+
+def _drawn(image: Tensor) -> Image.Image:
+    from PIL import Image
+
+    from holdfast.audit.examples import as_bytes
+
+    return Image.fromarray(as_bytes(image).permute(1, 2, 0).contiguous().cpu().numpy())
+
+
+def _reduced(image: Image.Image, side: int) -> Image.Image:
+    from PIL import Image
+
+    return image.resize((side, side), Image.Resampling.LANCZOS)
 
 
 def _side(value: Any) -> int:

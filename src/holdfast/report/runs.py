@@ -1,4 +1,4 @@
-"""The runs of a comparison: what lies in their folders, under names that tell them apart."""
+"""The runs of a comparison, under names that tell them apart, and the columns of what was measured of them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.metric_info import MetricInfo
+from holdfast.report.described import described
+from holdfast.report.formatting import span
 from holdfast.report.sections.flags import all_flags
-from holdfast.run_folder import RunFolder, read_run_folder
+from holdfast.report.tables import Column, Row, Table, TableCell
+from holdfast.run_files import block, finite
+from holdfast.run_folder import RunFiles, read_run
 
 Document = dict[str, Any]
-PROTOCOLS: dict[str, tuple[str, ...]] = {
-    "ers": ("audit.json", "audit-ers-published.json"),
-    "adml": ("audit-adml-fixed.json", "audit-adml-replaced.json"),
-    "stax": ("audit-stax-fixed.json", "audit-stax-replaced.json"),
-    "thorough": ("audit-thorough-fixed.json",),
-}
-"""Where each protocol's audit lies; the first that is there counts."""
 KINDS = 7
 """Colours the page has; an eighth run looks like the first and is told apart by its letter."""
+GROUPS = {"clean": "Clean retrieval", "ers": "Under attack", "cost": "Cost"}
+OTHER = "Other audits"
+RECALL = MetricInfo("queries whose nearest image is of their class, %", digits=1, shown="headline")
+# Runs do not record their machine, so seconds rank nobody.
+COSTS = {
+    "seconds": MetricInfo("seconds in training steps, on the machine used", "train s", None, 0, "headline"),
+    "passes": MetricInfo("runs of the model, forward and back, per step", "", "lower", 1, "headline"),
+    "images": MetricInfo("images learnt from, repeats counted", "", "lower", 0),
+    "parameters": MetricInfo("weights of the model", "weights", "lower", 0, "headline"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +42,7 @@ class ComparedRun:
 
     name: str
     number: int
-    files: RunFolder
+    files: RunFiles
 
     @property
     def letter(self) -> str:
@@ -48,10 +56,18 @@ class ComparedRun:
 
     @property
     def audits(self) -> dict[str, Document]:
-        """The audit of each protocol that was run."""
-        there = {"audit.json": self.files.audit, **self.files.audits}
-        chosen = {name: next((there[f] for f in files if there.get(f)), None) for name, files in PROTOCOLS.items()}
-        return {name: document for name, document in chosen.items() if document}
+        """The audit of each protocol that was run, mode `fixed` before others; ERS first."""
+        found: dict[str, Document] = {}
+        for name, document in self.files.current_audits.items():
+            protocol = name.removeprefix("audit-").rpartition("-")[0] or "ers"
+            found.setdefault(protocol, document)
+        return dict(sorted(found.items(), key=lambda entry: entry[0] != "ers"))
+
+    @property
+    def measured(self) -> dict[str, Document]:
+        """Where figures are, by source; the clean ones of a model that was only audited are those of its ERS audit."""
+        clean = self.files.evaluation or self.audits.get("ers")
+        return {**({"clean": clean} if clean else {}), **self.audits}
 
     @property
     def flags(self) -> list[dict[str, str]]:
@@ -67,7 +83,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[ComparedRun]:
     """
     paths = [Path(folder) for folder in folders]
     named = zip(short_names(paths), paths, strict=True)
-    return [ComparedRun(name, i, read_run_folder(path)) for i, (name, path) in enumerate(named)]
+    return [ComparedRun(name, i, read_run(path)) for i, (name, path) in enumerate(named)]
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -81,3 +97,54 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     return [
         name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)
     ]
+
+
+def table_of(runs: Sequence[ComparedRun]) -> Table:
+    """Every figure of every run that its metric wants compared, nothing marked; columns without any value left out."""
+    columns: dict[str, Column] = {}
+    rows: list[dict[str, TableCell]] = []
+    for run in runs:
+        cells: dict[str, TableCell] = {}
+        for source, document in run.measured.items():
+            audited = source == "clean" and document is not run.files.evaluation
+            for key, info in ({"R@1": RECALL} if audited else described(document)).items():
+                if info.compared:
+                    column = _column(source, key, info)
+                    columns.setdefault(column.key, column)
+                    cells[column.key] = _cell(document, key, info.scale)
+        files = run.files
+        costs = (files.training_seconds, files.passes_per_step, files.images_seen, files.parameters)
+        cells |= {key: TableCell(finite(value)) for key, value in zip(COSTS, costs, strict=True)}
+        rows.append(cells)
+    columns |= {key: _column("cost", key, info) for key, info in COSTS.items()}
+    sources = ["clean", "ers", *sorted({c.source for c in columns.values()} - {*GROUPS}), "cost"]
+    ordered = sorted(columns.values(), key=lambda column: sources.index(column.source))
+    filled = [
+        Row(run.name, tuple(cells.get(column.key, TableCell()) for column in ordered))
+        for run, cells in zip(runs, rows, strict=True)
+    ]
+    return Table(tuple(ordered), tuple(filled)).without_empty()
+
+
+def _column(source: str, key: str, info: MetricInfo) -> Column:
+    """A column; those of other audits are named after their protocol."""
+    name = info.column or key
+    return Column(
+        key=name if source in GROUPS else f"{source} {name}",
+        title=info.title or name,
+        group=GROUPS.get(source, OTHER),
+        source=source,
+        meaning=info.meaning,
+        better=info.better or "lower",
+        digits=info.digits,
+        headline=info.shown == "headline",
+        ranked=info.better is not None,
+    )
+
+
+def _cell(document: Document, key: str, scale: float) -> TableCell:
+    """A figure with its interval, if both ends are known."""
+    value = finite(block(document, "metrics").get(key))
+    value = None if value is None else finite(scale * value)
+    ends = span(block(document, "intervals").get(key))
+    return TableCell(value, None if value is None or ends is None else span([scale * end for end in ends]))

@@ -1,16 +1,40 @@
-"""Tables of figures: rows of runs, columns that know which direction is better, best values marked."""
+"""Tables of figures: rows of runs, columns that know which direction is better, best values marked; also as files."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from holdfast.console import table
-from holdfast.report.formatting import number, with_interval
+from holdfast.report.formatting import NONE, number, with_interval
 
 MARK = "*"
 """Follows the best value of a column where there is no bold type."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet would compute text that starts with one of these."""
+MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
+LATEX_SIGNS = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "%": r"\%",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "±": r"$\pm$",
+    NONE: "--",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +65,7 @@ class Column:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One value.
 
     Args:
@@ -62,7 +86,7 @@ class Row:
     """A run, or several seeds of one, with a cell per column."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +193,7 @@ def written(column: Column, value: float | None) -> str:
     return number(value, column.digits)
 
 
-def shown(column: Column, cell: Cell) -> str:
+def shown(column: Column, cell: TableCell) -> str:
     """The value with its interval, or its spread over seeds."""
     if cell.spread is not None:
         return f"{written(column, cell.value)} ± {number(cell.spread, column.digits)}"
@@ -178,3 +202,65 @@ def shown(column: Column, cell: Cell) -> str:
 
 def _overlap(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
     return one is not None and other is not None and one[0] <= other[1] and other[0] <= one[1]
+
+
+def to_csv(table: Table) -> str:
+    """Unrounded numbers; intervals and spreads in columns of their own, and an empty field where there is no value."""
+    extras = {
+        column.key: [name for name in ("interval", "spread") if any(getattr(row.cells[i], name) for row in table.rows)]
+        for i, column in enumerate(table.columns)
+    }
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    heads = ["run"]
+    for column in table.columns:
+        heads.append(_inert(column.key))
+        heads += [_inert(f"{column.key} {end}") for end in ("low", "high") if "interval" in extras[column.key]]
+        heads += [_inert(f"{column.key} std")] if "spread" in extras[column.key] else []
+    writer.writerow(heads)
+    for row in table.rows:
+        fields: list[float | str | None] = [_inert(row.name)]
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            fields.append(cell.value)
+            fields += (cell.interval or (None, None)) if "interval" in extras[column.key] else ()
+            fields += [cell.spread] if "spread" in extras[column.key] else []
+        writer.writerow(fields)
+    return file.getvalue()
+
+
+def to_markdown(table: Table) -> str:
+    """A pipe table; the best values in bold."""
+    heads = ["run", *[_markdown(column.title) for column in table.columns]]
+    lines = [heads, ["---", *["---:"] * len(table.columns)]]
+    for row in table.rows:
+        cells = [_bold(_markdown(shown(c, v)), v, "**", "**") for c, v in zip(table.columns, row.cells, strict=True)]
+        lines.append([_markdown(row.name), *cells])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def to_latex(table: Table) -> str:
+    """A tabular in the style of the package booktabs; the best values in bold."""
+    heads = ["run", *[_latex(column.title) for column in table.columns]]
+    start = rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}"
+    lines = [start, r"\toprule", f"{' & '.join(heads)} \\\\", r"\midrule"]
+    for row in table.rows:
+        cells = [_bold(_latex(shown(c, v)), v, r"\textbf{", "}") for c, v in zip(table.columns, row.cells, strict=True)]
+        lines.append(f"{' & '.join([_latex(row.name), *cells])} \\\\")
+    return "\n".join(["% needs \\usepackage{booktabs}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _bold(text: str, cell: TableCell, before: str, after: str) -> str:
+    return f"{before}{text}{after}" if cell.best else text
+
+
+def _inert(name: str) -> str:
+    """Text that a spreadsheet shows instead of computing."""
+    return f"'{name}" if name.startswith(FORMULA) else name
+
+
+def _markdown(text: str) -> str:
+    return MARKDOWN_SIGNS.sub(r"\\\1", " ".join(text.split()))
+
+
+def _latex(text: str) -> str:
+    return "".join(LATEX_SIGNS.get(sign, sign) for sign in " ".join(text.split()))

@@ -10,8 +10,8 @@ import torch
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit.adml import fixed_attack
-from holdfast.audit.clean import searched
-from holdfast.audit.preparation import make_subject
+from holdfast.audit.figures import searched
+from holdfast.audit.preparation import Execution, Selection, make_subject
 from holdfast.devices import seeded_devices
 from holdfast.errors import RecipeError
 from holdfast.evaluation import choose_split
@@ -54,7 +54,9 @@ class AttackStrength(ProbeFunction):
             raise RecipeError("attack-strength attacks a model on images; give the computation data and a backbone")
         split = choose_split(scene.table, None)
         with frozen(scene.model), torch.random.fork_rng(seeded_devices(scene.device)):
-            subject, _, _ = make_subject(scene.model, scene.table, split, self.limit, scene.seed, 256, False)
+            subject, _, _ = make_subject(
+                scene.model, Selection(scene.table, split, self.limit, scene.seed), Execution(batch=256)
+            )
             budget = dataclasses.replace(BUDGET.with_eps(self.eps), units=self.units).in_pixels(subject.std)
             goal = {"name": self.goal, **({} if self.margin is None else {"margin": self.margin})}
             attack = fixed_attack(subject, self.goal, goal, budget)

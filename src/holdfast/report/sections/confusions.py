@@ -2,27 +2,79 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from holdfast.report import formatting as fmt
-from holdfast.report.sections.base import Section, Source
-from holdfast.report.sections.recipe import block
+from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.run_files import block
+
+if TYPE_CHECKING:
+    from holdfast.report.model import CollectContext
+
+PAIRS = 12
 
 
-def confusions(source: Source) -> Section:
-    """Each pair with a picture of both."""
-    if source.files.exhibits.get("confusions") == [] and "confusions" not in block(source.files.exhibits, "missing"):
-        return Section("No query found a wrong class first", {"pairs": [], "words": True})
+def collect(context: CollectContext) -> list[dict[str, Any]]:
+    """The pairs of classes most often confused at rank 1, over all queries with a positive in the gallery.
+
+    Ordered by how often, then by percent of the class, then by class; the images are the nearest such query and match.
+    """
+    import torch
+
+    from holdfast.report.model import NO_POSITIVE
+    from holdfast.sphere import distance
+
+    subject = context.subject
+    references, labels = subject.references, subject.labels
+    rows = torch.arange(len(labels), device=labels.device)
+    hits = references.hits(references.clean(rows), rows)
+    rows = rows[~hits.isnan()]
+    if not len(rows):
+        raise Absent(NO_POSITIVE)
+    counted = torch.bincount(labels[rows])
+    rows = rows[hits[rows] == 0]
+    if not len(rows):
+        return []
+    found = references.nearest(references.clean(rows), rows, 1)[:, 0]
+    away = distance(references.clean(rows), references.vectors[found])
+    pairs, which, times = torch.unique(
+        torch.stack([labels[rows], references.labels[found]], 1), dim=0, return_inverse=True, return_counts=True
+    )
+    percents = 100 * times.double() / counted[pairs[:, 0]]
+    order = sorted(range(len(pairs)), key=lambda i: (-int(times[i]), -float(percents[i])))
+    shown = []
+    for pair in order[:PAIRS]:
+        nearest = int(away.masked_fill(which != pair, torch.inf).argmin())
+        a, b = (context.name_of(label) for label in pairs[pair])
+        images = [
+            context.images.of(subject.store, int(rows[nearest]), a),
+            context.images.of(context.searched, int(found[nearest]), b),
+        ]
+        percent = float(percents[pair])
+        shown.append({"a": a, "b": b, "times": int(times[pair]), "share": percent, "pictures": images})
+    return shown
+
+
+def show(context: PageContext) -> SectionContent:
+    """Each pair with an image of both."""
+    exhibits = context.files.exhibits
+    if exhibits.get("confusions") == [] and "confusions" not in block(exhibits, "missing"):
+        return SectionContent("No query found a wrong class first", {"pairs": [], "words": True})
     listed = []
-    for pair in source.exhibit("confusions"):
-        pictures = [source.pictures.tag(picture) for picture in pair.get("pictures") or ()]
+    for pair in context.exhibit("confusions"):
+        images = [context.images.tag(image) for image in pair.get("pictures") or ()]
         listed.append(
             {
                 "a": pair["a"],
                 "b": pair["b"],
                 "times": fmt.count(pair["times"]),
-                "share": fmt.percent(pair.get("share")),
-                "pictures": pictures if len(pictures) == 2 and all(pictures) else [],
+                "percent": fmt.percent(pair.get("share")),
+                "images": images if len(images) == 2 and all(images) else [],
             }
         )
     first = listed[0]
     title = f"Most often confused: {fmt.short(first['a'], 24)} is taken for {fmt.short(first['b'], 24)}"
-    return Section(title, {"pairs": listed, "words": not any(pair["pictures"] for pair in listed)})
+    return SectionContent(title, {"pairs": listed, "words": not any(pair["images"] for pair in listed)})
+
+
+SECTION = Section("confusions", "Confusions", show, {"confusions": collect}, of_images=True)

@@ -7,26 +7,24 @@ from typing import Any
 from markupsafe import Markup
 
 from holdfast.report import formatting as fmt
-from holdfast.report.charts.frame import Axis, Label, round_axis
-from holdfast.report.charts.lines import Series, line_chart
-from holdfast.report.sections.base import Absent, Section, Source
-from holdfast.report.sections.recipe import block
-from holdfast.run_files import ON_TEST, best_on_test, curve_on_test, finite
+from holdfast.report.charts import PERCENT_TICKS, Axis, Label, Series, line_chart, round_axis
+from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.run_files import ON_TEST, best_on_test, block, curve_on_test, finite
 
 BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation", ON_TEST}
 WORDS = {
     "hardness": "Hardness of triplets; above 0, wrong ones are nearer",
     "shift": "How far attacks move embeddings",
-    "moved": "Share of triplets made harder",
-    "loss": "Loss by kind of picture",
+    "moved": "Fraction of triplets made harder",
+    "loss": "Loss by kind of image",
     "spread": "Spread of embeddings; near 0 all would be one point",
 }
 Points = list[tuple[float, float]]
 
 
-def curves(source: Source) -> Section:
+def show(context: PageContext) -> SectionContent:
     """One small chart each."""
-    log = source.files.log
+    log = context.files.log
     loss = points(log, "loss")
     recall = validation(log, "R@1")
     tested = points(curve_on_test(log), "R@1")
@@ -40,13 +38,14 @@ def curves(source: Source) -> Section:
     if loss:
         charts.append(_chart("Training loss", {"loss": loss}))
     charts += [_chart(title, group) for title, group in regime_groups(log).items()]
-    return Section(_title(recall, tested, loss), {"charts": charts, "on_test": on_test(source) if tested else None})
+    content = {"charts": charts, "on_test": on_test(context) if tested else None}
+    return SectionContent(_title(recall, tested, loss), content)
 
 
-def on_test(source: Source) -> dict[str, Any] | None:
+def on_test(context: PageContext) -> dict[str, Any] | None:
     """The figure of the model that is reported, and the best epoch on the test classes, each under its name."""
-    evaluation = source.files.evaluation
-    best = block(evaluation, "best_on_test") or best_on_test(curve_on_test(source.files.log)) or {}
+    evaluation = context.files.evaluation
+    best = block(evaluation, "best_on_test") or best_on_test(curve_on_test(context.files.log)) or {}
     recall = finite(best.get("R@1"))
     if recall is None:
         return None
@@ -86,11 +85,7 @@ def _chart(title: str, lines: dict[str, Points], percent: bool = False, labelled
     x = round_axis(min(a for a, _ in every), max(a for a, _ in every), "epoch")
     x = Axis(x.low, max(a for a, _ in every) or 1.0, x.ticks, x.title)
     x = Axis(x.low, x.high, [(v, text) for v, text in x.ticks if v <= x.high], x.title)
-    y = (
-        Axis(0, 100, [(v, str(v)) for v in (0, 25, 50, 75, 100)])
-        if percent
-        else round_axis(min(b for _, b in every), max(b for _, b in every))
-    )
+    y = Axis(0, 100, PERCENT_TICKS) if percent else round_axis(min(b for _, b in every), max(b for _, b in every))
     series = [
         Series(fmt.short(name, 24), line, f"s{1 + n % 7}", dots=labelled)
         for n, (name, line) in enumerate(lines.items())
@@ -117,3 +112,6 @@ def _title(recall: Points, tested: Points, loss: Points) -> str:
     if len(loss) > 1:
         return f"The loss went from {loss[0][1]:.3g} to {loss[-1][1]:.3g}"
     return "Learning curves"
+
+
+SECTION = Section("curves", "Learning curves", show)

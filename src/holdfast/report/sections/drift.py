@@ -1,50 +1,56 @@
-"""BatchNorm statistics of other kinds of pictures, against those of clean ones."""
+"""BatchNorm statistics of other kinds of images, against those of clean ones."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.charts.frame import Axis, round_axis
-from holdfast.report.charts.lines import Series, line_chart
-from holdfast.report.sections.base import Section, Source
+from holdfast.report.charts import Axis, Series, line_chart, round_axis
+from holdfast.report.context import Absent, PageContext, Section, SectionContent
 from holdfast.run_files import finite
+
+if TYPE_CHECKING:
+    from holdfast.report.model import CollectContext
 
 STATISTICS = {"running_mean": "mean", "running_var": "variance", "weight": "scale", "bias": "offset"}
 
 
-def drift(source: Source) -> Section:
-    """One chart for each kind of pictures: how far each statistic is from the clean one, layer by layer."""
-    block: dict[str, dict[str, dict[str, Any]]] = source.exhibit("drift")
-    top = max(_value(layer, key) for layers in block.values() for layer in layers.values() for key in STATISTICS)
+def collect(context: CollectContext) -> dict[str, dict[str, dict[str, float]]]:
+    """Distribution → layer → tensor → root mean square gap to the clean set."""
+    found = context.embedder.bank.drift(context.embedder.backbone)
+    if not found:
+        raise Absent("the model has no BatchNorm sets beside its own; only regimes such as mdprop train them")
+    if not all(math.isfinite(gap) for layers in found.values() for gaps in layers.values() for gap in gaps.values()):
+        raise Absent("the BatchNorm sets contain NaN or inf")
+    return found
+
+
+def show(context: PageContext) -> SectionContent:
+    """One chart for each kind of images: how far each statistic is from the clean one, layer by layer."""
+    stored: dict[str, dict[str, dict[str, Any]]] = context.exhibit("drift")
+    top = max(_value(layer, key) for layers in stored.values() for layer in layers.values() for key in STATISTICS)
     y = round_axis(0, top or 1)
     charts, largest = [], (-1.0, "", "")
-    for kind, layers in block.items():
+    for kind, layers in stored.items():
         series = [
             Series(word, [(n, _value(layer, key)) for n, layer in enumerate(layers.values(), 1)], f"s{i}", dots=True)
             for i, (key, word) in enumerate(STATISTICS.items(), 1)
         ]
-        x = Axis(
-            1, max(2, len(layers)), [(n, str(n)) for n in _ticks(len(layers))], "BatchNorm layer, from input to output"
-        )
+        ticks = [(n, str(n)) for n in range(1, len(layers) + 1, max(1, -(-len(layers) // 8)))]
+        x = Axis(1, max(2, len(layers)), ticks, "BatchNorm layer, from input to output")
         desc = f"{len(layers)} layers: {fmt.short(', '.join(layers), 300)}"
-        charts.append(
-            {
-                "title": f"Kind of pictures: {fmt.short(kind)}",
-                "svg": line_chart(series, x, y, kind, desc, height=200),
-            }
-        )
+        drawn = line_chart(series, x, y, kind, desc, height=200)
+        charts.append({"title": f"Kind of images: {fmt.short(kind)}", "svg": drawn})
         for number, (name, layer) in enumerate(layers.items(), 1):
             largest = max(largest, (_value(layer, "running_mean"), kind, f"{number} ({fmt.short(name, 32)})"))
     _, farthest, place = largest
-    title = f"The mean of {fmt.short(farthest, 24)} pictures is farthest from that of clean ones in layer {place}"
-    return Section(title, {"charts": charts})
+    title = f"The mean of {fmt.short(farthest, 24)} images is farthest from that of clean ones in layer {place}"
+    return SectionContent(title, {"charts": charts})
 
 
 def _value(layer: dict[str, Any], key: str) -> float:
     return finite(layer.get(key)) or 0.0
 
 
-def _ticks(layers: int) -> list[int]:
-    step = max(1, -(-layers // 8))
-    return list(range(1, layers + 1, step))
+SECTION = Section("drift", "BatchNorm", show, {"drift": collect}, optional=True)

@@ -1,20 +1,43 @@
-"""How much of retrieval is left as attacks grow stronger."""
+"""How much of retrieval is left as attacks may change more."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.charts.frame import Axis, Label
-from holdfast.report.charts.lines import Series, line_chart
-from holdfast.report.sections.base import Section, Source
-from holdfast.report.sections.recipe import block
-from holdfast.run_files import finite
-from holdfast.run_folder import RunFolder
+from holdfast.report.charts import PERCENT_TICKS, Axis, Label, Series, line_chart
+from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.run_files import block, finite
+from holdfast.run_folder import RunFiles
 
+if TYPE_CHECKING:
+    from holdfast.report.model import CollectContext
+
+STORED = "radius"
+"""Its key in `exhibits.json`."""
 Points = list[tuple[float, float]]
+
+
+def collect(context: CollectContext) -> dict[str, Any]:
+    """R@1 of the attacked queries at each eps; at zero they are as they were.
+
+    From an eighth of the audit's eps to twice that. The attack counts as it was found, not rounded to 8 bits: at the
+    smallest eps rounding would undo it.
+    """
+    from holdfast.report.model import GOAL, NO_POSITIVE
+
+    found = context.attacked
+    if bool(found.clean.isnan().all()):
+        raise Absent(NO_POSITIVE)
+    return {
+        "goal": GOAL,
+        "images": int((~found.clean.isnan()).sum()),
+        "steps": context.budget.steps,
+        "eps_pixel": [0.0, *found.eps],
+        "R@1": [100 * float(hits.double().nanmean()) for hits in (found.clean, *found.hits)],
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +47,7 @@ class Fall:
     Args:
         clean: percent, without.
         attacked: percent, with.
-        eps: radius of the attack in pixel units.
+        eps: of the attack in pixel units.
         images: how many queries.
     """
 
@@ -42,10 +65,10 @@ class Fall:
         return f"{'falls' if self.attacked < self.clean else 'rises'} from {start} to {end}"
 
 
-def fall(source: Source) -> Fall | None:
+def fall(context: PageContext) -> Fall | None:
     """What an attack does to the data of the run's figures: of the curve, or of the audit's own ES:R."""
-    files = source.files
-    if source.other_data is None and (of_curve := _of_curve(files)):
+    files = context.files
+    if context.other_data is None and (of_curve := _of_curve(files)):
         return of_curve
     metrics = block(files.audit, "metrics")
     clean, attacked = finite(metrics.get("R@1")), finite(metrics.get("ES:R"))
@@ -55,21 +78,21 @@ def fall(source: Source) -> Fall | None:
     return Fall(clean, attacked, eps, finite(files.audit.get("images")))
 
 
-def _of_curve(files: RunFolder) -> Fall | None:
-    """The curve's own start, and its point at the audit's radius; None where it lacks one of them."""
+def _of_curve(files: RunFiles) -> Fall | None:
+    """The curve's own start, and its point at the audit's eps; None where it lacks one of them."""
     wanted = finite(block(files.audit, "budget").get("eps_pixel")) or 8 / 255
-    points = curve(files.exhibits.get("radius"))
+    points = curve(files.exhibits.get(STORED))
     at = next(((eps, recall) for eps, recall in points if abs(eps - wanted) < 1e-6), None)
     if at is None or points[0][0] != 0:
         return None
-    return Fall(points[0][1], at[1], at[0], finite(block(files.exhibits, "radius").get("images")))
+    return Fall(points[0][1], at[1], at[0], finite(block(files.exhibits, STORED).get("images")))
 
 
-def curve(radius: Any) -> Points:
+def curve(stored: Any) -> Points:
     """(ε, R@1) of the exhibit, in order of ε; nothing where it is damaged, as a part of it would mislead."""
-    if not isinstance(radius, dict):
+    if not isinstance(stored, dict):
         return []
-    sizes, recalls = radius.get("eps_pixel"), radius.get("R@1")
+    sizes, recalls = stored.get("eps_pixel"), stored.get("R@1")
     if not isinstance(sizes, list) or not isinstance(recalls, list) or len(sizes) != len(recalls):
         return []
     known = [(finite(a), finite(b)) for a, b in zip(sizes, recalls, strict=True)]
@@ -77,57 +100,49 @@ def curve(radius: Any) -> Points:
     return points if len(points) == len(known) else []
 
 
-def radius(source: Source) -> Section:
+def thorough_curve(audit: dict[str, Any]) -> Points:
+    """The same of a thorough audit."""
+    listed = audit.get("curve")
+    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+    return curve({"eps_pixel": [row.get("eps") for row in rows], "R@1": [row.get("R@1") for row in rows]})
+
+
+def show(context: PageContext) -> SectionContent:
     """The curve, and that of a thorough audit where there is one."""
-    block = source.exhibit("radius")
-    points = curve(block)
+    stored, files = context.exhibit(STORED), context.files
+    points = curve(stored)
     if not points:
         raise ValueError("a curve without points")
     series = [Series("one attack", points, "s1", dots=True)]
-    worst = [] if source.other_data else _thorough(source.files)
-    if worst:
+    audits = [audit for audit in files.audits.values() if audit.get("protocol") == "thorough"]
+    if audits and not context.other_data and (worst := thorough_curve(audits[0])):
         series.append(Series("worst of many attacks (thorough audit)", worst, "s2", dots=True))
     every = sorted({eps for line in series for eps, _ in line.points})
     ticks = [(doublings(eps), f"{255 * eps:.3g}") for eps in _apart(every)]
-    x = Axis(0, doublings(every[-1]) or 1.0, ticks, "largest change of a pixel, of its 255 levels")
+    x = Axis(0, doublings(every[-1]) or 1.0, ticks, "eps: largest change of a pixel, of its 255 levels")
     series = [dataclasses.replace(line, points=[(doublings(a), b) for a, b in line.points]) for line in series]
-    y = Axis(0, 100, [(v, str(v)) for v in (0, 25, 50, 75, 100)], "R@1, percent")
+    y = Axis(0, 100, PERCENT_TICKS, "R@1, percent")
     labels = [
         Label(fmt.number(recall), x.place(doublings(eps)), y.place(recall), "end" if eps == every[-1] else "start")
         for eps, recall in points
     ]
-    title = _title(points, source.files)
-    desc = "; ".join(f"{fmt.eps(eps)}: {fmt.percent(recall)}" for eps, recall in points)
-    return Section(
-        title,
-        {
-            "svg": line_chart(series, x, y, title, desc, labels, height=300),
-            "images": fmt.count(block.get("images")),
-            "steps": block.get("steps"),
-            "rows": [(fmt.eps(eps), fmt.percent(recall)) for eps, recall in points],
-        },
-    )
-
-
-def _title(points: Points, files: RunFolder) -> str:
-    of_curve = _of_curve(files)
-    if of_curve is None:
-        eps, recall = points[-1]
-        return f"At {fmt.eps(eps)} per pixel, {fmt.percent(recall)} of the searches still succeed"
-    return f"R@1 {of_curve.words} at {fmt.eps(of_curve.eps)} per pixel"
-
-
-def _thorough(files: RunFolder) -> Points:
-    for audit in files.audits.values():
-        if audit.get("protocol") == "thorough":
-            listed = audit.get("curve")
-            rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-            return curve({"eps_pixel": [r.get("eps") for r in rows], "R@1": [r.get("R@1") for r in rows]})
-    return []
+    rows = [(fmt.eps(eps), fmt.percent(recall)) for eps, recall in points]
+    if of_curve := _of_curve(files):
+        title = f"R@1 {of_curve.words} at {fmt.eps(of_curve.eps)} per pixel"
+    else:
+        title = f"At {rows[-1][0]} per pixel, {rows[-1][1]} of the searches still succeed"
+    desc = "; ".join(f"{eps}: {recall}" for eps, recall in rows)
+    content = {
+        "svg": line_chart(series, x, y, title, desc, labels, height=300),
+        "images": fmt.count(stored.get("images")),
+        "steps": stored.get("steps"),
+        "rows": rows,
+    }
+    return SectionContent(title, content)
 
 
 def doublings(eps: float) -> float:
-    """Where a radius lies on an axis on which it doubles at every step, and that begins at none: log2(1 + 255 ε)."""
+    """Where an eps lies on an axis on which it doubles at every step, and that begins at none: log2(1 + 255 ε)."""
     return math.log2(1 + 255 * eps)
 
 
@@ -138,3 +153,6 @@ def _apart(values: list[float]) -> list[float]:
         if doublings(kept[-1]) - doublings(value) >= 0.09 * doublings(values[-1]):
             kept.append(value)
     return kept
+
+
+SECTION = Section("eps", "Attack strength", show, {STORED: collect}, of_images=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.report.sections.base import Absent, Section, Source
-from holdfast.report.sections.public import audit_command, public_text
-from holdfast.run_folder import RunFolder
+from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.formatting import plural
+from holdfast.report.public import audit_command, public_text
+from holdfast.run_folder import RunFiles
 
 LEVELS = {"error": "Do not trust", "warning": "Doubt", "note": "To know"}
 SHOWN = 12
 """So many are read; the rest is folded."""
 
 
-def all_flags(files: RunFolder) -> list[dict[str, str]]:
+def all_flags(files: RunFiles) -> list[dict[str, str]]:
     """The flags of all audits, each once, the serious first."""
     return flags_of((files.audit, *files.audits.values()))
 
@@ -33,9 +34,9 @@ def flags_of(audits: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
     return sorted(known.values(), key=lambda flag: order.index(flag["level"]))
 
 
-def flags(source: Source) -> Section:
+def show(context: PageContext) -> SectionContent:
     """The flags with advice."""
-    files = source.files
+    files = context.files
     if not (files.audit or files.audits):
         raise Absent("not checked: an audit looks for signs that its figures mislead", audit_command(files))
     listed: list[dict[str, Any]] = [{**flag, "word": LEVELS[flag["level"]]} for flag in all_flags(files)]
@@ -43,7 +44,10 @@ def flags(source: Source) -> Section:
     if not listed:
         title = "Nothing suggests that these figures mislead"
     elif serious:
-        title = f"{serious} {'reason' if serious == 1 else 'reasons'} to read these figures with care"
+        title = f"{plural(serious, 'reason')} to read these figures with care"
     else:
         title = "Worth knowing before you read on"
-    return Section(title, {"flags": listed[:SHOWN], "more": listed[SHOWN:]})
+    return SectionContent(title, {"flags": listed[:SHOWN], "more": listed[SHOWN:]})
+
+
+SECTION = Section("flags", "Reliability", show)

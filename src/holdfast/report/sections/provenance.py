@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.sections.base import Section, Source
-from holdfast.report.sections.protocols import USUAL_EPS, usual_eps
-from holdfast.report.sections.public import command, public_path, report_command, spec
-from holdfast.report.sections.recipe import block
-from holdfast.run_files import finite
-from holdfast.run_folder import RunFolder
-
-TINY = 1e-6
+from holdfast.report.context import PageContext, Section, SectionContent
+from holdfast.report.public import command, public_path, report_command, spec
+from holdfast.report.sections.attacks import TINY, usual_eps_of
+from holdfast.run_files import block, finite
+from holdfast.run_folder import RunFiles
 
 
-def provenance(source: Source) -> Section:
+def show(context: PageContext) -> SectionContent:
     """Versions, seeds, budgets and commands."""
-    files = source.files
+    files = context.files
     made = block(files.exhibits, "made")
     versions: dict[str, Any] = {}
     for document in (made, files.audit, files.evaluation):
@@ -32,10 +29,10 @@ def provenance(source: Source) -> Section:
         "commands": _commands(files),
         "damaged": files.damaged,
     }
-    return Section("How to get these figures again", content)
+    return SectionContent("How to get these figures again", content)
 
 
-def _seeds(files: RunFolder) -> list[tuple[str, str]]:
+def _seeds(files: RunFiles) -> list[tuple[str, str]]:
     seeds = {
         "training": files.recipe.get("seed"),
         "audit": files.audit.get("seed"),
@@ -45,7 +42,7 @@ def _seeds(files: RunFolder) -> list[tuple[str, str]]:
     return [("Seeds", ", ".join(known))] if known else []
 
 
-def _budgets(files: RunFolder) -> list[tuple[str, str]]:
+def _budgets(files: RunFiles) -> list[tuple[str, str]]:
     rows = []
     for name, audit in {"audit.json": files.audit, **files.audits}.items():
         budget = block(audit, "budget")
@@ -55,17 +52,17 @@ def _budgets(files: RunFolder) -> list[tuple[str, str]]:
                 f"{audit.get('protocol')} ({audit.get('mode')}): ε {fmt.eps(budget.get('eps_pixel'))} "
                 f"({fmt.number(budget.get('eps_normalized'), 4)} normalised), {budget.get('steps')} steps of "
                 f"{fmt.eps(budget.get('step'))}{start}, {fmt.count(audit.get('images'))} of "
-                f"{fmt.count(audit.get('gallery'))} pictures attacked"
+                f"{fmt.count(audit.get('gallery'))} images attacked"
             )
             rows.append((name, text))
     attack = block(block(files.exhibits, "made"), "attack")
     if attack:
         text = f"goal {attack.get('goal')}, ε {fmt.eps(attack.get('eps_pixel'))}, {attack.get('steps')} steps"
-        rows.append(("Attacked pictures shown here", text))
+        rows.append(("Adversarial images shown here", text))
     return rows
 
 
-def _commands(files: RunFolder) -> list[str]:
+def _commands(files: RunFiles) -> list[str]:
     lines = []
     if files.recipe:
         lines.append(
@@ -77,7 +74,7 @@ def _commands(files: RunFolder) -> list[str]:
     return [*lines, _report_again(files)]
 
 
-def audit_again(files: RunFolder, name: str, audit: dict[str, Any]) -> str:
+def audit_again(files: RunFiles, name: str, audit: dict[str, Any]) -> str:
     """The command of an audit with every setting that is not the default, as far as the file tells.
 
     Args:
@@ -106,24 +103,26 @@ def audit_again(files: RunFolder, name: str, audit: dict[str, Any]) -> str:
     return command(*words)
 
 
-def _eps(files: RunFolder, audit: dict[str, Any]) -> list[object]:
-    """`--eps` where the radius is not the protocol's own."""
-    key, usual = USUAL_EPS.get(str(audit.get("protocol")), ("eps_pixel", 0.0))
-    usual = usual_eps(files) if audit.get("protocol") == "ers" else usual
-    eps = finite(block(audit, "budget").get(key))
-    if eps is None or abs(eps - usual) < TINY:
+def _eps(files: RunFiles, audit: dict[str, Any]) -> list[object]:
+    """`--eps` where it is not the protocol's own, or where an audit of before 0.2 does not say whether it is."""
+    eps, protocol = finite(audit.get("eps")), audit.get("protocol")
+    if "eps" not in audit:
+        eps = finite(block(audit, "budget").get("eps_normalized" if protocol == "stax" else "eps_pixel"))
+        if eps is not None and protocol == "ers" and abs(eps - usual_eps_of(files)) < TINY:
+            eps = None
+    if eps is None:
         return []
     levels = 255 * eps
     return ["--eps", f"{levels:.0f}/255" if abs(levels - round(levels)) < TINY else f"{eps:.6g}"]
 
 
-def _default_split(files: RunFolder, split: Any) -> bool:
+def _default_split(files: RunFiles, split: Any) -> bool:
     """Whether an audit takes this split by itself: `query` where there is one, otherwise `test`."""
     splits = block(files.evaluation, "splits") or block(block(files.exhibits, "data_card"), "splits")
     return bool(split == "query" or (split == "test" and "query" not in splits))
 
 
-def _report_again(files: RunFolder) -> str:
+def _report_again(files: RunFiles) -> str:
     made = block(files.exhibits, "made")
     options: list[str] = []
     if made.get("data") and spec(made["data"]) != spec(files.data):
@@ -132,3 +131,6 @@ def _report_again(files: RunFolder) -> str:
     if made.get("seed") is not None and made["seed"] != own:
         options += ["--seed", str(made["seed"])]
     return report_command(files, *options)
+
+
+SECTION = Section("provenance", "Provenance", show)

@@ -41,7 +41,7 @@
     tiles?.classList.toggle("picked", label !== null);
     for (const marks of [dots, tiles ? [...tiles.children] : []]) marks.forEach((mark, n) => mark.classList.toggle("same", labels[n] === label));
     const members = labels.flatMap((other, n) => (other === label ? [n] : []));
-    words.textContent = label === null ? hint : `${names[label]}: ${members.length} ${members.length === 1 ? "picture" : "pictures"}`;
+    words.textContent = label === null ? hint : `${names[label]}: ${members.length} ${members.length === 1 ? "image" : "images"}`;
     gallery.replaceChildren(...(sprite ? members.slice(0, 12) : []).map((n) => {
       const tile = document.createElement("i");
       tile.style.width = "48px";
@@ -58,9 +58,9 @@
     if (n < 0) return highlight(select.value === "" ? null : Number(select.value));
     dots[n].classList.add("here");
     highlight(labels[n]);
-    const picture = thumb.querySelector("i");
-    picture.hidden = !sprite;
-    if (sprite) paint(picture, n, 96);
+    const image = thumb.querySelector("i");
+    image.hidden = !sprite;
+    if (sprite) paint(image, n, 96);
     thumb.querySelector("span").textContent = names[labels[n]];
     const x = places[n][0] / 1000, y = places[n][1] / tall;
     thumb.style.left = `clamp(4px, calc(${100 * x}% - 55px), calc(100% - 114px))`;

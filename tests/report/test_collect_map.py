@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from exhibit_cases import csv_run, read, split_images
+from collected_runs import csv_run, read, split_images
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from holdfast.exhibits import collect
-from holdfast.exhibits.projection import framed, principal
+from holdfast.report import collect
+from holdfast.report.sections.map import framed, principal
 
 
 def test_the_map_places_each_image_with_its_tile(shown: Path) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from exhibit_cases import picture, read, row_of, split_images, table_vectors
+from collected_runs import picture, read, row_of, split_images, table_vectors
 
 from holdfast.evaluation import evaluate
-from holdfast.exhibits import collect
 from holdfast.models import load_model
+from holdfast.report import collect
 
 
 def test_the_curve_starts_at_the_clean_figure_and_never_rises(shown: Path) -> None:
@@ -24,11 +25,10 @@ def test_the_curve_starts_at_the_clean_figure_and_never_rises(shown: Path) -> No
     assert (found["images"], found["steps"]) == (len(split_images(shown)), 16)
 
 
-def test_radius_and_steps_are_those_of_the_audit(shop: Path, tmp_path: Path) -> None:
+def test_eps_and_steps_are_those_of_the_audit(shop: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    run.mkdir()
-    for name in ("model", "recipe.yaml"):
-        (run / name).symlink_to(shop / name)
+    shutil.copytree(shop / "model", run / "model")
+    shutil.copy(shop / "recipe.yaml", run)
     (run / "audit.json").write_text(json.dumps({"budget": {"eps_pixel": 4 / 255, "steps": 3}}))
     document = read(collect(run, images=False, limit=4))
     assert document["made"]["attack"] == {"goal": "misrank", "eps_pixel": 4 / 255, "steps": 3}

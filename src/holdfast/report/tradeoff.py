@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from holdfast.report.charts.frame import Axis, Label, frame, path, point, round_axis
+from holdfast.report.charts import Axis, Label, frame, path, point, round_axis
 
 SMALLEST, LARGEST = 24.0, 64.0
 """Diameters in pixels; the smallest still holds its letter."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhibit_cases import csv_run, picture, read, row_of, split_images, table_vectors
+from collected_runs import csv_run, picture, read, row_of, split_images, table_vectors
 
-from holdfast.exhibits import collect
+from holdfast.report import collect
 
 
 def test_confusions_are_counted_by_hand(shown: Path) -> None:

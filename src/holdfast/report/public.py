@@ -7,7 +7,7 @@ import shlex
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-from holdfast.run_folder import RunFolder
+from holdfast.run_folder import RunFiles
 
 IN_TEXT = re.compile(r"(?<![\w./…<])(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\'\"`,;:()<>]+[/\\])+(?=[^\s/\\])")
 """The folders of an absolute path within a sentence, up to its last part; `8/255` and web addresses are none."""
@@ -63,16 +63,16 @@ def spec(data: Any) -> str:
     return f"{data['name']}:{public_path(place)}" if place else public_path(data["name"])
 
 
-def audit_command(files: RunFolder) -> str:
+def audit_command(files: RunFiles) -> str:
     """What audits a folder."""
     return command("holdfast", "audit", files.shown_folder, "--data", spec(files.data))
 
 
-def evaluate_command(files: RunFolder) -> str:
+def evaluate_command(files: RunFiles) -> str:
     """What measures a folder's model."""
     return command("holdfast", "evaluate", files.shown_folder, "--data", spec(files.data))
 
 
-def report_command(files: RunFolder, *options: str) -> str:
+def report_command(files: RunFiles, *options: str) -> str:
     """What makes the page of a folder."""
     return command("holdfast", "report", files.shown_folder, *options)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exhibit_cases import picture, read, row_of, split_images, table_vectors, vectors_of
+from collected_runs import picture, read, row_of, split_images, table_vectors, vectors_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from holdfast.data import ImageTable
-from holdfast.exhibits.strips import MATCHES, STRIPS, shared_out
+from holdfast.report.sections.strips import MATCHES, STRIPS, shared_out
 
 
 def check_matches(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exhibit_cases import read, split_images, table_vectors
+from collected_runs import read, split_images, table_vectors
 from numpy.typing import NDArray
 
 

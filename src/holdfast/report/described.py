@@ -1,0 +1,48 @@
+"""What the figures of a document mean: as it says itself, or, of before 0.2, as registered metrics and protocols do."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.metric_info import MetricInfo, stored
+from holdfast.run_files import block, finite
+
+
+def described(document: dict[str, Any]) -> dict[str, MetricInfo]:
+    """The figures of an evaluation or an audit, in the order they are shown."""
+    if known := stored(document):
+        return known
+    protocol = document.get("protocol")
+    if not isinstance(protocol, str):
+        return _metrics()
+    eps = finite(block(document, "budget").get("eps_pixel"))
+    return _protocol(protocol, eps if eps and eps > 0 else None)
+
+
+@functools.cache
+def _metrics() -> dict[str, MetricInfo]:
+    from holdfast import metrics  # needs torch; documents that describe themselves do not
+
+    return metrics.described()
+
+
+@functools.cache
+def _protocol(name: str, eps: float | None) -> dict[str, MetricInfo]:
+    from holdfast import audit
+
+    try:
+        return audit.build(name, eps=eps).describe()
+    except HoldfastError:
+        return {}
+
+
+def regime_in_words(name: str, told: Any) -> str:
+    """What a regime says of itself: as the evaluation kept it, or as the registered class does; else its name."""
+    if isinstance(told, str):
+        return told or f"with the regime {name}"
+    from holdfast.regimes.base import registry  # needs torch, as above
+
+    known = str(getattr(registry.get(name), "in_words", "")) if name in registry.names() else ""
+    return known or f"with the regime {name}"
