@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from holdfast import attacks, audit, console, data, gradients, losses, metrics, mining, processes, regimes
+    from holdfast import attacks, audit, console, data, gradients, losses, metrics, mining, models, processes, regimes
+    from holdfast import search as search
     from holdfast.attacks import Budget
     from holdfast.errors import HoldfastError
     from holdfast.evaluation import evaluate
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from holdfast.training import train
 
 __all__ = ["Budget", "Embedder", "HoldfastError", "__version__", "evaluate", "train"]
-__all__ += ["attacks", "audit", "console", "data", "gradients", "losses", "metrics", "mining", "processes", "regimes"]
+__all__ += ["attacks", "audit", "console", "data", "gradients", "losses", "metrics", "mining", "models"]
+__all__ += ["processes", "regimes", "search"]
 
 _HOMES = {
     "Budget": "holdfast.attacks",

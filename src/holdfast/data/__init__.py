@@ -19,53 +19,26 @@ from holdfast.data.readers import (
     Omniglot,
     OnlineProducts,
 )
-from holdfast.data.readers.base import Reader, from_csv, from_folder, load, parse, register, registry, spellings
+from holdfast.data.readers.base import (
+    Reader,
+    TreeReader,
+    from_csv,
+    from_folder,
+    load,
+    parse,
+    register,
+    registry,
+    spellings,
+)
 from holdfast.data.sources import ArraySource, FileSource, ImageSource, TreeSource
 from holdfast.data.store import ImageStore
 from holdfast.data.table import ImageTable
 
 build, names = builder(registry), registry.names
 
-__all__ = [
-    "SAMPLERS",
-    "ArraySource",
-    "Augment",
-    "BadImage",
-    "Batches",
-    "Cars",
-    "CentreCrop",
-    "ClassBatches",
-    "CsvFile",
-    "Cub",
-    "Digits",
-    "FileSource",
-    "Glyphs",
-    "ImageFolder",
-    "ImageSource",
-    "ImageStore",
-    "ImageTable",
-    "Images",
-    "InShop",
-    "Mnist",
-    "Omniglot",
-    "OnlineProducts",
-    "PairBatches",
-    "Problem",
-    "RaggedImages",
-    "RandomCrop",
-    "RandomResizedCrop",
-    "Reader",
-    "Sampler",
-    "TreeSource",
-    "build",
-    "centre_crop",
-    "check",
-    "from_csv",
-    "from_folder",
-    "load",
-    "names",
-    "parse",
-    "register",
-    "registry",
-    "spellings",
-]
+__all__ = ["SAMPLERS", "ArraySource", "Augment", "BadImage", "Batches", "Cars", "CentreCrop", "ClassBatches"]
+__all__ += ["CsvFile", "Cub", "Digits", "FileSource", "Glyphs", "ImageFolder", "ImageSource", "ImageStore"]
+__all__ += ["ImageTable", "Images", "InShop", "Mnist", "Omniglot", "OnlineProducts", "PairBatches", "Problem"]
+__all__ += ["RaggedImages", "RandomCrop", "RandomResizedCrop", "Reader", "Sampler", "TreeReader", "TreeSource"]
+__all__ += ["centre_crop", "check", "from_csv", "from_folder", "load", "names", "parse", "register", "registry"]
+__all__ += ["build", "spellings"]

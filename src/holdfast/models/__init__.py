@@ -10,24 +10,6 @@ from holdfast.models.export import Parity, Quantised, export_int8, export_onnx
 from holdfast.models.load import as_embedder, load_model, spellings
 from holdfast.models.preprocessing import Preprocessing
 
-__all__ = [
-    "Backbone",
-    "BatchNormBank",
-    "BatchNormPolicy",
-    "Embedder",
-    "MnistPlaneNet",
-    "ModelConfig",
-    "Parity",
-    "Preprocessing",
-    "Quantised",
-    "SetStart",
-    "SmallConvNet",
-    "Through",
-    "as_embedder",
-    "build_backbone",
-    "export_int8",
-    "export_onnx",
-    "load_model",
-    "spellings",
-    "write_card",
-]
+__all__ = ["Backbone", "BatchNormBank", "BatchNormPolicy", "Embedder", "MnistPlaneNet", "ModelConfig", "Parity"]
+__all__ += ["Preprocessing", "Quantised", "SetStart", "SmallConvNet", "Through", "as_embedder", "build_backbone"]
+__all__ += ["export_int8", "export_onnx", "load_model", "spellings", "write_card"]

@@ -8,26 +8,6 @@ from holdfast.search.store import read_index, read_manifest, write_index
 from holdfast.search.vectors import save_vectors
 from holdfast.search.verification import calibrate
 
-__all__ = [
-    "Added",
-    "Answer",
-    "Answers",
-    "Detector",
-    "Hit",
-    "Index",
-    "ModelFacts",
-    "SearchResult",
-    "TamperVerdict",
-    "add_images",
-    "ask",
-    "calibrate",
-    "create_index",
-    "detector_of",
-    "model_of",
-    "read_index",
-    "read_manifest",
-    "save_vectors",
-    "statistics",
-    "strip_page",
-    "write_index",
-]
+__all__ = ["Added", "Answer", "Answers", "Detector", "Hit", "Index", "ModelFacts", "SearchResult", "TamperVerdict"]
+__all__ += ["add_images", "ask", "calibrate", "create_index", "detector_of", "model_of", "read_index"]
+__all__ += ["read_manifest", "save_vectors", "statistics", "strip_page", "write_index"]

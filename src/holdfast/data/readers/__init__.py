@@ -11,16 +11,5 @@ from holdfast.data.readers.inshop import InShop
 from holdfast.data.readers.omniglot import Omniglot
 from holdfast.data.readers.sop import OnlineProducts
 
-__all__ = [
-    "Cars",
-    "CsvFile",
-    "Cub",
-    "Digits",
-    "Glyphs",
-    "ImageFolder",
-    "Images",
-    "InShop",
-    "Mnist",
-    "Omniglot",
-    "OnlineProducts",
-]
+__all__ = ["Cars", "CsvFile", "Cub", "Digits", "Glyphs", "ImageFolder", "Images", "InShop", "Mnist", "Omniglot"]
+__all__ += ["OnlineProducts"]
