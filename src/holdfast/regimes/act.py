@@ -10,14 +10,7 @@ from holdfast.attacks import Budget, Collapse, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.mining import Miner
 from holdfast.regimes.base import EIGHT_STEPS, Batch, Regime, StepContext, StepResult, register
-from holdfast.regimes.triplet_layout import (
-    flat_blocks,
-    flat_rows,
-    flat_triplets,
-    loss_on_triplets,
-    mine_triplets,
-    triplet_miner,
-)
+from holdfast.regimes.triplet_layout import TripletLayout, mine_triplets, triplet_miner
 from holdfast.sphere import distance
 
 
@@ -62,21 +55,19 @@ class AntiCollapseTriplets(Regime):
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, make positives and negatives collide, learn."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
-        triplets = mine_triplets(self.source, clean, ctx.generator("source"))
-        anchor, positive, negative = triplets
+        layout = TripletLayout(mine_triplets(self.source, clean, ctx.generator("source")))
+        anchor, positive, negative = layout.triplets
         pairs = torch.stack((positive, negative), 1).flatten()
         goal = Collapse().bind(References(clean.z, clean.labels, normalize=False), pairs)
         collided = ctx.attack(batch.pick(ctx.mine(pairs, 2)), goal, self.budget, statistics=self.statistics)
         images = torch.stack((batch.pick(ctx.mine(anchor)), collided[0::2], collided[1::2]), 1).flatten(0, 1)
-        rows, blocks = flat_rows(triplets), flat_blocks(triplets)
-        encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=batch.numbers_of(rows))
-        found = flat_triplets(len(anchor), anchor.device)
+        encoded, flat = layout.encode(ctx, batch, images), layout.flat
         with torch.no_grad():
             logs = {
                 "distance_clean": distance(clean.z[positive], clean.z[negative]).mean(),
-                "distance_adversarial": distance(encoded.z[found.positive], encoded.z[found.negative]).mean(),
+                "distance_adversarial": distance(encoded.z[flat.positive], encoded.z[flat.negative]).mean(),
             }
-        return StepResult(loss=loss_on_triplets(ctx, encoded, found), encoded=encoded, logs=logs)
+        return StepResult(loss=layout.loss(ctx, encoded), encoded=encoded, logs=logs)
 
     def caption(self, line: Mapping[str, float]) -> str:
         """How near positives came to negatives."""

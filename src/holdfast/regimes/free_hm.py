@@ -14,7 +14,7 @@ from holdfast.mining import Miner
 from holdfast.regimes.base import Batch, StepContext, StepResult, register, require_not_negative
 from holdfast.regimes.hardness_schedules import Destination
 from holdfast.regimes.manipulation import Manipulation, Task
-from holdfast.regimes.triplet_layout import flat_blocks, flat_triplets, hardness, loss_on_triplets
+from holdfast.regimes.triplet_layout import hardness
 
 HARDNESS_WEIGHT = 1e-3
 """Weight of the mean hardness in the loss."""
@@ -93,14 +93,11 @@ class FreeHardnessManipulation(Manipulation):
         """Attack what the last replay left, or lay out a new batch, and learn."""
         task, images = self._begin(ctx, batch) if ctx.replay == 0 else self._attack(ctx, batch)
         images = images.requires_grad_()
-        rows = task.rows
-        blocks, numbers = flat_blocks(task.triplets), batch.numbers_of(rows)
-        encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=numbers)
-        triplets = flat_triplets(len(task.source), rows.device)
-        reached = hardness(encoded.z, triplets)
+        encoded = task.layout.encode(ctx, batch, images)
+        reached = hardness(encoded.z, task.layout.flat)
         # A triplet within the margin has no gradient, so nothing would say which way is harder. A little of its
         # hardness does, and teaches what the triplet loss teaches.
-        loss = loss_on_triplets(ctx, encoded, triplets) + HARDNESS_WEIGHT * reached.mean()
+        loss = task.layout.loss(ctx, encoded) + HARDNESS_WEIGHT * reached.mean()
         adversarial = reached.detach()
         if ctx.replay == self.replays - 1:
             self.remember(ctx, adversarial)
@@ -111,7 +108,7 @@ class FreeHardnessManipulation(Manipulation):
     def _begin(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
         """A new batch, still clean."""
         task = self.prepare(ctx, batch)
-        return task, batch.pick(ctx.mine(task.rows, 3))
+        return task, task.layout.images(ctx, batch)
 
     def _attack(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
         """The images of the last replay, one step along the gradient that its update left on them."""
@@ -119,7 +116,7 @@ class FreeHardnessManipulation(Manipulation):
         if held is None or held.images.grad is None:
             raise TrainingError("free-hm attacks images along the gradient of the update before; call backward() first")
         task, images = held.task, held.images.detach()
-        ball = Ball(batch.pick(ctx.mine(task.rows, 3)), self.eps, "linf")
+        ball = Ball(task.layout.images(ctx, batch), self.eps, "linf")
         changed = ball.project(images + self.length * held.images.grad.sign())
         unfinished = ctx.mine((held.adversarial < task.limit).repeat_interleave(3), 3)
         return task, torch.where(unfinished.view(-1, *[1] * (images.ndim - 1)), changed, images)

@@ -9,12 +9,12 @@ from holdfast.attacks import Budget, RaiseHardness, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
-from holdfast.mining import Miner, Triplets
+from holdfast.mining import Miner
 from holdfast.models.bank import CLEAN, SetStart
 from holdfast.regimes.base import EIGHT_STEPS, Batch, StepContext, StepResult, register, require_not_negative
 from holdfast.regimes.hardness_schedules import Destination
 from holdfast.regimes.manipulation import Manipulation
-from holdfast.regimes.triplet_layout import flat_blocks, flat_rows, flat_triplets, hardness, loss_on_triplets
+from holdfast.regimes.triplet_layout import TripletLayout, hardness
 from holdfast.sphere import pairwise_distance
 
 ADVERSARIAL = "hm"
@@ -93,19 +93,18 @@ class HardnessManipulation(Manipulation):
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, attack up to the destination, learn."""
         task = self.prepare(ctx, batch)
-        rows = task.rows
-        goal = RaiseHardness(task.limit).bind(References(task.z, normalize=False), rows)
+        layout = task.layout
+        goal = RaiseHardness(task.limit).bind(References(task.z, normalize=False), layout.rows)
         place = ADVERSARIAL if self.separate else CLEAN
-        images = ctx.attack(batch.pick(ctx.mine(rows, 3)), goal, self.budget, place, self.statistics)
-        attacked, clean = self._encoded(ctx, batch, images, task.triplets)
-        triplets = flat_triplets(len(task.source), rows.device)
-        adversarial = hardness(attacked.z.detach(), triplets)
+        images = ctx.attack(layout.images(ctx, batch), goal, self.budget, place, self.statistics)
+        attacked, clean = self._encoded(ctx, batch, images, layout)
+        adversarial = hardness(attacked.z.detach(), layout.flat)
         self.remember(ctx, adversarial)
-        terms = {"triplet": loss_on_triplets(ctx, attacked, triplets)}
+        terms = {"triplet": layout.loss(ctx, attacked)}
         if self.separate:
             terms["clean"] = ctx.criterion(clean, stage="loss-clean")
         if self.ics:
-            terms["ics"] = self._structure(clean.z, attacked.z, task.triplets, triplets)
+            terms["ics"] = self._structure(clean.z, attacked.z, layout)
         return StepResult(
             loss=torch.stack(list(terms.values())).sum(),
             encoded=clean if self.separate else attacked,
@@ -113,23 +112,26 @@ class HardnessManipulation(Manipulation):
             logs=task.logs(adversarial),
         )
 
-    def _encoded(self, ctx: StepContext, batch: Batch, images: Tensor, triplets: Triplets) -> tuple[Encoded, Encoded]:
+    def _encoded(
+        self, ctx: StepContext, batch: Batch, images: Tensor, layout: TripletLayout
+    ) -> tuple[Encoded, Encoded]:
         """Adversarial images, and the clean batch as far as it is learnt from."""
-        rows, blocks = flat_rows(triplets), flat_blocks(triplets)
         if self.separate:
-            attacked = ctx.encode(images, batch.labels[rows], ADVERSARIAL, blocks, batch.numbers_of(rows))
+            attacked = layout.encode(ctx, batch, images, ADVERSARIAL)
             return attacked, ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
-        count = len(rows)
-        if self.ics:  # the clean images go along, so that it stays one pass
-            images, everyone = torch.cat((images, batch.images)), len(batch.labels)
-            rows = torch.cat((rows, torch.arange(everyone, device=rows.device)))
-            blocks = (*blocks, (everyone, 1))
+        if not self.ics:
+            attacked = layout.encode(ctx, batch, images)
+            return attacked, attacked.rows(slice(0))
+        # The clean images go along, so that it stays one pass.
+        count, everyone = len(layout.rows), len(batch.labels)
+        rows = torch.cat((layout.rows, torch.arange(everyone, device=layout.rows.device)))
+        images, blocks = torch.cat((images, batch.images)), ((count, 3), (everyone, 1))
         encoded = ctx.encode(images, batch.labels[rows], blocks=blocks, numbers=batch.numbers_of(rows))
         return encoded.rows(slice(count)), encoded.rows(slice(count, None))
 
-    def _structure(self, clean: Tensor, attacked: Tensor, triplets: Triplets, flat: Triplets) -> Tensor:
+    def _structure(self, clean: Tensor, attacked: Tensor, layout: TripletLayout) -> Tensor:
         """An adversarial anchor stays nearer to the clean one than the positive is."""
-        anchor = clean[triplets.anchor]
-        near = pairwise_distance(anchor, attacked[flat.anchor])
-        far = pairwise_distance(anchor, clean[triplets.positive])
+        anchor = clean[layout.triplets.anchor]
+        near = pairwise_distance(anchor, attacked[layout.flat.anchor])
+        far = pairwise_distance(anchor, clean[layout.triplets.positive])
         return self.ics * torch.relu(near - far + self.ics_margin).mean()

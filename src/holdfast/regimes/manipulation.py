@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.frozen import Statistics
-from holdfast.mining import Miner, Triplets
+from holdfast.mining import Miner
 from holdfast.regimes.base import Batch, Regime, StepContext, require_positive
 from holdfast.regimes.hardness_schedules import Destination, Mined, as_destination
-from holdfast.regimes.triplet_layout import flat_rows, hardness, mine_triplets, triplet_miner
+from holdfast.regimes.triplet_layout import TripletLayout, hardness, mine_triplets, triplet_miner
 
 
 class Task(NamedTuple):
@@ -20,20 +20,15 @@ class Task(NamedTuple):
 
     Args:
         z: clean embeddings of the batch.
-        triplets: rows of the batch.
+        layout: of the triplets.
         source: hardness of the clean triplets.
         destination: H_D, one per triplet.
     """
 
     z: Tensor
-    triplets: Triplets
+    layout: TripletLayout
     source: Tensor
     destination: Tensor
-
-    @property
-    def rows(self) -> Tensor:
-        """Rows of the batch, image by image."""
-        return flat_rows(self.triplets)
 
     @property
     def limit(self) -> Tensor:
@@ -95,7 +90,7 @@ class Manipulation(Regime):
         triplets = mine_triplets(self.source, clean, ctx.generator("source"))
         mined = Mined(clean, triplets, hardness(clean.z, triplets), self.source, ctx.group)
         wanted = self.destination(mined, ctx.generator("destination"), self.u, self.margin)
-        return Task(clean.z, triplets, mined.hardness, wanted)
+        return Task(clean.z, TripletLayout(triplets), mined.hardness, wanted)
 
     def remember(self, ctx: StepContext, adversarial: Tensor) -> None:
         """Tell the destination the triplet loss of the adversarial triplets, given their hardness."""

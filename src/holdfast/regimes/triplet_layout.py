@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+
 import torch
 from torch import Generator, Tensor
 
@@ -9,9 +12,44 @@ from holdfast.configurable import built
 from holdfast.errors import DataError, RecipeError
 from holdfast.losses import Encoded
 from holdfast.mining import Miner, Triplets
-from holdfast.processes import Blocks
-from holdfast.regimes.context import StepContext
+from holdfast.models.bank import CLEAN
+from holdfast.regimes.base import Batch, StepContext
 from holdfast.sphere import pairwise_distance
+
+
+@dataclasses.dataclass(frozen=True)
+class TripletLayout:
+    """Copies of the images of some triplets, one after another: anchor, positive, negative, anchor, ...
+
+    Args:
+        triplets: rows of the batch.
+    """
+
+    triplets: Triplets
+
+    @functools.cached_property
+    def rows(self) -> Tensor:
+        """Rows of the batch, image by image."""
+        return torch.stack(self.triplets, 1).flatten()
+
+    @functools.cached_property
+    def flat(self) -> Triplets:
+        """The same triplets as rows of the layout."""
+        first = torch.arange(len(self.triplets.anchor), device=self.rows.device) * 3
+        return Triplets(first, first + 1, first + 2)
+
+    def images(self, ctx: StepContext, batch: Batch) -> Tensor:
+        """This process's shard of the clean images."""
+        return batch.pick(ctx.mine(self.rows, 3))
+
+    def encode(self, ctx: StepContext, batch: Batch, images: Tensor, distribution: str = CLEAN) -> Encoded:
+        """Embed what became of the images, to learn from them."""
+        blocks = ((len(self.rows), 3),)
+        return ctx.encode(images, batch.labels[self.rows], distribution, blocks, batch.numbers_of(self.rows))
+
+    def loss(self, ctx: StepContext, encoded: Encoded) -> Tensor:
+        """The recipe's loss on exactly these triplets; a loss that does not learn from triplets takes the labels."""
+        return ctx.criterion(encoded, self.flat if ctx.on_triplets else None)
 
 
 def triplet_miner(miner: Miner | str, key: str = "regime.source") -> Miner:
@@ -32,28 +70,7 @@ def mine_triplets(miner: Miner, encoded: Encoded, generator: Generator) -> Tripl
     return found
 
 
-def flat_rows(triplets: Triplets) -> Tensor:
-    """Row numbers of all images, triplet by triplet: anchor, positive, negative, anchor, ..."""
-    return torch.stack(triplets, 1).flatten()
-
-
-def flat_blocks(triplets: Triplets) -> Blocks:
-    """What a pass over `flat_rows` consists of: triplets that stay together."""
-    return ((3 * len(triplets.anchor), 3),)
-
-
-def flat_triplets(count: int, device: torch.device) -> Triplets:
-    """The same triplets as rows of what `flat_rows` laid out."""
-    first = torch.arange(count, device=device) * 3
-    return Triplets(first, first + 1, first + 2)
-
-
 def hardness(z: Tensor, triplets: Triplets) -> Tensor:
     """`d(a, p) - d(a, n)` of each triplet."""
     anchor = z[triplets.anchor]
     return pairwise_distance(anchor, z[triplets.positive]) - pairwise_distance(anchor, z[triplets.negative])
-
-
-def loss_on_triplets(ctx: StepContext, encoded: Encoded, triplets: Triplets) -> Tensor:
-    """The recipe's loss on exactly these triplets; a loss that does not learn from triplets takes the labels."""
-    return ctx.criterion(encoded, triplets if ctx.on_triplets else None)
