@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from holdfast.fast import gram
+
 Mask = Tensor
 """A boolean n × n matrix of pairs."""
 
@@ -22,9 +24,8 @@ def precise(vectors: Tensor) -> Tensor:
 def similarity(a: Tensor, b: Tensor | None = None) -> Tensor:
     """All-pairs dot products, outside autocast."""
     a = precise(a)
-    b = a if b is None else precise(b)
     with torch.autocast(a.device.type, enabled=False):
-        return a @ b.T
+        return gram(a) if b is None else a @ precise(b).T
 
 
 def safe_sqrt(squared: Tensor) -> Tensor:
@@ -36,9 +37,9 @@ def safe_sqrt(squared: Tensor) -> Tensor:
 def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
     """All-pairs squared euclidean distances of any vectors, never negative."""
     a = precise(a)
-    b = a if b is None else precise(b)
-    norms_a, norms_b = a.square().sum(1), b.square().sum(1)
-    return (norms_a[:, None] + norms_b[None, :] - 2 * similarity(a, b)).clamp_min(0)
+    norms_a = a.square().sum(1)
+    norms_b = norms_a if b is None else precise(b).square().sum(1)
+    return torch.sub(norms_a[:, None] + norms_b[None, :], similarity(a, b), alpha=2).clamp_min(0)
 
 
 def distances(a: Tensor, b: Tensor | None = None) -> Tensor:
@@ -65,13 +66,13 @@ def pair_masks(labels: Tensor) -> tuple[Mask, Mask]:
     if labels.dtype == torch.bool:
         if labels.ndim != 2 or labels.shape[0] != labels.shape[1]:
             raise ValueError(f"a relevance matrix must be n × n, got {tuple(labels.shape)}")
-        same = labels
-    else:
-        if labels.ndim != 1:
-            raise ValueError(f"labels must have shape (n,), got {tuple(labels.shape)}")
-        same = labels[:, None] == labels[None, :]
-    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    return same & ~itself, ~same & ~itself
+        positive, negative = labels.clone(), ~labels
+        return positive.fill_diagonal_(False), negative.fill_diagonal_(False)
+    if labels.ndim != 1:
+        raise ValueError(f"labels must have shape (n,), got {tuple(labels.shape)}")
+    same = labels[:, None] == labels[None, :]
+    negative = ~same
+    return same.fill_diagonal_(False), negative
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -77,13 +77,13 @@ def test_copies_of_the_anchor_are_none_of_its_other_positives(pair: str) -> None
     loss = gradients.build(direction="cos", pair=pair, triplet="con", mask=None)
 
     def cost(leaf: Tensor, numbers: Tensor | None) -> Tensor:
-        return loss.batch_cost(losses.Encoded(leaf, leaf, labels, numbers), triplets, None, 0)
+        return loss.batch_loss(losses.Encoded(leaf, leaf, labels, numbers), triplets, None, 0)
 
     expected = direct_gradient("cos", pair, "con", None, z, labels, triplets, numbers)
     torch.testing.assert_close(gradient_of(cost, z, numbers), expected, rtol=1e-9, atol=1e-10)
     assert not torch.allclose(gradient_of(cost, z, None), expected), "copies should matter here"
-    mined = loss.batch_cost(losses.Encoded(z, z, labels, numbers), None, None, 0)
-    assert mined == loss.batch_cost(losses.Encoded(z, z, labels, numbers), triplets, None, 0)
+    mined = loss.batch_loss(losses.Encoded(z, z, labels, numbers), None, None, 0)
+    assert mined == loss.batch_loss(losses.Encoded(z, z, labels, numbers), triplets, None, 0)
 
 
 def squared_triplet(s_ap: Tensor, s_an: Tensor, d_ap: Tensor, d_an: Tensor) -> Tensor:

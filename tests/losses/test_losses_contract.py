@@ -13,8 +13,7 @@ from loss_batches import batch, every_pair, every_triplet, value_and_gradient
 
 from holdfast import losses, mining
 from holdfast.errors import DataError
-from holdfast.losses import Criterion, Encoded, Loss
-from holdfast.losses.tuples import PairLoss, TripletLoss, TupleLoss
+from holdfast.losses import Criterion, Encoded, Loss, PairLoss, TripletLoss, TupleLoss
 from holdfast.mining import Pairs, Triplets
 from holdfast.registry import Registry
 

@@ -1,15 +1,16 @@
-"""Pair losses on unusual batches: listed pairs against masks, in blocks against plain automatic differentiation."""
+"""Pair losses on unusual batches, plain and in blocks of rows."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from loss_batches import value_and_gradient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from loss_batches import every_pair, value_and_gradient
 from torch import Tensor
 
-from holdfast import losses
-from holdfast.losses import layout
-from holdfast.losses.terms import TermLoss
+from holdfast import fast, losses
+from holdfast.losses.tuples import masks_of
 from holdfast.mining import Pairs, Triplets
 
 NAMES = ["binomial-deviance", "circle", "contrastive", "info-nce", "lifted-structure", "multi-similarity", "sup-con"]
@@ -28,28 +29,50 @@ def vectors(unit: bool = True) -> Tensor:
     return torch.nn.functional.normalize(z, dim=1) if unit else z
 
 
-def plain(name: str, z: Tensor, labels: Tensor, monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor, Tensor]:
-    """From masks, all rows at once, differentiated by autograd through the matrix."""
-    loss = losses.build(name)
-    assert isinstance(loss, TermLoss)
-    leaf = z.clone().requires_grad_()
-    with monkeypatch.context() as patch:
-        patch.setattr(layout, "FEW", 0.0)
-        value = TermLoss.forward(loss, leaf, labels)
-    return value.detach(), torch.autograd.grad(value, leaf)[0]
+@pytest.fixture(params=[1, 10**9], ids=["blocks", "plain"], autouse=True)
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From which batch on the faster way is taken."""
+    monkeypatch.setattr(fast, "LARGE", request.param)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", LABELS)
-@pytest.mark.parametrize("few", [0.0, 0.25, 1.0])
-def test_any_division_into_classes(name: str, kind: str, few: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_division_into_classes(name: str, kind: str) -> None:
     for unit in (True, False):
         z, labels = vectors(unit), LABELS[kind]
-        expected = plain(name, z, labels, monkeypatch)
-        monkeypatch.setattr(layout, "FEW", few)
+        expected = value_and_gradient(losses.build(name), z, labels, every_pair(labels))
         for relation in (labels, labels[:, None] == labels[None, :]):
             for found, wanted in zip(value_and_gradient(losses.build(name), z, relation), expected, strict=True):
                 torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_relevance_that_is_not_mutual(name: str) -> None:
+    z, relevance = vectors(), LABELS["pairs"][:, None] == LABELS["pairs"]
+    relevance[0, 7] = True
+    anchor, other = torch.where(~torch.eye(SIZE, dtype=torch.bool))
+    pairs = Pairs(anchor, other, relevance[anchor, other])
+    found, wanted = (value_and_gradient(losses.build(name), z, relevance, given) for given in (None, pairs))
+    torch.testing.assert_close(found, wanted)
+    assert found[0] != value_and_gradient(losses.build(name), z, LABELS["pairs"])[0]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(size=st.integers(1, 8), number=st.integers(0, 20), seed=st.integers(0, 1000))
+@pytest.mark.parametrize("kind", [Triplets, Pairs])
+def test_masks_of_tuples(kind: type[Triplets | Pairs], size: int, number: int, seed: int) -> None:
+    """In any order, with repetitions, with images paired with themselves as one published miner does, or none."""
+    one, two, three = torch.randint(size, (3, number), generator=torch.Generator().manual_seed(seed))
+    # A pair is of one kind only.
+    tuples = Triplets(one, two, three) if kind is Triplets else Pairs(one, two, (one + two) % 2 == 0)
+    pos, neg = torch.zeros(2, size, size, dtype=torch.bool)
+    for i, (a, b) in enumerate(zip(one.tolist(), two.tolist(), strict=True)):
+        if isinstance(tuples, Triplets):
+            pos[a, b] = neg[a, int(three[i])] = True
+        else:
+            (pos if tuples.same[i] else neg)[a, b] = True
+    for found, expected in zip(masks_of(tuples, size), (pos, neg), strict=True):
+        assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,11 +98,11 @@ def test_half_precision_gives_the_gradient_of_its_float(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_second_call_finds_nothing_of_the_first(name: str) -> None:
     z, labels = vectors(), LABELS["pairs"]
-    loss, given = losses.build(name), z.clone()
+    loss, before = losses.build(name), z.clone()
     first = value_and_gradient(loss, z, labels)
     value_and_gradient(loss, vectors(unit=False), LABELS["two classes"])
     second = value_and_gradient(loss, z, labels)
-    assert torch.equal(z, given)
+    assert torch.equal(z, before)
     assert first[0] == second[0]
     assert torch.equal(first[1], second[1])
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.configurable import Configurable
 from holdfast.gradients.triplets import TripletGeometry
-from holdfast.losses.terms import require_positive
+from holdfast.losses.unreduced import require_positive
 from holdfast.registry import Registry
 from holdfast.sphere import Mask
 

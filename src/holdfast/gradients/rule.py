@@ -91,9 +91,9 @@ class DirectGradient(Loss):
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The value for logs, with the direct gradient behind it."""
-        return self.batch_cost(Encoded(embeddings, embeddings, labels), tuples, generator, 0)
+        return self.batch_loss(Encoded(embeddings, embeddings, labels), tuples, generator, 0)
 
-    def batch_cost(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+    def batch_loss(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
         """The same where image numbers are known: copies of the anchor are none of its other positives either."""
         z, labels, numbers = encoded.z, encoded.labels, encoded.numbers
         positive, negative = relations(z, labels, numbers)

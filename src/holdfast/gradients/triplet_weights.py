@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.configurable import Configurable
-from holdfast.losses.terms import require_positive
+from holdfast.losses.unreduced import require_positive
 from holdfast.registry import Registry
 from holdfast.sphere import Mask
 

@@ -16,13 +16,17 @@ from holdfast.losses.proxies import ArcFace, ClassLoss, NormalizedSoftmax, Proxy
 from holdfast.losses.s2sd import S2SD
 from holdfast.losses.trimmed import Trimmed
 from holdfast.losses.triplet import Triplet
-from holdfast.losses.tuples import PairLoss, Part, TripletLoss
+from holdfast.losses.tuples import PairLoss, Part, TripletLoss, TupleLoss
+from holdfast.losses.unreduced import AveragedLoss, Unreduced, masked_logsumexp, require_positive
+from holdfast.mining import Miner
+from holdfast.sphere import Mask
 
 build, names = builder(registry), registry.names
 
 __all__ = [
     "S2SD",
     "ArcFace",
+    "AveragedLoss",
     "BinomialDeviance",
     "Circle",
     "ClassLoss",
@@ -35,6 +39,8 @@ __all__ = [
     "Linear",
     "Loss",
     "Margin",
+    "Mask",
+    "Miner",
     "MultiSimilarity",
     "NPair",
     "NormalizedSoftmax",
@@ -49,7 +55,11 @@ __all__ = [
     "Triplet",
     "TripletCosine",
     "TripletLoss",
+    "TupleLoss",
+    "Unreduced",
     "build",
+    "masked_logsumexp",
     "names",
     "register",
+    "require_positive",
 ]

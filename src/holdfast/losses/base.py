@@ -59,7 +59,7 @@ class Loss(Configurable, nn.Module):
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
-        """The scalar cost.
+        """The scalar loss.
 
         Args:
             embeddings: vectors of shape (n, dim).
@@ -68,19 +68,19 @@ class Loss(Configurable, nn.Module):
             generator: passed to the loss's own miner.
         """
 
-    def batch_cost(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
-        """The scalar cost in training: `forward`, with tuples that were mined in the knowledge of image numbers.
+    def batch_loss(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+        """The scalar loss in training: `forward`, with tuples that were mined in the knowledge of image numbers.
 
         Args:
             encoded: what the model made of a batch.
             tuples: triplets or pairs mined elsewhere.
             generator: passed to the loss's own miner.
-            step: of training, for costs that start later.
+            step: of training, for terms that start later.
         """
         if tuples is None and self.miner is not None:
             tuples = self.miner(encoded.z, encoded.labels, generator, encoded.numbers)
-        cost: Tensor = self(encoded.z, encoded.labels, tuples, generator)
-        return cost
+        loss: Tensor = self(encoded.z, encoded.labels, tuples, generator)
+        return loss
 
 
 class Criterion(nn.Module):
@@ -93,8 +93,8 @@ class Criterion(nn.Module):
     def forward(
         self, encoded: Encoded, tuples: Tuples | None = None, generator: Generator | None = None, step: int = 0
     ) -> Tensor:
-        """The scalar cost; arguments as in `Loss.batch_cost`."""
-        return self.loss.batch_cost(encoded, tuples, generator, step)
+        """The scalar loss; arguments as in `Loss.batch_loss`."""
+        return self.loss.batch_loss(encoded, tuples, generator, step)
 
 
 def require_class_labels(labels: Tensor, classes: int) -> None:

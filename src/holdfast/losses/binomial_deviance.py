@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
-from holdfast.losses.sides import Side
-from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
+from holdfast.losses.unreduced import Unreduced, require_positive
 from holdfast.mining import Miner
+from holdfast.sphere import Mask
 
 
 @register("binomial-deviance")
@@ -18,7 +20,7 @@ class BinomialDeviance(PairLoss):
     L = mean_i [ mean_P log(1 + exp(-α(s - λ))) / α + mean_N log(1 + exp(β(s - λ))) / β ]
 
     The factors 1/α and 1/β make both sides pull with at most unit force, so that a pair's weight is the sigmoid
-    itself, as in the direct gradient of the same name. Its single costs are anchors that have a pair.
+    itself, as in the direct gradient of the same name. Its single losses are anchors that have a pair.
 
     Args:
         alpha: sharpness on positives.
@@ -47,9 +49,9 @@ class BinomialDeviance(PairLoss):
         self.beta = beta
         self.base = base
 
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
-        """One cost per anchor."""
-        positives, negatives = near.mask.sum(1), far.mask.sum(1)
-        pull = softplus(self.base - near.values, self.alpha).sum(1) / positives.clamp_min(1)
-        push = softplus(far.values - self.base, self.beta).sum(1) / negatives.clamp_min(1)
-        return [Terms(pull + push, positives + negatives > 0)]
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        """One loss per anchor."""
+        positives, negatives = pos.sum(1), neg.sum(1)
+        pull = torch.where(pos, softplus(self.base - s, self.alpha), 0).sum(1) / positives.clamp_min(1)
+        push = torch.where(neg, softplus(s - self.base, self.beta), 0).sum(1) / negatives.clamp_min(1)
+        return [Unreduced(pull + push, positives + negatives > 0)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
-from holdfast.losses.logsumexp import masked_logsumexp
-from holdfast.losses.sides import Side
-from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
+from holdfast.losses.unreduced import Unreduced, masked_logsumexp, require_positive
 from holdfast.mining import Miner
+from holdfast.sphere import Mask
 
 
 @register("circle")
@@ -19,7 +19,7 @@ class Circle(PairLoss):
 
     L = mean_i log(1 + Σ_P exp(-γ w_p (s - 1 + m)) Σ_N exp(γ w_n (s - m))), w_p = relu(1 + m - s), w_n = relu(s + m)
 
-    The weights w are constants for the gradient. Its single costs are anchors with both kinds of pairs.
+    The weights w are constants for the gradient. Its single losses are anchors with both kinds of pairs.
 
     Args:
         margin: relaxation m.
@@ -42,10 +42,9 @@ class Circle(PairLoss):
         self.margin = margin
         self.gamma = gamma
 
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
-        """One cost per anchor."""
-        pull = torch.relu(1 + self.margin - near.values.detach()) * (1 - self.margin - near.values)
-        push = torch.relu(far.values.detach() + self.margin) * (far.values - self.margin)
-        # Beyond their margin pairs cost exp(0) each, so those that are none have to be left out by their mask.
-        exponent = masked_logsumexp(pull, near.mask, self.gamma) + masked_logsumexp(push, far.mask, self.gamma)
-        return [Terms(softplus(exponent), near.mask.amax(1) * far.mask.amax(1))]
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        """One loss per anchor."""
+        pull = self.gamma * torch.relu(1 + self.margin - s.detach()) * (1 - self.margin - s)
+        push = self.gamma * torch.relu(s.detach() + self.margin) * (s - self.margin)
+        exponent = masked_logsumexp(pull, pos) + masked_logsumexp(push, neg)
+        return [Unreduced(softplus(exponent), pos.any(1) & neg.any(1))]

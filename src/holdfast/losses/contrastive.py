@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from holdfast.losses.base import register
-from holdfast.losses.sides import Side
-from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
+from holdfast.losses.unreduced import Unreduced
 from holdfast.mining import Miner
+from holdfast.sphere import Mask
 
 
 @register("contrastive")
@@ -15,7 +17,7 @@ class Contrastive(PairLoss):
 
     L = mean_P d² + mean_N relu(m - d²), each mean over the pairs above zero
 
-    Its single costs are pairs.
+    Its single losses are pairs.
 
     Args:
         margin: m, a squared distance; the default 1 is half of what orthogonal unit vectors have.
@@ -33,11 +35,6 @@ class Contrastive(PairLoss):
         super().__init__(miner, part)
         self.margin = margin
 
-    @property
-    def reach(self) -> float:
-        """The margin."""
-        return self.margin
-
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """Both kinds, averaged apart."""
-        return [Terms(near.values, near, active=True), Terms(self.margin - far.values, far, active=True)]
+        return [Unreduced(s, pos, active=True), Unreduced(self.margin - s, neg, active=True)]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
-from torch.utils.checkpoint import checkpoint
 
+from holdfast import fast
 from holdfast.losses.base import register
-from holdfast.losses.terms import require_positive
-from holdfast.losses.tuples import Part, TripletLoss, triplet_count
+from holdfast.losses.tuples import Part, TripletLoss
+from holdfast.losses.unreduced import require_positive
 from holdfast.mining import Miner
 from holdfast.sphere import Mask
 
@@ -38,13 +36,25 @@ class TripletCosine(TripletLoss):
         require_positive(tau=tau)
         self.tau = tau
 
-    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+    def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:
         """Negative log probability of the positive."""
-        return softplus(self.tau * (negative - positive))
+        return softplus(self.tau * (neg - pos))
 
-    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
-        """One positive per anchor at a time."""
-        return mean_over_triplets(self.cost, matrix, positive, negative)
+    def every(self, matrix: Tensor, pos: Mask, neg: Mask) -> Tensor:
+        """Each positive of an anchor meets all its negatives; many of them in blocks of anchors."""
+        most = int(pos.sum(1).max()) if len(pos) else 0
+        column = pos.to(torch.uint8).topk(most, dim=1).indices
+        exists = pos.gather(1, column)
+
+        def sums(s: Tensor, rows: slice) -> fast.Sums:
+            mask = exists[rows, :, None] & neg[rows, None]
+            losses = torch.where(mask, self.triplets(s.gather(1, column[rows])[:, :, None], s[:, None]), 0)
+            return [(losses.sum(), mask.sum(dtype=s.dtype))]
+
+        width = max(1, most) * len(pos)
+        if fast.usable(matrix, width):
+            return fast.row_losses(matrix, sums, width)
+        return fast.averages([sums(matrix, slice(0, len(matrix)))])[0]
 
 
 @register("sct")
@@ -71,29 +81,6 @@ class SelectivelyContrastive(TripletCosine):
         super().__init__(tau, miner=miner, part=part)
         self.weight = weight
 
-    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+    def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:
         """Contrastive where hard, soft otherwise."""
-        return torch.where(negative > positive, self.weight * negative, super().cost(positive, negative))
-
-
-def mean_over_triplets(
-    cost: Callable[[Tensor, Tensor], Tensor], matrix: Tensor, positive: Mask, negative: Mask
-) -> Tensor:
-    """The average of an elementwise triplet cost over every triplet of the masks in O(n²) memory.
-
-    Each anchor's k-th positive meets all negatives in one n × n step, whose intermediate values are computed again
-    in the backward pass instead of being kept.
-    """
-    most = int(positive.sum(1).max())
-    column = positive.to(matrix.dtype).topk(most, dim=1).indices
-    exists = positive.gather(1, column)
-    near = matrix.gather(1, column)
-
-    def step(far: Tensor, one: Tensor, mask: Mask) -> Tensor:
-        return torch.where(mask, cost(one, far), 0).sum()
-
-    total = matrix[:0].sum()
-    for k in range(most):
-        mask = negative & exists[:, k, None]
-        total = total + checkpoint(step, matrix, near[:, k, None], mask, use_reentrant=False, preserve_rng_state=False)
-    return total / triplet_count(positive, negative, matrix.dtype)
+        return torch.where(neg > pos, self.weight * neg, super().triplets(pos, neg))

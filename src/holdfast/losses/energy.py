@@ -9,8 +9,8 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss, register
-from holdfast.losses.layout import masks_of
-from holdfast.losses.terms import require_positive
+from holdfast.losses.tuples import masks_of
+from holdfast.losses.unreduced import require_positive
 from holdfast.mining import Tuples
 from holdfast.mining.batch import require_labels
 from holdfast.sphere import Mask, masked_mean, squared_distances
@@ -53,8 +53,8 @@ class Energy(Loss):
         if tuples is None:
             chosen = ~torch.eye(len(squared), dtype=torch.bool, device=squared.device)
         else:
-            positive, negative = masks_of(tuples, len(squared))
-            chosen = positive | negative
+            pos, neg = masks_of(tuples, len(squared))
+            chosen = pos | neg
         return self._gaussian(squared, chosen) if self.kind == "gaussian" else self._riesz(squared, chosen)
 
     def _gaussian(self, squared: Tensor, chosen: Mask) -> Tensor:

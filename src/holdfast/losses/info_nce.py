@@ -7,14 +7,11 @@ from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy, softplus
 
 from holdfast.losses.base import register
-from holdfast.losses.logsumexp import masked_logsumexp
-from holdfast.losses.products import across
-from holdfast.losses.sides import Side
-from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
+from holdfast.losses.unreduced import Unreduced, masked_logsumexp, require_positive
 from holdfast.mining import Miner, Tuples
 from holdfast.mining.batch import relations, require_labels
-from holdfast.sphere import Mask
+from holdfast.sphere import Mask, precise, similarity
 
 
 @register("info-nce")
@@ -23,7 +20,7 @@ class InfoNCE(PairLoss):
 
     L = mean over positive pairs of -log( exp(s_ap/τ) / (exp(s_ap/τ) + Σ_N exp(s_an/τ)) )
 
-    Its single costs are positive pairs.
+    Its single losses are positive pairs.
 
     Args:
         temperature: τ.
@@ -40,15 +37,10 @@ class InfoNCE(PairLoss):
         require_positive(temperature=temperature)
         self.temperature = temperature
 
-    @property
-    def sharpness(self) -> float:
-        """Of the negatives."""
-        return 1 / self.temperature
-
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
-        """One cost per positive pair."""
-        push = masked_logsumexp(far.values, scale=self.sharpness)
-        return [Terms(softplus(torch.sub(push[:, None], near.values, alpha=self.sharpness)), near.mask)]
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        """One loss per positive pair."""
+        s = s / self.temperature
+        return [Unreduced(softplus(masked_logsumexp(s, neg)[:, None] - s), pos)]
 
 
 @register("n-pair")
@@ -58,7 +50,7 @@ class NPair(InfoNCE):
     L = mean over classes of -log( exp(s_ap) / (exp(s_ap) + Σ_{other classes} exp(s_ap')) )
 
     The first two images of each class form its pair; the others do not learn, so the order of a batch matters. Given
-    or mined tuples replace that choice. Its single costs are positive pairs.
+    or mined tuples replace that choice. Its single losses are positive pairs.
 
     Args:
         miner: chooses the pairs; the first pair of each class when left out.
@@ -75,22 +67,23 @@ class NPair(InfoNCE):
     def __init__(self, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(1.0, miner=miner, part=part)
 
-    def terms(
+    def unreduced(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> list[Terms]:
-        """One cost per positive pair."""
+    ) -> list[Unreduced]:
+        """One loss per positive pair."""
         if tuples is not None or self.miner is not None:
-            return super().terms(embeddings, labels, tuples, generator)
+            return super().unreduced(embeddings, labels, tuples, generator)
         first, second, other = _first_pairs(embeddings, labels)
         # One choice for both, as the gradient of each is a tensor of the size of the batch.
-        matrix = across(embeddings.index_select(0, torch.cat([first, second])))
+        anchors, partners = precise(embeddings).index_select(0, torch.cat([first, second])).chunk(2)
+        matrix = similarity(anchors, partners)
         if other is not None or self.part != "both":
             own = torch.eye(len(first), dtype=torch.bool, device=matrix.device)
             matrix = self.one_sided(matrix, own, ~own)
             matrix = matrix if other is None else matrix.masked_fill(~(other | own), -torch.inf)
         # A cross-entropy in which each partner is a class of its own.
-        cost = cross_entropy(matrix, torch.arange(len(first), device=matrix.device), reduction="none")
-        return [Terms(cost)]
+        loss = cross_entropy(matrix, torch.arange(len(first), device=matrix.device), reduction="none")
+        return [Unreduced(loss)]
 
 
 def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Mask | None]:
@@ -118,7 +111,7 @@ class SupCon(PairLoss):
 
     L = mean_i mean_{p∈P} -log( exp(s_ip/τ) / Σ_{k∈P∪N} exp(s_ik/τ) )
 
-    Its single costs are anchors with a positive.
+    Its single losses are anchors with a positive.
 
     Args:
         temperature: τ.
@@ -135,15 +128,8 @@ class SupCon(PairLoss):
         require_positive(temperature=temperature)
         self.temperature = temperature
 
-    @property
-    def sharpness(self) -> float:
-        """Of the negatives."""
-        return 1 / self.temperature
-
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
-        """One cost per anchor."""
-        positives = near.mask.sum(1)
-        pull = self.sharpness * (near.values * near.mask).sum(1) / positives.clamp_min(1)
-        rivals = masked_logsumexp(near.values, near.mask, self.sharpness)
-        push = torch.logaddexp(rivals, masked_logsumexp(far.values, scale=self.sharpness))
-        return [Terms(push - pull, positives > 0)]
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        """One loss per anchor."""
+        s, positives = s / self.temperature, pos.sum(1)
+        pull = torch.where(pos, s, 0).sum(1) / positives.clamp_min(1)
+        return [Unreduced(masked_logsumexp(s, pos | neg) - pull, positives > 0)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
-from holdfast.losses.logsumexp import masked_logsumexp
-from holdfast.losses.sides import Side
-from holdfast.losses.terms import Terms
 from holdfast.losses.tuples import PairLoss, Part
+from holdfast.losses.unreduced import Unreduced, masked_logsumexp
 from holdfast.mining import Miner
+from holdfast.sphere import Mask
 
 
 @register("lifted-structure")
@@ -19,8 +20,8 @@ class LiftedStructure(PairLoss):
     L = mean over positive pairs of relu(J_ij)² / 2,
     J_ij = d_ij + log(Σ_{k∈N_i} exp(m - d_ik) + Σ_{l∈N_j} exp(m - d_jl))
 
-    This is the smooth bound that the original paper optimises. Its single costs are positive pairs; a pair without
-    any negative costs nothing.
+    This is the smooth bound that the original paper optimises. Its single losses are positive pairs; a pair without
+    any negative has loss zero.
 
     Args:
         margin: m.
@@ -39,8 +40,11 @@ class LiftedStructure(PairLoss):
         super().__init__(miner, part)
         self.margin = margin
 
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
-        """One cost per positive pair."""
-        push = masked_logsumexp(self.margin - far.values)
-        violation = torch.relu(near.values + torch.logaddexp(push[:, None], near.at_others(push)))
-        return [Terms(violation.square() / 2, near.mask)]
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        """One loss per positive pair."""
+        push = masked_logsumexp(self.margin - s, neg)
+        one, two = push[:, None], push[None, :]
+        # logaddexp, whose own second derivative is not a number where one of the two is far below the other.
+        both = torch.maximum(one, two) + softplus(-(one - two).abs())
+        violation = torch.relu(s + both)
+        return [Unreduced(violation.square() / 2, pos)]

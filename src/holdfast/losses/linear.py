@@ -34,12 +34,12 @@ class Linear(TripletLoss):
         """Squared distances."""
         return squared_distances(embeddings)
 
-    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+    def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:
         """The difference."""
-        return positive - negative
+        return pos - neg
 
-    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+    def every(self, matrix: Tensor, pos: Mask, neg: Mask) -> Tensor:
         """Each positive pair occurs once per negative of its anchor and the other way round."""
-        near = torch.where(positive, matrix, 0).sum(1) * negative.sum(1)
-        far = torch.where(negative, matrix, 0).sum(1) * positive.sum(1)
-        return (near - far).sum() / triplet_count(positive, negative, matrix.dtype)
+        pull = torch.where(pos, matrix, 0).sum(1) * neg.sum(1)
+        push = torch.where(neg, matrix, 0).sum(1) * pos.sum(1)
+        return (pull - push).sum() / triplet_count(pos, neg, matrix.dtype)

@@ -22,7 +22,7 @@ class Margin(TripletLoss):
     L = mean over active triplets of relu(d_ap - β + m) + relu(β - d_an + m), β of the anchor's class
 
     A triplet is active when either part is above zero. `part` detaches distances only: β learns from both kinds, or it
-    would drift to where the kept kind costs nothing.
+    would drift to where the kept kind has no loss.
 
     Args:
         beta: first value of the boundary β.
@@ -70,23 +70,23 @@ class Margin(TripletLoss):
             beta = beta[labels]
         apart = distances(embeddings)
         if self.part != "both":
-            positive, negative = relations(embeddings, labels)
-            apart = torch.where(negative if self.part == "positive" else positive, apart.detach(), apart)
+            pos, neg = relations(embeddings, labels)
+            apart = torch.where(neg if self.part == "positive" else pos, apart.detach(), apart)
         return apart - beta[:, None]
 
     def constant(self, entries: Tensor) -> Tensor:
         """Their distances are constant in the matrix already; what is left to learn from them is β."""
         return entries
 
-    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+    def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:
         """Both hinges."""
-        return torch.relu(positive + self.margin) + torch.relu(self.margin - negative)
+        return torch.relu(pos + self.margin) + torch.relu(self.margin - neg)
 
-    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+    def every(self, matrix: Tensor, pos: Mask, neg: Mask) -> Tensor:
         """Each pair occurs once per pair of the other kind; a triplet is idle when both its pairs are."""
-        near = torch.where(positive, torch.relu(matrix + self.margin), 0)
-        far = torch.where(negative, torch.relu(self.margin - matrix), 0)
-        positives, negatives = positive.sum(1), negative.sum(1)
-        total = (near.sum(1) * negatives + far.sum(1) * positives).sum()
-        idle = (positives - (near > 0).sum(1)) * (negatives - (far > 0).sum(1))
+        pull = torch.where(pos, torch.relu(matrix + self.margin), 0)
+        push = torch.where(neg, torch.relu(self.margin - matrix), 0)
+        positives, negatives = pos.sum(1), neg.sum(1)
+        total = (pull.sum(1) * negatives + push.sum(1) * positives).sum()
+        idle = (positives - (pull > 0).sum(1)) * (negatives - (push > 0).sum(1))
         return total / (positives * negatives - idle).sum().clamp_min(1)

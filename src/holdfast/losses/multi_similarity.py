@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
-from holdfast.losses.logsumexp import masked_logsumexp
-from holdfast.losses.sides import Side
-from holdfast.losses.terms import Terms, require_positive
 from holdfast.losses.tuples import PairLoss, Part
+from holdfast.losses.unreduced import Unreduced, masked_logsumexp, require_positive
 from holdfast.mining import Miner
+from holdfast.sphere import Mask
 
 
 @register("multi-similarity")
@@ -20,7 +20,7 @@ class MultiSimilarity(PairLoss):
 
     L = mean_i [ log(1 + Σ_P exp(-α(s - λ))) / α + log(1 + Σ_N exp(β(s - λ))) / β ]
 
-    Its single costs are anchors. What counts as one decides how a term weighs beside others: where a miner leaves 64 %
+    Its single losses are anchors. What counts as one decides how a term weighs beside others: where a miner leaves 64 %
     of the images with pairs, `mined` is 1.6 times `all`.
 
     Args:
@@ -29,7 +29,7 @@ class MultiSimilarity(PairLoss):
         base: similarity λ at which a pair is neutral.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
-        reduction: average over `all` images, those without a pair costing nothing (pytorch-metric-learning), or over
+        reduction: average over `all` images, those without a pair at zero (pytorch-metric-learning), or over
             those with a positive and a negative pair, `mined` (the training framework of ADML, MDProp and EPS).
 
     Requirements: unit vectors; two or more images per class in a batch.
@@ -54,15 +54,8 @@ class MultiSimilarity(PairLoss):
         self.base = base
         self.reduction = reduction
 
-    @property
-    def sharpness(self) -> float:
-        """Of the negatives."""
-        return self.beta
-
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
-        """One cost per anchor."""
-        pull = softplus(masked_logsumexp(near.values, scale=-self.alpha) + self.alpha * self.base) / self.alpha
-        push = softplus(masked_logsumexp(far.values, scale=self.beta) - self.beta * self.base) / self.beta
-        if self.reduction == "all":
-            return [Terms(pull + push)]
-        return [Terms(pull + push, which=near.mask.amax(1) * far.mask.amax(1))]
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        """One loss per anchor."""
+        pull = softplus(masked_logsumexp(-self.alpha * s, pos) + self.alpha * self.base) / self.alpha
+        push = softplus(masked_logsumexp(self.beta * s, neg) - self.beta * self.base) / self.beta
+        return [Unreduced(pull + push, None if self.reduction == "all" else pos.any(1) & neg.any(1))]

@@ -11,13 +11,13 @@ from torch import Generator, Tensor, nn
 
 from holdfast.errors import DataError, ModelError
 from holdfast.losses.base import register, require_class_labels
-from holdfast.losses.terms import TermLoss, Terms, require_positive
+from holdfast.losses.unreduced import AveragedLoss, Unreduced, require_positive
 from holdfast.mining import Triplets, Tuples
 from holdfast.sphere import precise
 
 
-class ClassLoss(TermLoss):
-    """A loss that compares images with learned vectors of their classes. Its single costs are images.
+class ClassLoss(AveragedLoss):
+    """A loss that compares images with learned vectors of their classes. Its single losses are images.
 
     It does not mine. Given tuples, it learns on the images that occur in them, each once. Without `classes` and `dim`
     it is sized by the first batch (highest label plus one) or by the state it loads, like torch's lazy modules: give
@@ -43,10 +43,10 @@ class ClassLoss(TermLoss):
     def make(self, classes: int, dim: int, **common: Any) -> nn.Module:
         """The library's loss; `common` goes to its constructor."""
 
-    def terms(
+    def unreduced(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> list[Terms]:
-        """The library's costs before its reduction, in float32."""
+    ) -> list[Unreduced]:
+        """The library's losses before its reduction, in float32."""
         if labels.ndim != 1 or labels.dtype == torch.bool:
             raise DataError("a loss with class parameters needs one class label per image, not a relevance matrix")
         if len(labels) != len(embeddings):
@@ -57,15 +57,15 @@ class ClassLoss(TermLoss):
             rows: Tensor = torch.unique(indices)
             embeddings, labels = embeddings[rows], labels[rows]
         if len(embeddings) == 0:
-            return [Terms(embeddings.sum(1), torch.ones(0, dtype=torch.bool, device=embeddings.device))]
+            return [Unreduced(embeddings.sum(1), torch.ones(0, dtype=torch.bool, device=embeddings.device))]
         inner = self._sized(embeddings, labels)
         with torch.autocast(embeddings.device.type, enabled=False):
             return self.split(inner(embeddings, labels), labels)
 
-    def split(self, costs: dict[str, dict[str, Any]], labels: Tensor) -> list[Terms]:
-        """The library's dictionary of costs as terms."""
-        values = costs["loss"]["losses"]
-        return [Terms(values)]
+    def split(self, losses: dict[str, dict[str, Any]], labels: Tensor) -> list[Unreduced]:
+        """The library's dictionary of losses, unreduced."""
+        values = losses["loss"]["losses"]
+        return [Unreduced(values)]
 
     def _sized(self, embeddings: Tensor, labels: Tensor) -> nn.Module:
         if self.inner is None:
@@ -162,7 +162,7 @@ class ProxyAnchor(ClassLoss):
 
     L = mean over classes present of log(1 + Σ_P exp(-α(s - δ))) + mean over all classes of log(1 + Σ_N exp(α(s + δ)))
 
-    Its single costs are classes, not images.
+    Its single losses are classes, not images.
 
     Args:
         margin: δ.
@@ -189,11 +189,11 @@ class ProxyAnchor(ClassLoss):
         built: nn.Module = ProxyAnchorLoss(classes, dim, margin=self.margin, alpha=self.alpha, **common)
         return built
 
-    def split(self, costs: dict[str, dict[str, Any]], labels: Tensor) -> list[Terms]:
-        """Positive costs of the classes in the batch, negative costs of all."""
-        pull, push = costs["pos_loss"]["losses"], costs["neg_loss"]["losses"]
+    def split(self, losses: dict[str, dict[str, Any]], labels: Tensor) -> list[Unreduced]:
+        """Positive losses of the classes in the batch, negative losses of all."""
+        pull, push = losses["pos_loss"]["losses"], losses["neg_loss"]["losses"]
         present = torch.zeros_like(pull, dtype=torch.bool).index_fill_(0, labels, True)
-        return [Terms(pull, present), Terms(push)]
+        return [Unreduced(pull, present), Unreduced(push)]
 
 
 @register("soft-triple")

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from holdfast.config import Block, block
 from holdfast.errors import ModelError, RecipeError
 from holdfast.losses.base import Encoded, Loss, register
-from holdfast.losses.terms import require_positive
+from holdfast.losses.unreduced import require_positive
 from holdfast.mining import Tuples
 from holdfast.sphere import precise, similarity
 
@@ -31,7 +31,7 @@ class S2SD(Loss):
     saved and resumed with it, and absent from the model.
 
     Halves, means, two-layer heads and the diagonal are those of the published code, whose runs on CUB and CARS add
-    max-pooled features to the average-pooled ones. Steps are training's, however many distributions a step costs.
+    max-pooled features to the average-pooled ones. Steps are training's, however many distributions a step has.
 
     Args:
         loss: the loss of the embedding and, in a copy of its own, of every head.
@@ -49,7 +49,7 @@ class S2SD(Loss):
 
     Requirements: those of the inner loss. Given tuples, heads learn on the same. Called on embeddings alone, as any
         loss can be, it is the inner loss. Heads learn at `optimizer.loss_lr` where a recipe has one.
-    Relations: any loss can stand inside; `trimmed` too, but not around it.
+    Relations: any loss can be nested in it, `trimmed` too; `trimmed` cannot be around it.
     Reference: Roth et al., ICML 2021.
     """
 
@@ -96,14 +96,14 @@ class S2SD(Loss):
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The inner loss: embeddings alone have no heads."""
-        cost: Tensor = self.loss(embeddings, labels, tuples, generator)
-        return cost
+        value: Tensor = self.loss(embeddings, labels, tuples, generator)
+        return value
 
-    def batch_cost(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+    def batch_loss(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
         """All terms, in float32 or better."""
         if not self.heads:
             raise ModelError("s2sd does not know the length of the pooled features; build it with features=")
-        base = self.loss.batch_cost(encoded, tuples, generator, step)
+        base = self.loss.batch_loss(encoded, tuples, generator, step)
         pooled = precise(encoded.pooled)
         seen = _cosines(encoded.z)
         losses, divergences = [], []
@@ -111,7 +111,7 @@ class S2SD(Loss):
             with torch.autocast(pooled.device.type, enabled=False):
                 wide = F.normalize(head(pooled), dim=1)
             assert isinstance(loss, Loss)
-            losses.append(loss.batch_cost(encoded._replace(z=wide), tuples, generator, step))
+            losses.append(loss.batch_loss(encoded._replace(z=wide), tuples, generator, step))
             divergences.append(self._divergence(_cosines(wide.detach()), seen))
         total: Tensor = (base + torch.stack(losses).mean()) / 2 + self.weight * torch.stack(divergences).mean()
         if step >= self.feature_after:
@@ -126,7 +126,7 @@ class S2SD(Loss):
 
 def _check(loss: Block[Loss], dims: tuple[int, ...], weight: float, feature_weight: float, feature_after: int) -> None:
     if loss.name == "s2sd":
-        raise RecipeError("s2sd cannot stand inside s2sd; name the loss that embedding and heads learn with")
+        raise RecipeError("s2sd cannot be nested in s2sd; name the loss that embedding and heads learn with")
     if loss.plain.get("dim") is not None:
         raise RecipeError("leave dim out of the loss inside s2sd; the embedding and every head have their own")
     if not dims or min(dims) < 1:

@@ -8,17 +8,17 @@ from torch import Generator, Tensor
 from holdfast.configurable import built
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss, register
-from holdfast.losses.terms import TermLoss
 from holdfast.losses.triplet import Triplet
+from holdfast.losses.unreduced import AveragedLoss
 from holdfast.mining import Tuples
 from holdfast.mining.random import Random
 
 
 @register("trimmed")
 class Trimmed(Loss):
-    """Another loss on the fraction of its tuples that cost least now; the rest are taken for noise.
+    """Another loss on the fraction of its tuples that have the lowest loss now; the rest are taken for noise.
 
-    Trimmed are the single costs of the inner loss: triplets where it learns from triplets, positive pairs or anchors
+    Trimmed are the single losses of the inner loss: triplets where it learns from triplets, positive pairs or anchors
     in pair losses, images or classes in class-parameter losses (each docstring says which). A loss with two averages
     (positive and negative pairs of `contrastive`) is trimmed in each. Averages over active tuples are taken afterwards.
 
@@ -34,8 +34,8 @@ class Trimmed(Loss):
 
     def __init__(self, loss: Loss | str | None = None, keep: float = 0.9) -> None:
         inner = Triplet(miner=Random()) if loss is None else built(Loss, loss)
-        if not isinstance(inner, TermLoss):
-            raise RecipeError(f"{type(inner).__name__} has no single costs that could be trimmed; use another loss")
+        if not isinstance(inner, AveragedLoss):
+            raise RecipeError(f"{type(inner).__name__} has no single losses that could be trimmed; use another loss")
         if not 0 < keep <= 1:
             raise RecipeError(f"keep must be above 0 and at most 1, got {keep}")
         super().__init__(inner.miner)
@@ -51,5 +51,5 @@ class Trimmed(Loss):
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The inner loss on what is kept."""
-        terms = self.loss.terms(embeddings, labels, tuples, generator)
-        return torch.stack([group.lowest(self.keep).mean() for group in terms]).sum()
+        losses = self.loss.unreduced(embeddings, labels, tuples, generator)
+        return torch.stack([group.lowest(self.keep).mean() for group in losses]).sum()

@@ -19,12 +19,12 @@ class Triplet(TripletLoss):
 
     L = mean relu(D_ap - D_an + m)
 
-    Given or mined triplets cost what torch's `triplet_margin_loss` says, which adds 1e-6 to each difference.
+    Given or mined triplets have the loss that torch's `triplet_margin_loss` gives, which adds 1e-6 to each difference.
 
     Args:
         margin: m; zero is allowed.
         squared: compare squared distances instead of distances.
-        reduction: average over `all` triplets, or over those with a `nonzero` cost.
+        reduction: average over `all` triplets, or over those with a `nonzero` loss.
         miner: chooses the triplets; all of them when left out.
         part: gradients flow only through pairs of this kind.
 
@@ -60,22 +60,22 @@ class Triplet(TripletLoss):
         positive, negative = embeddings[triplets.positive], embeddings[triplets.negative]
         return pairwise_distance(anchor, positive), pairwise_distance(anchor, negative)
 
-    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
+    def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:
         """The hinge."""
-        return torch.relu(positive - negative + self.margin)
+        return torch.relu(pos - neg + self.margin)
 
-    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
-        """Where the hinge is open the cost is linear, so each pair's weight is its number of open triplets."""
+    def every(self, matrix: Tensor, pos: Mask, neg: Mask) -> Tensor:
+        """Where the hinge is open the loss is linear, so each pair's weight is its number of open triplets."""
         shifted = matrix + self.margin
         with torch.no_grad():
-            ordered = matrix.masked_fill(~negative, torch.inf).sort(1).values
+            ordered = matrix.masked_fill(~neg, torch.inf).sort(1).values
             open_negatives = torch.searchsorted(ordered, shifted, out_int32=True)
-            ordered = shifted.masked_fill(~positive, -torch.inf).sort(1).values
+            ordered = shifted.masked_fill(~pos, -torch.inf).sort(1).values
             open_positives = len(matrix) - torch.searchsorted(ordered, matrix, right=True, out_int32=True)
-        near = torch.where(positive, shifted * open_negatives, 0).sum(1)
-        far = torch.where(negative, matrix * open_positives, 0).sum(1)
+        pull = torch.where(pos, shifted * open_negatives, 0).sum(1)
+        push = torch.where(neg, matrix * open_positives, 0).sum(1)
         if self.active:
-            count = torch.where(positive, open_negatives, 0).sum().clamp_min(1)
+            count = torch.where(pos, open_negatives, 0).sum().clamp_min(1)
         else:
-            count = triplet_count(positive, negative, matrix.dtype)
-        return (near - far).sum() / count
+            count = triplet_count(pos, neg, matrix.dtype)
+        return (pull - push).sum() / count

@@ -9,14 +9,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Generator, Tensor
 
+from holdfast import fast
 from holdfast.errors import RecipeError
-from holdfast.losses.blocks import row_cost
-from holdfast.losses.halves import halvable
-from holdfast.losses.hinged import close_pairs, hinged_cost
-from holdfast.losses.layout import masks_of, sides_by_labels, sides_by_tuples
-from holdfast.losses.pooled import poolable, pooled_cost
-from holdfast.losses.sides import Listed, Side, Sides
-from holdfast.losses.terms import TermLoss, Terms
+from holdfast.losses.unreduced import AveragedLoss, Unreduced, total_mean
 from holdfast.mining import Miner, Triplets, Tuples
 from holdfast.mining.batch import relations
 from holdfast.sphere import Mask, distances, similarity, squared_distances
@@ -31,11 +26,11 @@ MEASURES: dict[Measure, Callable[[Tensor], Tensor]] = {
 }
 
 
-class TupleLoss(TermLoss):
+class TupleLoss(AveragedLoss):
     """A loss on the n × n matrix of similarities or distances of a batch.
 
-    A batch without a positive pair, or without a negative one, costs zero in every loss that compares the two; the
-    zero has a graph, so training goes on.
+    A batch without a positive pair, or without a negative one, has loss zero wherever the two are compared; the zero
+    has a graph, so training goes on.
 
     Args:
         miner: chooses the tuples; all pairs or triplets when left out.
@@ -58,12 +53,18 @@ class TupleLoss(TermLoss):
             return self.miner(embeddings, labels, generator)
         return tuples
 
-    def one_sided(self, matrix: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    def masks(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None
+    ) -> tuple[Mask, Mask]:
+        """Positive and negative pairs to learn on: those of given or mined tuples, each once, or all."""
+        tuples = self.chosen(embeddings, labels, tuples, generator)
+        return relations(embeddings, labels) if tuples is None else masks_of(tuples, len(embeddings))
+
+    def one_sided(self, matrix: Tensor, pos: Mask, neg: Mask) -> Tensor:
         """The matrix with the entries that `part` leaves out detached."""
         if self.part == "both":
             return matrix
-        left_out = negative if self.part == "positive" else positive
-        return torch.where(left_out.bool(), self.constant(matrix), matrix)
+        return torch.where(neg if self.part == "positive" else pos, self.constant(matrix), matrix)
 
     def constant(self, entries: Tensor) -> Tensor:
         """Entries of the matrix that `part` leaves out."""
@@ -71,75 +72,60 @@ class TupleLoss(TermLoss):
 
 
 class PairLoss(TupleLoss):
-    """A loss on positive and negative pairs. Triplets count each of their distinct pairs once."""
+    """A loss on positive and negative pairs. Triplets count each of their distinct pairs once.
 
-    by_rows = True
-    """Whether an anchor's costs need its own row of the matrix only, so that rows can be taken in blocks; not for
-    distances, whose root has no derivative at zero."""
+    A subclass is its formula: `pairs`.
+    """
 
     measure: Measure = "similarity"
     """What the matrix holds."""
 
-    @property
-    def sharpness(self) -> float | None:
-        """The scale at which negatives enter a cost only through the log-sum-exp of those of its anchor, if so."""
-        return None
+    by_rows: bool = True
+    """Whether the losses of an anchor depend on its own row of the matrix only, so that large batches can be taken in
+    blocks of rows."""
 
-    @property
-    def reach(self) -> float | None:
-        """The squared distance from which a negative costs nothing, where every pair has its own cost, if so."""
-        return None
+    @abstractmethod
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        """The losses of some anchors, one row each.
+
+        Args:
+            s: similarities to all images, or what `measure` says.
+            pos: which of them are positive pairs.
+            neg: which are negative pairs.
+        """
 
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
-        """The sum of the average costs."""
-        if not self.by_rows or any(parameter.requires_grad for parameter in self.parameters()):
+        """The sum of the averages."""
+        if not self.by_rows or not fast.usable(embeddings) or any(p.requires_grad for p in self.parameters()):
             return super().forward(embeddings, labels, tuples, generator)
-        sides = self._sides(embeddings, labels, tuples, generator)
-        if isinstance(sides.near, Listed) and halvable(embeddings, labels, sides):
-            if self.sharpness is not None and poolable(embeddings, self.sharpness):
-                return pooled_cost(embeddings, sides.near, self._costs, self.sharpness)
-            close = None if self.reach is None else close_pairs(embeddings, sides.near, self.reach)
-            if close is not None:
-                return hinged_cost(embeddings, sides.near, close, self._costs)
-        return row_cost(embeddings, sides, self._costs, self.measure == "squared distance")
+        pos, neg = self.masks(embeddings, labels, tuples, generator)
+
+        def sums(s: Tensor, rows: slice) -> fast.Sums:
+            return [losses.sums() for losses in self._pairs(s, pos[rows], neg[rows])]
+
+        return fast.row_losses(self.matrix(embeddings, labels), sums)
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """What the loss compares."""
         return MEASURES[self.measure](embeddings)
 
-    def terms(
+    def unreduced(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> list[Terms]:
-        """The costs as `pairs` returns them."""
-        sides = self._sides(embeddings, labels, tuples, generator)
-        return self._costs(*sides.take(self.matrix(embeddings, labels), slice(0, len(embeddings))))
+    ) -> list[Unreduced]:
+        """The losses as `pairs` returns them."""
+        return self._pairs(self.matrix(embeddings, labels), *self.masks(embeddings, labels, tuples, generator))
 
-    def _sides(self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None) -> Sides:
-        tuples = self.chosen(embeddings, labels, tuples, generator)
-        apart = self.measure != "similarity"
-        if tuples is None:
-            return sides_by_labels(embeddings, labels, apart)
-        return sides_by_tuples(embeddings, tuples, apart)
-
-    def _costs(self, near: Side, far: Side) -> list[Terms]:
-        if self.part == "positive":
-            far = far.detached()
-        elif self.part == "negative":
-            near = near.detached()
-        return self.pairs(near, far)
-
-    @abstractmethod
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
-        """The costs of some rows of the matrix, from their positive and from their negative pairs."""
+    def _pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        return self.pairs(self.one_sided(s, pos, neg), pos, neg)
 
 
 class TripletLoss(TupleLoss):
     """A loss on triplets. Pairs stand for every triplet that joins a positive and a negative of one anchor."""
 
     active = False
-    """Whether the average is over costs above zero only."""
+    """Whether the average is over losses above zero only."""
 
     @property
     def on_triplets(self) -> bool:
@@ -149,26 +135,24 @@ class TripletLoss(TupleLoss):
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> Tensor:
-        """The average cost of the triplets."""
+        """The average loss of the triplets."""
         tuples = self.chosen(embeddings, labels, tuples, generator)
         if isinstance(tuples, Triplets):
-            return self.terms(embeddings, labels, tuples)[0].mean()
-        positive, negative = relations(embeddings, labels) if tuples is None else masks_of(tuples, len(embeddings))
-        matrix = self.matrix(embeddings, labels)
-        return self.every(self.one_sided(matrix, positive, negative), positive, negative)
+            return total_mean(self.unreduced(embeddings, labels, tuples))
+        pos, neg = relations(embeddings, labels) if tuples is None else masks_of(tuples, len(embeddings))
+        return self.every(self.one_sided(self.matrix(embeddings, labels), pos, neg), pos, neg)
 
-    def terms(
+    def unreduced(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> list[Terms]:
-        """One cost per given or mined triplet."""
+    ) -> list[Unreduced]:
+        """One loss per given or mined triplet."""
         tuples = self.chosen(embeddings, labels, tuples, generator)
         if not isinstance(tuples, Triplets):
-            raise RecipeError("single triplets are needed here; give the loss a miner that returns them (random)")
-        near, far = self.entries(embeddings, labels, tuples)
+            raise RecipeError("this loss needs a triplet miner here; give it one (miner: random)")
+        pos, neg = self.entries(embeddings, labels, tuples)
         if self.part != "both":
-            near, far = (near, self.constant(far)) if self.part == "positive" else (self.constant(near), far)
-        cost = self.cost(near, far)
-        return [Terms(cost, active=self.active)]
+            pos, neg = (pos, self.constant(neg)) if self.part == "positive" else (self.constant(pos), neg)
+        return [Unreduced(self.triplets(pos, neg), active=self.active)]
 
     def entries(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> tuple[Tensor, Tensor]:
         """What the loss compares of each triplet: an entry of the matrix for its positive, and one for its negative."""
@@ -176,14 +160,28 @@ class TripletLoss(TupleLoss):
         return matrix[triplets.anchor, triplets.positive], matrix[triplets.anchor, triplets.negative]
 
     @abstractmethod
-    def cost(self, positive: Tensor, negative: Tensor) -> Tensor:
-        """The cost of triplets, elementwise, from their positive and negative entries of the matrix."""
+    def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:
+        """The losses of triplets, elementwise, from their positive and negative entries of the matrix."""
 
     @abstractmethod
-    def every(self, matrix: Tensor, positive: Mask, negative: Mask) -> Tensor:
+    def every(self, matrix: Tensor, pos: Mask, neg: Mask) -> Tensor:
         """The average over every triplet of the masks, without listing them."""
 
 
-def triplet_count(positive: Mask, negative: Mask, dtype: torch.dtype) -> Tensor:
+def masks_of(tuples: Tuples, size: int) -> tuple[Mask, Mask]:
+    """Positive and negative pairs of given tuples as n × n masks."""
+    pos = torch.zeros(size, size, dtype=torch.bool, device=tuples.anchor.device)
+    neg = torch.zeros_like(pos)
+    if isinstance(tuples, Triplets):
+        chosen = torch.ones_like(tuples.anchor, dtype=torch.bool)  # a plain True would be copied from the host
+        pos[tuples.anchor, tuples.positive] = chosen
+        neg[tuples.anchor, tuples.negative] = chosen
+    else:
+        pos[tuples.anchor, tuples.other] = tuples.same
+        neg[tuples.anchor, tuples.other] = ~tuples.same
+    return pos, neg
+
+
+def triplet_count(pos: Mask, neg: Mask, dtype: torch.dtype) -> Tensor:
     """How many triplets the masks hold; one at least, to divide by."""
-    return (positive.sum(1) * negative.sum(1)).sum().clamp_min(1).to(dtype)
+    return (pos.sum(1) * neg.sum(1)).sum().clamp_min(1).to(dtype)

@@ -1,0 +1,91 @@
+"""Losses before they are averaged."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from holdfast.errors import RecipeError
+from holdfast.losses.base import Loss
+from holdfast.mining import Tuples
+from holdfast.sphere import Mask
+
+
+class Unreduced(NamedTuple):
+    """Single losses before their mean: one per triplet, pair, anchor or image, as the loss says.
+
+    Args:
+        values: the losses; anything finite where the mask is not set.
+        mask: which of them exist; all when left out.
+        active: average only over losses above zero.
+    """
+
+    values: Tensor
+    mask: Mask | None = None
+    active: bool = False
+
+    def mean(self) -> Tensor:
+        """The average; zero, still with a graph, when there is none."""
+        if self.mask is None and not self.active:
+            return self.values.mean() if self.values.numel() else self.values.sum()
+        total, number = self.sums()
+        return total / number.clamp_min(1)
+
+    def sums(self) -> tuple[Tensor, Tensor]:
+        """The sum of the losses, and how many they are (of the same type)."""
+        values = self.values if self.mask is None else torch.where(self.mask, self.values, 0)
+        if self.active:
+            values = values.relu()
+            return values.sum(), (values.detach() > 0).sum(dtype=values.dtype)
+        number = values.new_tensor(values.numel()) if self.mask is None else self.mask.sum(dtype=values.dtype)
+        return values.sum(), number
+
+    def lowest(self, keep: float) -> Unreduced:
+        """The same losses, of which only the lowest fraction exists; at least one does if any did."""
+        mask = torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
+        flat = self.values.detach().masked_fill(~mask, torch.inf).flatten()
+        number = (mask.sum() * keep).round().clamp_min(1)
+        chosen = torch.arange(len(flat), device=flat.device) < number
+        kept = torch.zeros_like(chosen).scatter_(0, flat.argsort(stable=True), chosen)
+        return self._replace(mask=mask & kept.view_as(mask))
+
+
+def total_mean(losses: list[Unreduced]) -> Tensor:
+    """The sum of the averages."""
+    first, *others = (single.mean() for single in losses)
+    return sum(others, first)
+
+
+class AveragedLoss(Loss):
+    """A loss that is a sum of averages, whose single losses can be asked for."""
+
+    @abstractmethod
+    def unreduced(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> list[Unreduced]:
+        """The losses behind each average; arguments as in `forward`."""
+
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+    ) -> Tensor:
+        """The sum of the averages."""
+        return total_mean(self.unreduced(embeddings, labels, tuples, generator))
+
+
+def masked_logsumexp(values: Tensor, mask: Mask) -> Tensor:
+    """Row by row log Σ exp(v) over the entries whose mask is set.
+
+    Hugely negative for an empty row, with zero gradient; `softplus` of it is `log(1 + Σ exp)`. The results of two empty
+    rows can still be added.
+    """
+    return torch.where(mask, values, torch.finfo(values.dtype).min / 4).logsumexp(1)
+
+
+def require_positive(**values: float) -> None:
+    """Refuse a scale, temperature or sharpness that is not above zero."""
+    for name, value in values.items():
+        if not value > 0:
+            raise RecipeError(f"{name} must be above zero, got {value}")

@@ -1,0 +1,176 @@
+"""Large batches against the plain formula: symmetry and blocks of rows change nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from loss_batches import batch, value_and_gradient
+from torch import Tensor
+
+from holdfast import fast, losses, mining
+from holdfast.losses import AveragedLoss, PairLoss, TripletLoss, masked_logsumexp
+from holdfast.losses.unreduced import total_mean
+from holdfast.registry import Registry
+
+KINDS = {name: Registry.of(losses.Loss).get(name) for name in losses.names()}  # type: ignore[union-attr]
+BLOCKED = [name for name, kind in KINDS.items() if isinstance(kind, type) and issubclass(kind, PairLoss)]
+BLOCKED += ["triplet-cosine", "sct"]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Every batch counts as a large one."""
+    monkeypatch.setattr(fast, "LARGE", 1)
+    return monkeypatch
+
+
+def plain(loss: losses.Loss, z: Tensor, labels: Tensor, tuples: mining.Tuples | None = None) -> tuple[Tensor, Tensor]:
+    """Value and gradient of the formula as it stands."""
+    leaf = z.clone().requires_grad_()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast, "LARGE", 10**9)
+        value = loss(leaf, labels, tuples)
+    return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+
+def test_every_kind_of_loss_is_here() -> None:
+    assert {"circle", "contrastive", "info-nce", "multi-similarity", "n-pair", "sup-con"} < set(BLOCKED)
+    assert issubclass(KINDS["sct"], TripletLoss)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+@pytest.mark.parametrize("part", ["both", "positive", "negative"])
+@pytest.mark.parametrize("miner", [None, "multi-similarity"])
+@pytest.mark.parametrize(("rows", "tile"), [(1, 2), (4, 5), (100, 100)])
+def test_blocks_change_nothing(
+    name: str, part: str, miner: str | None, rows: int, tile: int, small: pytest.MonkeyPatch
+) -> None:
+    small.setattr(fast, "TILE", tile)
+    for unit in (True, False):
+        z, labels = batch(8, unit=unit)
+        z = z.double()
+        small.setattr(fast, "BLOCK", rows * len(z))
+        tuples = None if miner is None else mining.build(miner)(z, labels)
+        loss = losses.build(name, part=part)
+        expected, expected_gradient = plain(loss, z, labels, tuples)
+        value, gradient = value_and_gradient(loss, z, labels, tuples)
+        torch.testing.assert_close(value, expected)
+        torch.testing.assert_close(gradient, expected_gradient)
+        assert not unit or gradient.norm() > 1e-6
+        with torch.no_grad():
+            torch.testing.assert_close(loss(z, labels, tuples), expected)
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+def test_large_batches_take_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    original = fast.row_losses
+    monkeypatch.setattr(fast, "row_losses", lambda *given: (taken.append(name), original(*given))[1])
+    z, labels = batch(1, classes=100)
+    loss = losses.build(name)
+    assert isinstance(loss, AveragedLoss)
+    value, gradient = value_and_gradient(loss, z, labels)
+    assert bool(taken) is (name not in ("lifted-structure", "n-pair"))
+    for found, expected in zip((value, gradient), plain(loss, z, labels), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
+    taken.clear()
+    value_and_gradient(loss, *batch(1))
+    assert not taken
+
+
+@pytest.mark.parametrize("name", BLOCKED)
+def test_gradient_follows_what_is_done_to_the_loss(name: str, small: pytest.MonkeyPatch) -> None:
+    z, labels = batch(9)
+    leaf = z.requires_grad_()
+    value = losses.build(name)(leaf, labels)
+    (once,) = torch.autograd.grad(value, leaf, retain_graph=True)
+    (again,) = torch.autograd.grad(-3 * value, leaf)
+    torch.testing.assert_close(again, -3 * once)
+
+
+@pytest.mark.parametrize("tile", [1, 3, 7, 100])
+@pytest.mark.parametrize("size", [0, 1, 6, 7, 20])
+def test_gram(size: int, tile: int, small: pytest.MonkeyPatch) -> None:
+    small.setattr(fast, "TILE", tile)
+    z = vectors(size).requires_grad_()
+    torch.testing.assert_close(fast.gram(z), z @ z.T)
+    weights = vectors(size, size)
+    torch.testing.assert_close(
+        torch.autograd.grad((weights * fast.gram(z)).sum(), z), torch.autograd.grad((weights * (z @ z.T)).sum(), z)
+    )
+
+
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("limit", [0.0, 0.02, 1.0])
+def test_sparse_gradients(density: float, limit: float, small: pytest.MonkeyPatch) -> None:
+    """The same whether the gradient of the matrix is nearly empty or full, and whichever way is taken for it."""
+    small.setattr(fast, "SPARSE", limit)
+    z, matrix = vectors(40).requires_grad_(), vectors(40, 40)
+    matrix *= torch.rand(40, 40, generator=torch.Generator().manual_seed(0)) < density
+    for weights in (matrix, torch.eye(40, dtype=torch.float64)[7][:, None].expand(40, 40)):  # one full row among empty
+        (gradient,) = torch.autograd.grad((weights * fast.gram(z)).sum(), z)
+        torch.testing.assert_close(gradient, (weights + weights.T) @ z.detach())
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0])
+def test_nan_in_nan_out(limit: float, small: pytest.MonkeyPatch) -> None:
+    small.setattr(fast, "SPARSE", limit)
+    z = vectors(6)
+    z[2, 3] = torch.nan
+    z.requires_grad_()
+    assert torch.autograd.grad((0 * fast.gram(z)).sum(), z)[0][:, 3].isnan().all()
+
+
+def test_parameters_of_a_loss_learn_from_large_batches(small: pytest.MonkeyPatch) -> None:
+    class Scaled(PairLoss):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(()))
+
+        def pairs(self, s: Tensor, pos: Tensor, neg: Tensor) -> list[losses.Unreduced]:
+            return [losses.Unreduced(self.scale * s, neg)]
+
+    loss = Scaled()
+    loss(*batch()).backward()
+    assert loss.scale.grad is not None
+    assert loss.scale.grad.abs() > 1e-4
+
+
+@pytest.mark.parametrize("scale", [1.0, -2.0, 400.0])
+def test_masked_logsumexp(scale: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(5, 9, generator=generator, dtype=torch.float64).requires_grad_()
+    mask = torch.rand(5, 9, generator=generator) > 0.5
+    mask[:, 0] = True
+    result = masked_logsumexp(scale * values, mask)
+    for row, (entries, wanted) in enumerate(zip(values.tolist(), mask.tolist(), strict=True)):
+        kept = [scale * entry for entry, one in zip(entries, wanted, strict=True) if one]
+        expected = max(kept) + math.log(sum(math.exp(entry - max(kept)) for entry in kept))
+        assert math.isclose(float(result.detach()[row]), expected, rel_tol=1e-12)
+    if abs(scale) < 100:  # finite differences of a sharper one are all rounding
+        assert torch.autograd.gradcheck(lambda v: masked_logsumexp(scale * v, mask), values)
+
+
+def test_masked_logsumexp_of_nothing() -> None:
+    values = torch.randn(2, 3).requires_grad_()
+    result = masked_logsumexp(values, torch.zeros(2, 3, dtype=torch.bool))
+    assert (result < -1e37).all()
+    assert (result + result).isfinite().all()
+    value = torch.nn.functional.softplus(result).sum()
+    assert value == 0
+    assert (torch.autograd.grad(value, values)[0] == 0).all()
+    assert masked_logsumexp(torch.zeros(0, 0), torch.zeros(0, 0, dtype=torch.bool)).shape == (0,)
+
+
+def test_averages_are_those_of_the_unreduced_losses() -> None:
+    z, labels = batch(3)
+    for name in ("contrastive", "multi-similarity"):
+        loss = losses.build(name)
+        assert isinstance(loss, AveragedLoss)
+        torch.testing.assert_close(total_mean(loss.unreduced(z, labels)), loss(z, labels))
+
+
+def vectors(size: int, dim: int = 5) -> Tensor:
+    return torch.randn(size, dim, generator=torch.Generator().manual_seed(size), dtype=torch.float64)
