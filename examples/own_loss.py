@@ -9,12 +9,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from torch import Tensor
+
 import holdfast
-from holdfast.losses import register
-from holdfast.losses.sides import Side
-from holdfast.losses.terms import Terms
-from holdfast.losses.tuples import PairLoss, Part
-from holdfast.mining import Miner
+from holdfast.losses import Mask, Miner, PairLoss, Part, Unreduced, register
 
 
 @register("square-band")
@@ -30,14 +28,16 @@ class SquareBand(PairLoss):
         part: gradients flow only through pairs of this kind.
     """
 
-    def __init__(self, high: float = 0.9, low: float = 0.3, *, miner: Miner | None = None, part: Part = "both") -> None:
+    def __init__(
+        self, high: float = 0.9, low: float = 0.3, *, miner: Miner | str | None = None, part: Part = "both"
+    ) -> None:
         super().__init__(miner, part)
         self.high, self.low = high, low
 
-    def pairs(self, near: Side, far: Side) -> list[Terms]:
-        """The costs of both kinds of pairs; `Terms` says which of them exist."""
-        pull, push = (self.high - near.values).relu().square(), (far.values - self.low).relu().square()
-        return [Terms(pull, near), Terms(push, far)]
+    def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
+        """The losses of both kinds of pairs; a mask says which of them exist."""
+        pull, push = (self.high - s).relu().square(), (s - self.low).relu().square()
+        return [Unreduced(pull, pos), Unreduced(push, neg)]
 
 
 def main() -> None:

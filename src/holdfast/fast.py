@@ -47,8 +47,9 @@ def usable(rows: Tensor, width: int | None = None) -> bool:
     large = len(rows) >= LARGE and rows.device.type == "cpu"
     if not (large or (width or 0) * len(rows) > HUGE) or torch.compiler.is_compiling():
         return False
+    tangent = forward_ad.unpack_dual(rows).tangent  # type: ignore[no-untyped-call]
     # There is no public way to ask for transforms; `torch.autograd.Function` itself asks so.
-    return not torch._C._are_functorch_transforms_active() and forward_ad.unpack_dual(rows).tangent is None
+    return tangent is None and not torch._C._are_functorch_transforms_active()
 
 
 def gram(z: Tensor) -> Tensor:
