@@ -1,4 +1,4 @@
-"""Faster ways to what plain formulas on the similarity matrix give: its symmetry, and blocks of rows that fit a cache.
+"""Faster ways to what plain formulas on the similarity matrix give: its symmetry, and blocks of its rows.
 
 The reference is `z @ z.T` and automatic differentiation. What is here gives the same numbers and derivatives of any
 order: large batches on a CPU take the ways below, chosen by size, and leave them where gradients of gradients,
@@ -15,13 +15,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 LARGE = 256
-"""The batch from which symmetry and blocks of rows are faster than the whole matrix at once on a CPU."""
+"""The batch from which blocks of rows and sparse gradients are faster than the whole matrix at once on a CPU."""
 
-BLOCK = 2**17
+BLOCK = 2**18
 """Numbers per block: few enough for the cache of a core, enough that starting a block costs little."""
-
-TILE = 128
-"""Side of the squares in which a matrix is multiplied by halves and transposed."""
 
 SPARSE = 0.02
 """The part of a matrix up to which a product with its non-zero entries alone is faster."""
@@ -55,7 +52,7 @@ def usable(rows: Tensor, width: int | None = None) -> bool:
 def gram(z: Tensor) -> Tensor:
     """z zᵀ of vectors of shape (n, dim), with one product on the way back where automatic differentiation has two."""
     if not torch.is_grad_enabled() or not z.requires_grad:
-        return _gram(z)
+        return z @ z.T
     product: Tensor = _Gram.apply(z)  # type: ignore[no-untyped-call]
     return product
 
@@ -65,7 +62,7 @@ class _Gram(torch.autograd.Function):
 
     @staticmethod
     def forward(z: Tensor) -> Tensor:
-        return _gram(z)
+        return z @ z.T
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -75,28 +72,14 @@ class _Gram(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> Tensor:
         (z,), (gradient,) = ctx.saved_tensors, upstream
-        if torch.is_grad_enabled() or not usable(gradient):
-            both: Tensor = (gradient + gradient.T) @ z
-            return both
-        return _both_ways(gradient, z)
+        plain = torch.is_grad_enabled() or not usable(gradient)
+        return (gradient + gradient.T) @ z if plain else _both_ways(gradient, z)  # type: ignore[no-any-return]
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         (z,) = ctx.saved_tensors
         half: Tensor = tangents[0] @ z.T
         return half + half.T
-
-
-def _gram(z: Tensor) -> Tensor:
-    """z zᵀ; of a large one half is multiplied and the other half copied."""
-    if not usable(z):
-        return z @ z.T
-    s = z.new_empty(len(z), len(z))
-    for start in range(0, len(z), TILE):
-        rows, before = slice(start, start + TILE), slice(0, start)
-        torch.mm(z[rows], z[: start + TILE].T, out=s[rows, : start + TILE])
-        s[before, rows] = s[rows, before].T
-    return s
 
 
 def _both_ways(matrix: Tensor, z: Tensor) -> Tensor:
@@ -112,12 +95,7 @@ def _both_ways(matrix: Tensor, z: Tensor) -> Tensor:
             nothing = 0 * z.sum(0)  # what is not a number spreads as in the full product
             product: Tensor = torch.sparse.addmm(nothing.expand_as(z), sparse, z)
             return product
-    both = torch.empty_like(matrix, memory_format=torch.contiguous_format)
-    for start in range(0, len(matrix), TILE):
-        own, upto, before = slice(start, start + TILE), slice(0, start + TILE), slice(0, start)
-        torch.add(matrix[own, upto], matrix[upto, own].T, out=both[own, upto])
-        both[before, own] = both[own, before].T
-    return both @ z
+    return (matrix + matrix.T) @ z
 
 
 def row_losses(matrix: Tensor, sums: RowSums, width: int | None = None) -> Tensor:

@@ -43,11 +43,8 @@ def test_every_kind_of_loss_is_here() -> None:
 @pytest.mark.parametrize("name", BLOCKED)
 @pytest.mark.parametrize("part", ["both", "positive", "negative"])
 @pytest.mark.parametrize("miner", [None, "multi-similarity"])
-@pytest.mark.parametrize(("rows", "tile"), [(1, 2), (4, 5), (100, 100)])
-def test_blocks_change_nothing(
-    name: str, part: str, miner: str | None, rows: int, tile: int, small: pytest.MonkeyPatch
-) -> None:
-    small.setattr(fast, "TILE", tile)
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_blocks_change_nothing(name: str, part: str, miner: str | None, rows: int, small: pytest.MonkeyPatch) -> None:
     for unit in (True, False):
         z, labels = batch(8, unit=unit)
         z = z.double()
@@ -90,10 +87,8 @@ def test_gradient_follows_what_is_done_to_the_loss(name: str, small: pytest.Monk
     torch.testing.assert_close(again, -3 * once)
 
 
-@pytest.mark.parametrize("tile", [1, 3, 7, 100])
 @pytest.mark.parametrize("size", [0, 1, 6, 7, 20])
-def test_gram(size: int, tile: int, small: pytest.MonkeyPatch) -> None:
-    small.setattr(fast, "TILE", tile)
+def test_gram(size: int, small: pytest.MonkeyPatch) -> None:
     z = vectors(size).requires_grad_()
     torch.testing.assert_close(fast.gram(z), z @ z.T)
     weights = vectors(size, size)
