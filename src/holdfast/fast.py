@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-LARGE = 256
+LARGE = 1024
 """The batch from which blocks of rows and sparse gradients are faster than the whole matrix at once on a CPU."""
 
 BLOCK = 2**18

@@ -63,6 +63,7 @@ def test_blocks_change_nothing(name: str, part: str, miner: str | None, rows: in
 @pytest.mark.parametrize("name", BLOCKED)
 def test_large_batches_take_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
+    monkeypatch.setattr(fast, "LARGE", 256)
     original = fast.row_losses
     monkeypatch.setattr(fast, "row_losses", lambda *given: (taken.append(name), original(*given))[1])
     z, labels = batch(1, classes=100)
