@@ -65,7 +65,7 @@ def test_a_process_that_takes_its_leave_is_not(pair: Pair) -> None:
 
 
 def test_a_store_that_is_gone_is_missed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair.watching, "_store", Gone())
+    monkeypatch.setattr(pair.watching, "store", Gone())
     assert pair.told.wait(LONG)
     assert pair.heard == [None]
 
@@ -78,7 +78,7 @@ def test_a_store_that_does_not_answer_is_missed(pair: Pair, monkeypatch: pytest.
             mended.wait(LONG)
             return count
 
-    monkeypatch.setattr(pair.watching, "_store", Hung())
+    monkeypatch.setattr(pair.watching, "store", Hung())
     assert pair.told.wait(LONG)
     mended.set()
     assert pair.heard == [None]
@@ -93,6 +93,6 @@ def test_a_process_that_waits_for_the_last_one_still_misses_it(pair: Pair) -> No
 
 def test_a_store_that_leaves_with_its_holder_is_not_missed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.watching.leaving = True
-    monkeypatch.setattr(pair.watching, "_store", Gone())
+    monkeypatch.setattr(pair.watching, "store", Gone())
     pair.watching.stop()
     assert not pair.told.wait(1.5)

@@ -22,10 +22,8 @@ T = TypeVar("T")
 BUCKET = 25_000_000
 """Numbers that are added up in one go: 100 MB in float32."""
 
-LOST = (
-    "another process of this run stopped or cannot be reached; see what it said, mend that, and run the same command "
-    "again to go on from the last checkpoint"
-)
+GO_ON = "see what it said, mend that, and run the same command again to go on from the last checkpoint"
+LOST = f"another process of this run stopped or cannot be reached; {GO_ON}"
 
 
 class Processes:
@@ -99,7 +97,7 @@ class Processes:
         """Replace each tensor by its sum over all processes times a factor, many in one go."""
         if not self.several:
             return
-        for bucket in _buckets(list(tensors)):
+        for bucket in _buckets(tensors):
             flat = torch.cat([tensor.flatten() for tensor in bucket])
             self.add(flat).mul_(scale)
             parts = torch.split(flat, [tensor.numel() for tensor in bucket])
@@ -214,14 +212,11 @@ def _together() -> Iterator[None]:
         raise TrainingError(LOST) from error
 
 
-def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Tensors of one type together, up to a size."""
-    for kind in dict.fromkeys(tensor.dtype for tensor in tensors):
-        bucket: list[Tensor] = []
-        for tensor in (t for t in tensors if t.dtype == kind):
-            if bucket and sum(t.numel() for t in bucket) + tensor.numel() > BUCKET:
-                yield bucket
-                bucket = []
-            bucket.append(tensor)
-        if bucket:
-            yield bucket
+def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Tensors of one type together, up to about a size."""
+    held: dict[tuple[torch.dtype, int], list[Tensor]] = {}
+    sizes: dict[torch.dtype, int] = {}
+    for tensor in tensors:
+        size = sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.numel()
+        held.setdefault((tensor.dtype, size // BUCKET), []).append(tensor)
+    yield from held.values()

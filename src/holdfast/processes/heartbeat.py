@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import threading
@@ -12,7 +13,7 @@ from datetime import timedelta
 from torch._C._distributed_c10d import Store, TCPStore
 
 from holdfast.errors import TrainingError
-from holdfast.processes.group import LOST
+from holdfast.processes.group import GO_ON, LOST
 
 EVERY = 2.0
 """Seconds between two beats."""
@@ -24,6 +25,7 @@ FAREWELL = 1 << 40
 """Added to the count of a process that leaves in good order."""
 
 
+@dataclasses.dataclass
 class Heartbeat:
     """Counts in a store that all processes share, and watches the counts of the others and the store itself.
 
@@ -40,18 +42,15 @@ class Heartbeat:
         silence: seconds without a beat that mean that a process is gone.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        rank: int,
-        world: int,
-        name: str,
-        lost: Callable[[int | None], None],
-        every: float = EVERY,
-        silence: float = SILENCE,
-    ) -> None:
-        self._store, self._rank, self._world, self._name, self._lost = store, rank, world, name, lost
-        self._every, self._silence = every, silence
+    store: Store
+    rank: int
+    world: int
+    name: str
+    lost: Callable[[int | None], None]
+    every: float = EVERY
+    silence: float = SILENCE
+
+    def __post_init__(self) -> None:
         self._stop, self._stopped = threading.Event(), threading.Event()
         self._rounds = 0
         self.leaving = False
@@ -67,20 +66,20 @@ class Heartbeat:
     def stop(self) -> None:
         """Fall silent; with `leaving` set, as one whose work is done."""
         self._stop.set()
-        self._beating.join(self._every)
+        self._beating.join(self.every)
         if self.leaving:
             with suppress(RuntimeError):  # the process that holds the store may have left first
-                self._store.add(self._key(self._rank), FAREWELL)
+                self.store.add(self._key(self.rank), FAREWELL)
         self._stopped.set()
 
     def _beat(self) -> None:
-        others = set(range(self._world)) - {self._rank}
+        others = set(range(self.world)) - {self.rank}
         seen, silent = dict.fromkeys(others, 0), dict.fromkeys(others, 0)
         while not self._stop.is_set():
             try:
-                self._store.add(self._key(self._rank), 1)
+                self.store.add(self._key(self.rank), 1)
                 for other in others:
-                    count = self._store.add(self._key(other), 0)
+                    count = self.store.add(self._key(other), 0)
                     silent[other] = 0 if count != seen[other] or count >= FAREWELL else silent[other] + 1
                     seen[other] = count
             except RuntimeError:
@@ -92,12 +91,12 @@ class Heartbeat:
                 self._miss(gone[0])
                 return
             self._rounds += 1
-            self._stop.wait(self._every)
+            self._stop.wait(self.every)
 
     def _guard(self) -> None:
         """Miss the store when no round ends."""
         seen = silent = 0
-        while not self._stopped.wait(self._every):
+        while not self._stopped.wait(self.every):
             silent = 0 if self._rounds != seen else silent + 1
             seen = self._rounds
             if self._too_long(silent):
@@ -105,25 +104,21 @@ class Heartbeat:
                 return
 
     def _too_long(self, beats: int) -> bool:
-        return beats * self._every > self._silence
+        return beats * self.every > self.silence
 
     def _miss(self, rank: int | None) -> None:
         self._stopped.set()  # it is told once
-        self._lost(rank)
+        self.lost(rank)
 
     def _key(self, rank: int) -> str:
-        return f"holdfast/{self._name}/{rank}"
+        return f"holdfast/{self.name}/{rank}"
 
 
 def leave_at_once(rank: int | None) -> None:
     """End this process: it may be waiting for one that will never answer. What is on disk is whole at any moment."""
     who = "the process that the others meet at" if rank is None else f"process {rank}"
-    print(
-        f"\nholdfast: {who} of this run is gone or does not answer; see what it said, mend that, and run the same "
-        "command again to go on from the last checkpoint",  # on a line of its own: a progress bar leaves none
-        file=sys.stderr,
-        flush=True,
-    )
+    # On a line of its own: a progress bar leaves none.
+    print(f"\nholdfast: {who} of this run is gone or does not answer; {GO_ON}", file=sys.stderr, flush=True)
     os._exit(1)
 
 
