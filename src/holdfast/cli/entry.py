@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast import console
-from holdfast.cli.memory import memory_line
 from holdfast.cli.parsing import Parser
 from holdfast.errors import HoldfastError, reason
 from holdfast.version import __version__
@@ -32,6 +31,12 @@ TOGETHER = ("train", "evaluate", "embed", "index", "audit")
 
 WRITTEN = ("out", "onnx", "html")
 """Options that say where something is written."""
+
+GPU = ("out of memory", "ALLOC_FAILED")
+"""What torch's errors say, by whichever library they come, where a device has no room left."""
+
+HOST = "DefaultCPUAllocator"
+"""What they say where the computer has none; Python's own and numpy's are `MemoryError`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +68,7 @@ def _line(error: Exception, options: argparse.Namespace) -> str | None:
         return f"holdfast: {error}"
     if isinstance(error, OSError):
         return f"holdfast: {_os_line(error, options)}"
-    line = memory_line(error, options)
+    line = _memory_line(error, options)
     return line and f"\nholdfast: {line}"  # on a line of its own: a progress bar may leave none
 
 
@@ -108,3 +113,29 @@ def _os_line(error: OSError, options: argparse.Namespace) -> str:
         if asked.name and (file is None or asked in (file, *file.parents) or file.name == f".{asked.name}.tmp"):
             return f"{asked}: {what}; give another --{option}"
     return f"{file}: {what}" if file else what
+
+
+def _memory_line(error: BaseException, options: argparse.Namespace) -> str | None:
+    """One line if the error says that memory ran out, None if it is about something else.
+
+    Args:
+        error: what a command ended with.
+        options: of the command.
+    """
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and HOST in str(error)):
+        whose = "the computer's memory"
+    elif isinstance(error, RuntimeError) and any(sign in str(error) for sign in GPU):
+        whose = "the GPU's memory"
+    else:
+        return None
+    return f"{whose} ran out; {_advice(options)}; what was saved is kept"
+
+
+def _advice(options: argparse.Namespace) -> str:
+    free = "end what else uses it and run the same command again"
+    if hasattr(options, "recipe"):
+        return f"{free} to go on, or train in another --out with fewer images in a step, such as --set batch.classes=8"
+    batch = getattr(options, "batch", 0)
+    if batch == 1 or not hasattr(options, "batch"):
+        return free
+    return f"{free}, or with fewer images in a pass: --batch {(batch or 256) // 2}"

@@ -22,6 +22,9 @@ from holdfast.run_files import batch_size, finite, passes_per_step, steps, train
 from holdfast.run_folder import DAMAGED, read_run
 from holdfast.version import __version__
 
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
 LIBRARY = "holdfast"
 TASK = "image-feature-extraction"
 TAGS = ("image-retrieval", "metric-learning")
@@ -29,6 +32,11 @@ TAGS = ("image-retrieval", "metric-learning")
 TEMPLATE = files("holdfast.models").joinpath("card.md").read_text(encoding="utf-8")
 
 MARK = "<!-- written by holdfast; a refresh leaves a card alone that was edited by hand. "
+OLD_PERCENTAGES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+")
+"""Shown of an evaluation of before 0.2, which does not describe its figures."""
+LONGEST = 300
+
+_SPECIAL = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", "[": "\\[", "]": "\\]", "`": "'", "*": "\\*"})
 
 
 def card_text(
@@ -102,16 +110,6 @@ def untouched(text: str) -> bool:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.strip().replace("\r\n", "\n").encode()).hexdigest()[:16]
-
-
-if TYPE_CHECKING:
-    from huggingface_hub import EvalResult
-
-OLD_PERCENTAGES = ("R@1", "R@2", "R@4", "R@8", "R@10", "R@100", "mAP", "mAP@R", "mAP@C", "NMI", "NMI+")
-"""Shown of an evaluation of before 0.2, which does not describe its figures."""
-LONGEST = 300
-
-_SPECIAL = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", "[": "\\[", "]": "\\]", "`": "'", "*": "\\*"})
 
 
 def said(value: Any) -> str:
