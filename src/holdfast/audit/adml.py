@@ -23,11 +23,12 @@ MARGIN = 0.2
 BATCHES = "56x2"
 """How the paper's framework makes class-balanced batches of 112."""
 
-GOALS: dict[str, dict[str, object]] = {
-    "triplet": {"name": "triplet"},
-    "alignment": {"name": "alignment"},
-    "uniformity": {"name": "uniformity"},
+GOALS = {
+    "triplet": percentage("R@1 when the loss of one triplet per image is raised, %", title="ADML triplet"),
+    "alignment": percentage("R@1 of images pushed away from their class, %", title="ADML align."),
+    "uniformity": percentage("R@1 of images pulled to all other classes, %", title="ADML unif."),
 }
+"""Each attack, and what its R@1 means."""
 KEYS = ("R@1", "mAP@C")
 
 
@@ -72,19 +73,12 @@ class Adml(Protocol):
         self.units = units
         self.make_up = MakeUp.of(batches or BATCHES)
         self.hinge = hinge
-        self.goals: dict[str, dict[str, object]] = {
-            **GOALS,
-            "triplet": {"name": "triplet", "margin": MARGIN if hinge else None},
-        }
+        self.goals: dict[str, dict[str, object]] = {name: {"name": name} for name in GOALS}
+        self.goals["triplet"]["margin"] = MARGIN if hinge else None
 
     def describe(self) -> dict[str, MetricInfo]:
         """R@1 under each attack."""
-        words = {
-            "triplet": ("R@1 when the loss of one triplet per image is raised, %", "ADML triplet"),
-            "alignment": ("R@1 of images pushed away from their class, %", "ADML align."),
-            "uniformity": ("R@1 of images pulled to all other classes, %", "ADML unif."),
-        }
-        return {"R@1": CLEAN} | {f"{name}/R@1": percentage(text, title=title) for name, (text, title) in words.items()}
+        return {"R@1": CLEAN} | {f"{name}/R@1": info for name, info in GOALS.items()}
 
     @property
     def settings(self) -> dict[str, Any]:

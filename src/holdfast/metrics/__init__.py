@@ -1,21 +1,27 @@
 """How good an embedding is: retrieval, clustering, geometry, hardness."""
 
 from holdfast.config import builder
+from holdfast.metric_info import MetricInfo
 from holdfast.metrics.base import EmbeddedSet, Metric, Value, Values, register, registry
-from holdfast.metrics.clustering import clustering, nmi
+from holdfast.metrics.clustering import Clustering, clustering, nmi
 from holdfast.metrics.evaluation import Evaluation, described, evaluate
-from holdfast.metrics.geometry import geometry
-from holdfast.metrics.hardness import hardness
+from holdfast.metrics.geometry import Geometry, geometry
+from holdfast.metrics.hardness import Hardness, hardness
 from holdfast.metrics.kmeans import kmeans
 from holdfast.metrics.neighbours import neighbours
-from holdfast.metrics.retrieval import retrieval
+from holdfast.metrics.retrieval import Retrieval, retrieval
 
 build, names = builder(registry), registry.names
 
 __all__ = [
+    "Clustering",
     "EmbeddedSet",
     "Evaluation",
+    "Geometry",
+    "Hardness",
     "Metric",
+    "MetricInfo",
+    "Retrieval",
     "Value",
     "Values",
     "build",
@@ -29,5 +35,6 @@ __all__ = [
     "neighbours",
     "nmi",
     "register",
+    "registry",
     "retrieval",
 ]

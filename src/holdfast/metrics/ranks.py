@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from holdfast.metrics.base import EmbeddedSet, blocks
-from holdfast.metrics.gallery import LAST, WIDTH, Gallery
+from holdfast.metrics.neighbours import LAST, WIDTH, Gallery
 from holdfast.processes import current_processes
 from holdfast.sphere import Mask
 
