@@ -143,7 +143,7 @@ def study(name: str) -> Callable[[Planned], Planned]:
 @functools.cache
 def texts() -> dict[str, dict[str, Any]]:
     """Study → what is said of it: source, published, notes, columns, and words that notes of its paper share."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for file in sorted((Path(__file__).parent / "catalogue").glob("*.yaml")):
         own = read_yaml(file.read_text("utf-8"))
         words = own.pop("words", {})

@@ -159,8 +159,8 @@ class Ordered(Claim):
 
     def verdict(self, results: Results) -> Verdict:
         """Holds if every link does; does not hold if any link is reversed."""
-        pairs = itertools.zip_longest(itertools.pairwise(self.arms), self.printed)
-        links = [self._link(results, *pair, printed) for pair, printed in pairs]
+        rows = itertools.zip_longest(self.arms[:-1], self.arms[1:], self.printed)
+        links = [self._link(results, *row) for row in rows]
         evidence = f"{self.figure}: " + "; ".join(link.evidence for link in links)
         return self.found(joint([link.status for link in links]), evidence, links)
 

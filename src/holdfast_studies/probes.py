@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from holdfast.data import ImageTable, load
-from holdfast.errors import HoldfastError
+from holdfast.errors import DataError, HoldfastError
 from holdfast.models import Embedder
 from holdfast.registry import Registry
 
@@ -32,8 +32,14 @@ class Scene:
     table: ImageTable | None = None
     run: dict[str, Any] | None = None
 
+    def shown(self, probe: str) -> tuple[Embedder, ImageTable]:
+        """The model and the images, which most probes need."""
+        if self.model is None or self.table is None:
+            raise DataError(f"{probe} needs a model and images; give it to a training, or to data and a backbone")
+        return self.model, self.table
+
     def images(self, split: str, data: dict[str, Any]) -> ImageTable:
-        """The images of a split."""
+        """The images of a split, with fields of the dataset otherwise than the run had them: `{"protocol": "seen"}`."""
         if self.table is None:
             raise HoldfastError("no images to look at; give the probe a dataset")
         if not data:
@@ -45,12 +51,7 @@ class Scene:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a probe found.
-
-    Args:
-        figures: numbers for tables and claims.
-        series: lists for figures.
-    """
+    """What a probe found: figures are numbers for tables and claims, series lists for drawings."""
 
     figures: dict[str, float | None]
     series: dict[str, Any] = dataclasses.field(default_factory=dict)

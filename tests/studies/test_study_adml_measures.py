@@ -11,11 +11,11 @@ import torch
 
 from holdfast.audit import run
 from holdfast.data import ImageStore, ImageTable, load
-from holdfast.errors import RecipeError
+from holdfast.errors import DataError, RecipeError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, ModelConfig
-from holdfast_studies.measures.attack_strength import AttackStrength
-from holdfast_studies.measures.parts import PairDistances
+from holdfast_studies.measures.embedded import PairDistances
+from holdfast_studies.measures.models import AttackStrength
 from holdfast_studies.probes import Scene
 
 CPU = torch.device("cpu")
@@ -70,7 +70,7 @@ def test_units_of_the_radius(model: Embedder, table: ImageTable) -> None:
 
 @pytest.mark.parametrize("probe", [PairDistances(), AttackStrength(goal="alignment")])
 def test_a_model_is_needed(probe: PairDistances | AttackStrength) -> None:
-    with pytest.raises(RecipeError, match="give the computation data and a backbone"):
+    with pytest.raises(DataError, match="needs a model"):
         probe(Scene(seed=0, device=CPU))
 
 

@@ -20,8 +20,7 @@ from holdfast_studies import base
 from holdfast_studies.claims import All, Claim, Ordered
 from holdfast_studies.jobs import SCALES, Cell, Scale, Training
 from holdfast_studies.judging import mixed_readings
-from holdfast_studies.measures.plane import Plane
-from holdfast_studies.measures.retrieval import KEPT, Retrieval
+from holdfast_studies.measures.embedded import KEPT, Plane, SplitRetrieval
 from holdfast_studies.probes import Scene
 from holdfast_studies.running import Places, run_cell
 from holdfast_studies.setting import settings
@@ -198,11 +197,11 @@ class Pooled(nn.Module):
 def test_retrieval_of_a_split_by_both_label_sets() -> None:
     table = load({"name": "digits", "size": 16})
     scene = Scene(seed=0, device=torch.device("cpu"), model=as_embedder(Pooled(), 16), table=table)
-    found = Retrieval(split="train", limit=200)(scene).figures
-    assert found == Retrieval(split="train", limit=200)(scene).figures
+    found = SplitRetrieval(split="train", limit=200)(scene).figures
+    assert found == SplitRetrieval(split="train", limit=200)(scene).figures
     assert set(found) == METRICS
 
-    whole = Retrieval(split="train")(scene).figures
+    whole = SplitRetrieval(split="train")(scene).figures
     seen = table.split("train")
     pixels = np.stack(seen.read(range(len(seen)), View(16)).arrays())
     vectors = Pooled()(torch.tensor(pixels).movedim(-1, 1).double() / 255)
@@ -254,8 +253,8 @@ def test_a_measure_can_look_at_another_form_of_the_dataset() -> None:
     assert len(scene.images("train", {})) == len(load(data).split("train"))
     more = {**data, "per_class": 7}
     assert len(scene.images("train", {"per_class": 7})) == len(load(more).split("train"))
-    other = Retrieval(split="train", data={"per_class": 7}, factor=2)(scene).figures
-    plain = Retrieval(split="train")(dataclasses.replace(scene, table=load(more))).figures
+    other = SplitRetrieval(split="train", data={"per_class": 7}, factor=2)(scene).figures
+    plain = SplitRetrieval(split="train")(dataclasses.replace(scene, table=load(more))).figures
     assert other["R@1"] == plain["R@1"]
     assert other["NMI+"] is not None
     assert plain["NMI+"] is None, "ten clusters per class are more than seven images per class"
@@ -263,7 +262,7 @@ def test_a_measure_can_look_at_another_form_of_the_dataset() -> None:
 
 def test_retrieval_needs_a_model() -> None:
     with pytest.raises(HoldfastError, match="needs a model"):
-        Retrieval()(Scene(seed=0, device=torch.device("cpu")))
+        SplitRetrieval()(Scene(seed=0, device=torch.device("cpu")))
 
 
 class Corners(nn.Module):

@@ -16,9 +16,8 @@ from holdfast.errors import RecipeError
 from holdfast_studies import base
 from holdfast_studies.claims import Beyond
 from holdfast_studies.jobs import SCALES, Probe, Scale
-from holdfast_studies.measures import expected_loss
-from holdfast_studies.measures.expected_loss import Boundary, Floats, label_chances
-from holdfast_studies.measures.noisy_labels import LOSSES, NoisyLabels
+from holdfast_studies.measures import noisy_labels
+from holdfast_studies.measures.noisy_labels import LOSSES, Boundary, Floats, NoisyLabels, label_chances
 from holdfast_studies.probes import Scene
 
 NOWHERE = Scene(seed=0, device=torch.device("cpu"))
@@ -75,8 +74,8 @@ def test_triplets_against_all_labellings(drawn: tuple[Floats, Floats]) -> None:
     distance, chances = drawn
     every = expectation(chances, lambda labels: triplets(distance, labels, 0.7, easy=False))
     easy = expectation(chances, lambda labels: triplets(distance, labels, 0.7, easy=True))
-    assert expected_loss.triplet_loss(distance, chances, 0.7) == pytest.approx(every, abs=1e-12)
-    assert expected_loss.easy_triplet_loss(distance, chances, 0.7) == pytest.approx(easy, abs=1e-12)
+    assert noisy_labels.triplet_loss(distance, chances, 0.7) == pytest.approx(every, abs=1e-12)
+    assert noisy_labels.easy_triplet_loss(distance, chances, 0.7) == pytest.approx(easy, abs=1e-12)
 
 
 @settings(max_examples=15, deadline=None)
@@ -89,7 +88,7 @@ def test_margin_against_all_labellings(drawn: tuple[Floats, Floats], easy: bool)
             for i in range(len(distance))
         ]
     )
-    assert expected_loss.margin_loss(distance, chances, 0.7, easy=easy) == pytest.approx(counted, abs=1e-12)
+    assert noisy_labels.margin_loss(distance, chances, 0.7, easy=easy) == pytest.approx(counted, abs=1e-12)
 
 
 @pytest.mark.parametrize("boundary", ["positive", "any"])
@@ -102,7 +101,7 @@ def test_the_best_boundary_is_found(boundary: Boundary, easy: bool) -> None:
         min(expectation(chances, lambda labels, i=i, b=b: pairs(distance, labels, 1.0, easy, i, b)) for b in scanned)
         for i in range(4)
     ]
-    found = expected_loss.margin_loss(distance, chances, 1.0, boundary, easy=easy)
+    found = noisy_labels.margin_loss(distance, chances, 1.0, boundary, easy=easy)
     assert found == pytest.approx(np.mean(best), abs=1e-12)
 
 
@@ -113,7 +112,7 @@ def test_two_modes_cost_a_triplet_loss_what_the_algebra_says(classes: int, p: fl
     noise = NoisyLabels(classes=classes, p=p, points=(n,))
     place = np.repeat(np.arange(classes), 4)
     chances = label_chances(place, classes, p)
-    collapsed = expected_loss.triplet_loss((place[:, None] != place[None]).astype(float), chances, 1.0)
+    collapsed = noisy_labels.triplet_loss((place[:, None] != place[None]).astype(float), chances, 1.0)
     q = (1 - p) / (classes - 1)
     more = 4 * 2 * (n - 4) * (p - q) ** 2 / n
     assert noise.gap("triplet", LOSSES["triplet"], n) == pytest.approx(100 * more / collapsed)

@@ -10,13 +10,13 @@ from figures_of import trained, undecided_before_decided_after
 
 from holdfast.gradients import Diagram
 from holdfast_studies import base
-from holdfast_studies.catalogue import direct_gradients_printed as printed
+from holdfast_studies.catalogue import direct_gradients_arms as printed
 from holdfast_studies.catalogue.rules import VALIDATION, best_rate, most, steadier, tuned, used
 from holdfast_studies.claims import Beyond, Near, Ordered, Verdict
 from holdfast_studies.drawing import Curves, Lines
 from holdfast_studies.jobs import SCALES, Arm, Probe, Scale, Training
 from holdfast_studies.judging import mixed_readings
-from holdfast_studies.measures.triplet_diagram import TripletDiagram
+from holdfast_studies.measures.embedded import TripletDiagram
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.setting import settings
 

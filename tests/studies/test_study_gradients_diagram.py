@@ -12,12 +12,10 @@ import yaml
 import holdfast
 from holdfast.attacks.frozen import frozen
 from holdfast.data import load
-from holdfast.errors import HoldfastError
 from holdfast.gradients import Diagram
 from holdfast.models import Embedder
 from holdfast.training import loop
-from holdfast_studies.measures.replayed import last_batches
-from holdfast_studies.measures.triplet_diagram import TripletDiagram
+from holdfast_studies.measures.embedded import TripletDiagram, last_batches
 from holdfast_studies.probes import Scene
 
 CPU = torch.device("cpu")
@@ -108,5 +106,5 @@ def test_training_batches_are_those_that_training_drew(tmp_path: Path, monkeypat
 
 
 def test_a_diagram_needs_a_model() -> None:
-    with pytest.raises(HoldfastError, match="measure of a training"):
+    with pytest.raises(DataError, match="needs a model"):
         TripletDiagram()(Scene(seed=0, device=CPU))

@@ -15,8 +15,7 @@ from holdfast.mining.triplet import Variant
 from holdfast.models import Embedder
 from holdfast.seeds import generator
 from holdfast.training.recipe import load_recipe
-from holdfast_studies.measures.mined_hardness import MinedHardness
-from holdfast_studies.measures.spent import Spent
+from holdfast_studies.measures.models import MinedHardness, NominalPasses
 from holdfast_studies.probes import Scene
 
 CPU = torch.device("cpu")
@@ -75,10 +74,10 @@ def test_mined_hardness_depends_on_the_seed_alone(scene: Scene) -> None:
 
 
 def test_measures_refuse_what_they_cannot_look_at(scene: Scene) -> None:
-    with pytest.raises(DataError, match="give it a model"):
+    with pytest.raises(DataError, match="needs a model"):
         MinedHardness(miner="random")(Scene(seed=0, device=CPU))
     with pytest.raises(DataError, match="trained run"):
-        Spent()(scene)
+        NominalPasses()(scene)
 
 
 @pytest.mark.parametrize(
@@ -86,4 +85,4 @@ def test_measures_refuse_what_they_cannot_look_at(scene: Scene) -> None:
 )
 def test_spent_counts_passes_over_an_image(recipe: str, passes: int) -> None:
     run = load_recipe(recipe).plain()
-    assert Spent()(Scene(seed=0, device=CPU, run=run)).figures == {"passes": passes}
+    assert NominalPasses()(Scene(seed=0, device=CPU, run=run)).figures == {"passes": passes}

@@ -9,7 +9,7 @@ from torch import nn
 from holdfast.errors import DataError
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
-from holdfast_studies.measures.batchnorm_drift import BatchNormDrift
+from holdfast_studies.measures.models import BatchNormDrift
 from holdfast_studies.probes import Scene
 
 

@@ -17,8 +17,8 @@ from holdfast_studies.catalogue.adml_arms import (
     USUAL,
     WEIGHTS,
 )
-from holdfast_studies.catalogue.rules import Lower, Rule, no_prediction
-from holdfast_studies.claims import All, Judged, Ordered, gaps
+from holdfast_studies.catalogue.rules import Lower, no_prediction
+from holdfast_studies.claims import All, Judged, Ordered, Rule, gaps
 from holdfast_studies.drawing import Bars, Lines
 from holdfast_studies.jobs import Probe, Scale, called
 from holdfast_studies.results import NOT_RUN, ONE_SEED, Results, Status

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.gradients import Components
 from holdfast_studies.base import Plan, study
-from holdfast_studies.catalogue import direct_gradients_printed as printed
+from holdfast_studies.catalogue import direct_gradients_arms as printed
 from holdfast_studies.catalogue.direct_gradients_arms import ALIKE, COMPONENTS, DIRECTIONS_ON, INSHOP, R1_NOISE, Ground
 from holdfast_studies.catalogue.rules import VALIDATION, most, steadier, tuned
 from holdfast_studies.claims import All, Claim, Near, Ordered

@@ -6,7 +6,7 @@ import dataclasses
 
 from holdfast.gradients import RULES
 from holdfast_studies.base import Plan, study
-from holdfast_studies.catalogue import direct_gradients_printed as printed
+from holdfast_studies.catalogue import direct_gradients_arms as printed
 from holdfast_studies.catalogue.direct_gradients import DIRECTIONS, chosen_by
 from holdfast_studies.catalogue.direct_gradients_arms import COMPARISON, DIRECTIONS_ON, R1_NOISE, Ground
 from holdfast_studies.catalogue.rules import VALIDATION, tuned, used
