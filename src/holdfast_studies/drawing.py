@@ -135,11 +135,13 @@ def draw(drawing: Drawing, results: Results, names: Mapping[str, str]) -> Figure
 
 def write(figure: Figure, file: Path) -> None:
     """A small PNG, the same bytes every time."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    drawn, packed = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, dpi=DPI, format="png", metadata={"Software": None})
-    Image.open(drawn).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    canvas, packed = FigureCanvasAgg(figure), io.BytesIO()
+    canvas.draw()
+    drawn = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
+    drawn.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, packed.getvalue())
 
@@ -147,7 +149,7 @@ def write(figure: Figure, file: Path) -> None:
 def _sheet(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor="white")
     grid = figure.subplots(rows, columns, squeeze=False, **options)
     for axes in grid.flat:
         axes.grid(color=RULE, linewidth=0.7)

@@ -119,7 +119,8 @@ class Training:
     @property
     def fetched(self) -> str | None:
         """The architecture whose ImageNet weights it begins with (timm's tag left out), None where it has others."""
-        model = self.resolved(0).model
+        own = {key: value for key, value in json.loads(self._settings(0)).items() if key.startswith("model")}
+        model = _resolved(self.recipe, json.dumps(self.data), json.dumps(own), 0).model
         return model.backbone.partition(".")[0] if model.weights == "imagenet" else None
 
     def _settings(self, seed: int) -> str:

@@ -15,6 +15,7 @@ from holdfast_studies.claims import Verdict
 from holdfast_studies.document import Void, read_plain, valid
 from holdfast_studies.jobs import Scale
 from holdfast_studies.judging import by_reading, counted, verdicts
+from holdfast_studies.judging import judged as judge
 from holdfast_studies.results import Outcome, Results, Status
 from holdfast_studies.setting import settings
 from holdfast_studies.tables import Ran, Spent, arm_table, duration, inert, inert_table, markdown, plural, prose, spent
@@ -166,7 +167,9 @@ def page_text(
     void = void or {}
     judged = {f.study.id: f.verdicts for f in found}
     nothing = Results(outcomes={})
-    judged |= {name: verdicts(base.get(name), scale, nothing) for name in base.names() if name not in judged}
+    for study in (base.get(name) for name in base.names() if name not in judged):
+        # what was not run waits for it, whatever ground it would stand on
+        judged[study.id] = [judge(claim, nothing, {}, study.ours) for claim in study.claims(scale)]
     every = [cell for f in found for cell in f.ran]
     parts = [f"# {TITLES[scale]}", f"**{counted([v for own in judged.values() for v in own])}**"]
     parts += [HEAD + (WEIGHTS if scale == "paper" else ""), GROUNDS, READING, JUDGING]

@@ -12,6 +12,7 @@ import yaml
 import holdfast
 from holdfast.attacks.frozen import frozen
 from holdfast.data import load
+from holdfast.errors import DataError
 from holdfast.gradients import Diagram
 from holdfast.models import Embedder
 from holdfast.training import loop

@@ -16,6 +16,7 @@ from holdfast.files import kind_of
 from holdfast.yaml_files import NotYaml, read_yaml
 
 
+@functools.cache
 def shipped() -> list[str]:
     """Names of the recipes that come with the package."""
     folder = resources.files("holdfast.recipes")
