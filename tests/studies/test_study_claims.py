@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from holdfast_studies import base
-from holdfast_studies.catalogue import adml_clean, hardness_rivals, mdprop_table
+from holdfast_studies.catalogue import adml_clean, hardness_tables, mdprop
 from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered, joint
 from holdfast_studies.results import T95, Interval, Outcome, Results, interval
 
@@ -245,7 +245,7 @@ def test_a_joint_verdict_is_that_of_its_worst_part(statuses: list) -> None:
 
 @pytest.mark.parametrize(
     ("study", "table"),
-    [("A2", adml_clean.PRINTED), ("H4", hardness_rivals.PRINTED_ERS), ("M1", mdprop_table.PRINTED)],
+    [("A2", adml_clean.PRINTED), ("H4", hardness_tables.PRINTED_ERS), ("M1", mdprop.PRINTED)],
 )
 def test_printed_figures_are_those_that_the_page_shows(study: str, table: dict[str, dict[str, float]]) -> None:
     shown = base.get(study).published

@@ -6,7 +6,7 @@ import pytest
 from figures_of import asked, figures_of, made_up, undecided_before_decided_after
 
 from holdfast_studies import base
-from holdfast_studies.catalogue.hardness_claims import more_ers
+from holdfast_studies.catalogue.hardness_arms import more_ers
 from holdfast_studies.claims import Verdict
 from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import SCALES, Arm, Scale, Training

@@ -8,8 +8,19 @@ from typing import Any
 from holdfast.training.recipe_files import read_plain
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
-from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, FIXED, LENGTHS, R1_NOISE, STEPS, hm
-from holdfast_studies.catalogue.hardness_claims import AS_GOOD, AS_ROBUST, more_ers, more_r1
+from holdfast_studies.catalogue.hardness_arms import (
+    AS_GOOD,
+    AS_ROBUST,
+    ERS,
+    ERS_NOISE,
+    FIXED,
+    LENGTHS,
+    R1_NOISE,
+    STEPS,
+    hm,
+    more_ers,
+    more_r1,
+)
 from holdfast_studies.catalogue.paper_settings import MOBILENET, SEVERAL
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
 from holdfast_studies.claims import Claim

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from holdfast_studies.base import Plan, study
-from holdfast_studies.catalogue.hardness_arms import ERS, MINERS, hm, miner, named, scores, standard
-from holdfast_studies.catalogue.hardness_claims import (
+from holdfast_studies.catalogue.hardness_arms import (
+    ERS,
+    MINERS,
     NEAR_CHANCE,
     SAME_ERS,
     by_protocol,
+    hm,
+    miner,
     more_ers,
     more_r1,
+    named,
     same_ers,
+    scores,
+    standard,
 )
 from holdfast_studies.catalogue.paper_settings import STAND_IN
 from holdfast_studies.claims import All, Beyond, Near, Ordered
