@@ -55,6 +55,11 @@ class Verdict:
     reading: str = ""
 
     @property
+    def full(self) -> str:
+        """The claim with its reading."""
+        return f"{self.claim} [{self.reading}]" if self.reading else self.claim
+
+    @property
     def one_seed(self) -> bool:
         """Whether a number that it rests on comes from a single seed; a refutation rests on its strongest part."""
         if self.status == "does not hold" and self.parts:

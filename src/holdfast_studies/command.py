@@ -80,8 +80,7 @@ def _tell(
         lines += [f"{study.id}  {study.title} ({study.source})", ""]
         lines += [table(*arm_table(study, scale, results, planned)), f"published: {study.published}", ""]
         for v in verdicts(study, scale, results):
-            said = f" [{v.reading}]" if v.reading else ""
-            lines.append(f"{v.words.upper()}: {v.claim}{said}\n    {v.evidence}")
+            lines.append(f"{v.words.upper()}: {v.full}\n    {v.evidence}")
         lines.append("")
         documents.append(content)
     page = store.folder / "results.md"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from holdfast.audit import ers_score
@@ -71,8 +72,8 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
 
 def page_text(records: Sequence[Mapping[str, Any]]) -> str:
     """The page."""
-    body = table(records) if records else "No models yet."
-    return f"# Leaderboard\n\n{HEAD}\n\n{body}\n\n{SUBMIT}\n"
+    template = (Path(__file__).parent / "templates" / "leaderboard.md").read_text("utf-8")
+    return template.replace("{table}", table(records) if records else "No models yet.")
 
 
 def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> dict[str, Any] | None:
@@ -80,11 +81,11 @@ def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> di
     audits = {measure.mode: measure for measure in measures}
     if "fixed" not in audits:
         return None
-    outcomes = [o for o in ran if not o.stopped and _has(o, f"{audits['fixed'].prefix}/ERS")]
+    outcomes = [o for o in ran if not o.stopped and o.known(f"{audits['fixed'].prefix}/ERS") is not None]
     scores = {mode: _scores(outcomes, audit.prefix) for mode, audit in audits.items()}
     if scores["fixed"] is None:
         return None
-    timed = on_one_device([outcome for outcome in outcomes if _has(outcome, SECONDS)])
+    timed = on_one_device([outcome for outcome in outcomes if outcome.known(SECONDS) is not None])
     plain = job.resolved(outcomes[0].seed).plain()
     return {
         "schema": SCHEMA,
@@ -97,11 +98,7 @@ def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> di
         "epochs": plain["epochs"],
         "seeds": [outcome.seed for outcome in outcomes],
         "clean": {key: found for key in CLEAN if (found := _mean(outcomes, key)) is not None},
-        "ers": {
-            "fixed": scores["fixed"],
-            "published": scores.get("published"),
-            "limit": audits["fixed"].limit,
-        },
+        "ers": {"fixed": scores["fixed"], "published": scores.get("published"), "limit": audits["fixed"].limit},
         "cost": {
             "passes": _mean(outcomes, "log/passes"),
             "seconds": _mean(timed, SECONDS),
@@ -119,13 +116,9 @@ def _scores(outcomes: Sequence[Outcome], prefix: str) -> dict[str, float] | None
     return known if len(known) == len(found) else None
 
 
-def _has(outcome: Outcome, figure: str) -> bool:
-    return finite(outcome.figures.get(figure)) is not None
-
-
 def _mean(outcomes: Sequence[Outcome], figure: str) -> float | None:
     """Over all of them; None where one lacks it, because a record names the seeds of all its figures once."""
-    values = [value for outcome in outcomes if (value := finite(outcome.figures.get(figure))) is not None]
+    values = [value for outcome in outcomes if (value := outcome.known(figure)) is not None]
     return float(f"{statistics.fmean(values):.5g}") if values and len(values) == len(outcomes) else None
 
 
@@ -193,10 +186,7 @@ def _outside(limits: Mapping[str, tuple[float, float]], values: Mapping[str, Any
 
 FIELDS: dict[str, Callable[[Any], str | None]] = {
     "schema": lambda value: None if value == SCHEMA else f"expected {SCHEMA}",
-    "name": _text,
-    "method": _text,
-    "data": _text,
-    "backbone": _text,
+    **dict.fromkeys(("name", "method", "data", "backbone"), _text),
     "weights": _optional(_text),
     "dim": _optional(_whole),
     "epochs": _whole,
@@ -204,30 +194,6 @@ FIELDS: dict[str, Callable[[Any], str | None]] = {
     "clean": _clean,
     "ers": _ers,
     "cost": _cost,
-    "recipe_digest": _text,
-    "holdfast": _text,
-    "submitted_by": _text,
+    **dict.fromkeys(("recipe_digest", "holdfast", "submitted_by"), _text),
 }
 """What a record holds, each with what is wrong with a value (None if nothing)."""
-
-HEAD = """\
-Models with their clean retrieval and their ERS side by side, most robust first within a dataset. ERS alone means
-little: a model that maps everything to one point scores about 30, so read it beside R@1. *Passes* are forward and
-backward passes per training step, what a method costs wherever it runs; *training* is the mean time of the seeds that
-ran on the hardware named. All other figures are means over all seeds of a record. Records whose ERS was taken on a
-subset say so."""
-
-SUBMIT = """\
-## Submit a model
-
-1. Train it, and audit it twice, on all test images:
-   `holdfast audit RUN --data DATA` and `holdfast audit RUN --data DATA --mode published --out FOLDER`.
-2. Add a record to `docs/results/leaderboard.json`. Its keys are `schema`, `name`, `method`, `data`, `backbone`,
-   `weights`, `dim`, `epochs`, `seeds`, `clean`, `ers` (`fixed`, `published`, `limit`), `cost` (`passes`, `seconds`,
-   `hardware`), `recipe_digest`, `holdfast` (the version) and `submitted_by`. `ers.fixed` and `ers.published` hold the
-   ten figures and ERS as `audit.json` lists them (`null` where that form was not run), `limit` is the number of images
-   attacked or `null` for all, `recipe_digest` the first twelve digits of the recipe's SHA-256. List only `seeds` that
-   have all of these figures, and average over them; `cost.seconds` is the mean of the seeds that ran on
-   `cost.hardware`, if they ran on several kinds.
-3. `make results` writes this page; the tests check every record: all keys there and none besides, figures within their
-   ranges, and ERS equal to the mean of its ten terms to 0.1."""

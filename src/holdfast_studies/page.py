@@ -16,7 +16,7 @@ from holdfast_studies.document import Void, read_plain, valid
 from holdfast_studies.jobs import Scale
 from holdfast_studies.judging import by_reading, counted, verdicts
 from holdfast_studies.judging import judged as judge
-from holdfast_studies.results import Outcome, Results, Status
+from holdfast_studies.results import Results, Status
 from holdfast_studies.setting import settings
 from holdfast_studies.tables import Ran, Spent, arm_table, duration, inert, inert_table, markdown, plural, prose, spent
 
@@ -33,35 +33,10 @@ PAPERS = {
 SIGNS: dict[Status, str] = {"holds": "✔", "does not hold": "✘", "undecided": "?"}
 TITLES: dict[Scale, str] = {"pocket": "Results at pocket scale", "paper": "Results at paper scale"}
 
-HEAD = (
-    "Made by `make results` from the raw files beside this page; no figure or verdict is written by hand. Each study "
-    "names the command that runs it; `DIR` is the folder of a dataset."
-)
+HEAD = (Path(__file__).parent / "templates" / "page.md").read_text("utf-8").strip()
 WEIGHTS = (
     " `FILE` holds ImageNet weights, `FILE@stride-1x1` those of a ResNet in the layout of 2015 (its blocks stride in "
     "their first convolution); without `--weights` they are fetched."
-)
-READING = (
-    "Tables show mean ± standard deviation over seeds, R@k, NMI, mAP and ERS in percent; a number in brackets is how "
-    "many seeds have the figure, where fewer do than were run. *Best on test* is the highest R@1 of any epoch on the "
-    "test classes, as papers publish it; nothing is judged by it. The time per seed is that of the device that most of "
-    "an arm's seeds ran on, named where a table has several. Of attacks, *fixed* (or *attacked* alone) means single "
-    "queries, a sample of them, attacked against the clean gallery; *replaced* (or *all images*) means all images "
-    "attacked at once."
-)
-GROUNDS = (
-    "A paper's claim is judged where every arm that it compares runs in *the paper's* setting, or in one that is "
-    "*shortened* and says by how much. With a *stand-in backbone* differences between arms are judged and levels are "
-    "not. In a setting of *ours*, or at pocket scale, results are observations: they say nothing for or against the "
-    "paper. *Limits* ask how far a claim reaches beyond what the paper says, and refute nothing. The setting of an arm "
-    "is computed by comparing its recipe with the paper's. Where a paper leaves something unsaid, each *reading* of it "
-    "is held through all of its tables and judged apart."
-)
-JUDGING = (
-    "With two seeds or more, a difference counts when it clears its one-sided 95 % t interval; with one, when it "
-    "clears the noise between two runs of one recipe, and the verdict is marked (one seed). Arms that come out level "
-    "refute an order where half of the published difference lies beyond the interval, and the verdict is marked "
-    "(level). That rule, and one way to measure the noise (GS borrows that of ADML), came after results had been seen."
 )
 
 NAMED = 3
@@ -73,16 +48,7 @@ Picture: TypeAlias = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A study with what was found.
-
-    Args:
-        study: which.
-        scale: at which scale.
-        results: of its arms.
-        plain: the raw file.
-        verdicts: computed from the results.
-        void: what of the raw file does not count any more.
-    """
+    """A study with what was found: its raw file, results that count, verdicts computed from them, and what is void."""
 
     study: base.Study
     scale: Scale
@@ -172,7 +138,7 @@ def page_text(
         judged[study.id] = [judge(claim, nothing, {}, study.ours) for claim in study.claims(scale)]
     every = [cell for f in found for cell in f.ran]
     parts = [f"# {TITLES[scale]}", f"**{counted([v for own in judged.values() for v in own])}**"]
-    parts += [HEAD + (WEIGHTS if scale == "paper" else ""), GROUNDS, READING, JUDGING]
+    parts.append(HEAD.replace("{weights}", WEIGHTS if scale == "paper" else ""))
     parts += [_extent(scale, found, spent(every, every), void)] if found else []
     parts += ["## Verdicts", _summary(found)]
     for letter, paper in PAPERS.items():
@@ -212,16 +178,20 @@ def _voided(void: Sequence[Void]) -> str:
 def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping[str, Sequence[Void]]) -> str:
     """Where and when, and how much of all."""
     outcomes = [outcome for f in found for own in f.results.outcomes.values() for outcome in own]
+    known: dict[str, set[str]] = {}
+    for package, version in (pair for o in outcomes for pair in o.place.get("versions", {}).items()):
+        known.setdefault(package, set()).add(version)
     devices = Counter(outcome.device for outcome in outcomes)
     weights = sorted({file for outcome in outcomes for file in outcome.place.get("files", ())})
     seeds = sorted({outcome.seed for outcome in outcomes})
+    possible = sum(bool(base.get(name).arms(scale)) for name in base.names())
     rows = [
         ["hardware", ", ".join(name for name, _ in devices.most_common()) or "-"],
-        ["versions", _versions(outcomes)],
+        ["versions", ", ".join(f"{package} {' and '.join(sorted(found))}" for package, found in known.items()) or "-"],
         *([["weights", ", ".join(weights)]] if weights else []),
         ["seeds", ", ".join(map(str, seeds)) or "-"],
         ["computing time", duration(whole.seconds) + _left_out(whole)],
-        ["extent", f"{len(found)} of {_possible(scale)} studies begun, {plural(whole.cells, 'cell')} run"],
+        ["extent", f"{len(found)} of {possible} studies begun, {plural(whole.cells, 'cell')} run"],
     ]
     if gone := sum(one.cells for own in void.values() for one in own if not one.measure):
         rows.append(["void", f"{plural(gone, 'record')}, made otherwise than today; not shown"])
@@ -232,16 +202,11 @@ def _summary(found: Sequence[Finished]) -> str:
     if not found:
         return "No results are in yet."
     rows = [
-        [f"[{f.study.id}](#{f.study.id.lower()})", inert(_full(verdict)), mark(verdict), inert(verdict.evidence)]
+        [f"[{f.study.id}](#{f.study.id.lower()})", inert(verdict.full), mark(verdict), inert(verdict.evidence)]
         for f in found
         for verdict in f.verdicts
     ]
     return markdown((["study", "claim", "verdict", "numbers"], rows), right=False)
-
-
-def _full(verdict: Verdict) -> str:
-    """The claim with its reading."""
-    return f"{verdict.claim} [{verdict.reading}]" if verdict.reading else verdict.claim
 
 
 def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Path | None) -> list[str]:
@@ -303,15 +268,3 @@ def _draw(one: Finished, folder: Path) -> list[tuple[str, Path]]:
             drawing.write(figure, file)
             drawn.append((what.title, file))
     return drawn
-
-
-def _possible(scale: Scale) -> int:
-    return sum(bool(base.get(name).arms(scale)) for name in base.names())
-
-
-def _versions(outcomes: Sequence[Outcome]) -> str:
-    known: dict[str, set[str]] = {}
-    for outcome in outcomes:
-        for package, version in outcome.place.get("versions", {}).items():
-            known.setdefault(package, set()).add(version)
-    return ", ".join(f"{package} {' and '.join(sorted(found))}" for package, found in known.items()) or "-"

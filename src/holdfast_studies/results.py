@@ -97,13 +97,7 @@ class Results:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A mean difference with its half-width.
-
-    Args:
-        mean: of the differences.
-        half: of the one-sided 95 % interval, or the noise of a single seed.
-        seeds: how many differences.
-    """
+    """A mean difference with the half-width of its one-sided 95 % interval, or the noise of a single seed."""
 
     mean: float
     half: float

@@ -140,12 +140,7 @@ class Store:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What came of taking over records.
-
-    Args:
-        new: records that are new here, or have measures that are.
-        differing: files whose cell was trained here too, to another model; ours was kept.
-    """
+    """How many records are new here, or have measures that are; files of other models than ours, which was kept."""
 
     new: int
     differing: tuple[Path, ...]

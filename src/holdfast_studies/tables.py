@@ -109,13 +109,7 @@ def on_one_device(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spent:
-    """The time that cells took, each once.
-
-    Args:
-        cells: how many trainings and computations.
-        seconds: of them, and of the trainings that they start from where those are known.
-        unknown: how many trainings that they start from are not.
-    """
+    """The time that cells took, each once, and trainings they start from; `unknown` counts those without a time."""
 
     cells: int
     seconds: float

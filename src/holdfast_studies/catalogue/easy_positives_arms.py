@@ -17,14 +17,7 @@ difference between arms (2.4), measured at pocket scale; E1, in the plane, has f
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A loss as it is usually sampled, and with easy positives and the same rule for negatives.
-
-    Args:
-        usual: without easy positives.
-        easy: with them.
-        ours: laid over both where the values are not those that the paper prints.
-        reading: of what the paper leaves unsaid about the usual sampling.
-    """
+    """A loss as it is usually sampled, and with easy positives and the same rule for negatives; `ours` over both."""
 
     usual: Row
     easy: Row

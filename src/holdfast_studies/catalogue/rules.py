@@ -288,12 +288,7 @@ PASSES = "log/passes"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Price:
-    """What an arm's training costs.
-
-    Args:
-        arm: whose.
-        epochs: of its training.
-    """
+    """What an arm's training costs."""
 
     arm: str
     epochs: int
