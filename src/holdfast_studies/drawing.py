@@ -106,7 +106,8 @@ def write(figure: Figure, file: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    canvas, packed = FigureCanvasAgg(figure), io.BytesIO()
+    canvas: Any = FigureCanvasAgg(figure)
+    packed = io.BytesIO()
     canvas.draw()
     drawn = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
     drawn.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
