@@ -15,6 +15,7 @@ from holdfast_studies.drawing import Curves, Drawing
 from holdfast_studies.jobs import EMBEDDED, Arm, Cell, Scale, called
 from holdfast_studies.results import ON_TEST
 
+CATALOGUE = Path(__file__).parent / "catalogue"
 SEEDS: dict[Scale, tuple[int, ...]] = {"pocket": (0, 1, 2), "paper": (0,)}
 """Where neither the study nor the user says otherwise."""
 
@@ -141,13 +142,19 @@ def study(name: str) -> Callable[[Planned], Planned]:
 
 
 @functools.cache
+def paper(name: str) -> dict[str, Any]:
+    """What stands in a paper's YAML file: studies by id, `words` that their notes share, and tables of its own."""
+    found: dict[str, Any] = read_yaml((CATALOGUE / f"{name}.yaml").read_text("utf-8"))
+    return found
+
+
+@functools.cache
 def texts() -> dict[str, dict[str, Any]]:
-    """Study → what is said of it: source, published, notes, columns, and words that notes of its paper share."""
-    found: dict[str, dict[str, Any]] = {}
-    for file in sorted((Path(__file__).parent / "catalogue").glob("*.yaml")):
-        own = read_yaml(file.read_text("utf-8"))
-        words = own.pop("words", {})
-        found |= {name: {**text, "words": words} for name, text in own.items()}
+    """Study → what its paper's file says of it, with the words that notes of that paper share."""
+    found = {}
+    for own in (paper(file.stem) for file in sorted(CATALOGUE.glob("*.yaml"))):
+        studies = {name: text for name, text in own.items() if name[0].isupper()}
+        found |= {name: {**text, "words": own.get("words", {})} for name, text in studies.items()}
     return found
 
 

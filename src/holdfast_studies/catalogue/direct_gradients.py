@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.gradients import RULES, Components
-from holdfast_studies.base import Plan, study
+from holdfast_studies.base import Plan, paper, study
 from holdfast_studies.catalogue import direct_gradients_arms as printed
 from holdfast_studies.catalogue.direct_gradients_arms import (
     ALIKE,
@@ -205,10 +205,7 @@ def _helps(ground: Ground, rule: str, reading: str) -> Claim:
 
 
 NAMED = {"best": RULES["best"], "DR-MS": RULES["dr-ms"], "MS": RULES["ms"]}
-PRINTED: dict[str, dict[str, float]] = {
-    "CARS": {"MS": 79.0, "DR-MS": 79.9, "best": 82.5, "256": 85.5, "384": 86.5, "512": 85.7},
-    "CUB": {"MS": 59.8, "DR-MS": 60.7, "best": 63.5, "256": 63.8, "384": 63.8, "512": 63.1},
-}
+PRINTED: dict[str, dict[str, float]] = paper("direct_gradients")["G4"]["printed"]
 """R@1 of Table 5; of best in larger batches by their size."""
 
 

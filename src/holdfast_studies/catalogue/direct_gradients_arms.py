@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from holdfast.gradients import Components
-from holdfast_studies.base import texts
+from holdfast_studies.base import paper
 from holdfast_studies.drawing import Lines
 from holdfast_studies.jobs import Arm, Measure, Scale, Training
 
@@ -16,7 +16,7 @@ Table: TypeAlias = dict[str, dict[float, float]]
 
 
 def _printed(study: str) -> Table:
-    tables = texts()[study]["printed"]
+    tables = paper("direct_gradients")[study]["printed"]
     return {rule: dict(zip(t["rates"], row, strict=True)) for t in tables for rule, row in t["R@1"].items()}
 
 
@@ -136,30 +136,6 @@ the most alike; these have not been measured with several seeds yet."""
 ALIKE = 3.0
 """Points of R@1 within which two rules are called equal; one seed cannot tell less."""
 
-COLLAPSE = {"on_collapse": "warn"}
-"""A rule that gathers all images in one point is a result: it is trained to the end and keeps its R@1."""
-
-GLYPHS = Ground(
-    label="",
-    data="glyphs",
-    recipe="gs-pocket",
-    per_class=4,
-    classes=(16, 28, 56),
-    usual=28,
-    settings={"epochs": 12, "evaluate_every": 12, **COLLAPSE},
-    start=Training(recipe="pocket", settings={"epochs": 6, "evaluate_every": 6}),
-    rates=(0.0025, 0.01),
-    high=0.04,
-)
-"""The start stands for ImageNet weights: a few epochs of multi-similarity on the same training classes. In an untrained
-network nearest negatives are closer than nearest positives, and rules that pull and push alike gather everything in one
-point."""
-
-RESNET50 = {"model.backbone": "resnet50.tv_in1k"}
-"""In the place of ResNet-18, whose ImageNet weights are not at hand."""
-
-OURS = {**COLLAPSE, "evaluate_every": 20}
-
 TRIPLET_RATES = best(TRIPLETS)
 PRINTED_RATES = {
     **best(DIRECTIONS),
@@ -172,59 +148,18 @@ PRINTED_RATES = {
 NAMED_RATES = {"best": 0.4, "MS": 0.2, "DR-MS": 0.2}
 """For Table 5 the paper prints none: those of lin-ms and of sig-ms in Appendix Table 2, until G6 prefers others."""
 
-CARS = Ground(
-    label="CARS",
-    data="cars",
-    recipe="gs-cars",
-    per_class=16,
-    classes=(8,),
-    usual=8,
-    settings={**OURS, **RESNET50},
-    chosen=PRINTED_RATES,
-    high=1.6,
-)
-"""As the paper compared components, but for the backbone: 60 epochs of 8 × 16 images."""
 
-CUB = dataclasses.replace(CARS, label="CUB", data="cub", per_class=8, classes=(16,), usual=16)
-"""The same on CUB, where the paper does not compare components."""
+def _ground(name: str) -> Ground:
+    """One of the paper's YAML file."""
+    row = {key: tuple(value) if isinstance(value, list) else value for key, value in GROUNDS[name].items()}
+    start = {"start": Training(**row.pop("start"))} if "start" in row else {}
+    chosen = {"chosen": {"printed": PRINTED_RATES, "named": NAMED_RATES}[row.pop("chosen")]} if "chosen" in row else {}
+    return Ground(**row, **start, **chosen)
 
-INSHOP = Ground(
-    label="In-shop",
-    data="inshop",
-    recipe="gs-inshop",
-    per_class=4,
-    classes=(32,),
-    usual=32,
-    settings={**OURS, **RESNET50},
-    rates=(0.5,),
-    high=4.0,
-)
-"""Where the paper finds sig-ms unsteady."""
 
-CARS_RESNET50 = Ground(
-    label="CARS",
-    data="cars",
-    recipe="gs-cars-resnet50",
-    per_class=16,
-    classes=(8, 16, 24, 32),
-    usual=8,
-    settings={**OURS, "epochs": 60},
-    chosen=NAMED_RATES,
-    seeds=(0, 1),
-)
-"""As the paper compared itself with others, for 60 epochs of its 80."""
-
-CUB_RESNET50 = dataclasses.replace(
-    CARS_RESNET50,
-    label="CUB",
-    data="cub",
-    recipe="gs-cub",
-    per_class=8,
-    classes=(16, 32, 48, 64),
-    usual=16,
-    seeds=None,
-)
-
+GROUNDS = paper("direct_gradients")["grounds"]
+GLYPHS, CARS, CUB, INSHOP = map(_ground, ("GLYPHS", "CARS", "CUB", "INSHOP"))
+CARS_RESNET50, CUB_RESNET50 = map(_ground, ("CARS_RESNET50", "CUB_RESNET50"))
 DIRECTIONS_ON: dict[Scale, tuple[Ground, ...]] = {
     "pocket": (GLYPHS,),
     "paper": (dataclasses.replace(CARS, seeds=(0, 1)), CUB),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast_studies.base import Plan, study
+from holdfast_studies.base import Plan, paper, study
 from holdfast_studies.catalogue import hardness_arms as arms_of
 from holdfast_studies.catalogue.hardness_arms import (
     AS_GOOD,
@@ -169,12 +169,8 @@ PROTOCOLS = {"fixed": ERS, "published": PUBLISHED_ERS}
 BOTH = (FIXED, PUBLISHED)
 FURTHER = {"cars": 0.5, "sop": 0.05}
 """Datasets beyond the scale's own, and their weight of the intra-class structure term."""
-PRINTED_ERS: dict[str, dict[str, float]] = {
-    "": {"EST[R]": 7.9, "ACT[R]": 31.3, "HM[S, LGA]": 32.4, "HM[S, LGA]&ICS": 33.5},
-    ", cars": {"EST[R]": 4.4, "ACT[R]": 39.8, "HM[S, LGA]": 42.4, "HM[S, LGA]&ICS": 47.9},
-    ", sop": {"EST[R]": 19.0, "ACT[R]": 49.5, "HM[S, LGA]": 61.7, "HM[S, LGA]&ICS": 61.2},
-}
-"""Suffix of arms → the paper's table on that dataset."""
+PRINTED_ERS: dict[str, dict[str, float]] = paper("hardness")["H4"]["printed"]
+"""Suffix of arms → ERS in the paper's table on that dataset."""
 TWICE = (0, 1)
 """Seeds of the arms that the table is about."""
 TUNED = "HM[S, LGA]&ICS, tuned"
