@@ -13,9 +13,8 @@ from holdfast.audit.adml import GOALS as ATTACKS
 from holdfast.audit.adml import KEYS
 from holdfast.training.recipe import load_recipe
 from holdfast_studies import base
-from holdfast_studies.catalogue.adml_arms import NORMALISED, PIXELS, attacks, audit, series
+from holdfast_studies.catalogue.adml_arms import NORMALISED, PIXELS, TUNED, attacks, audit, series
 from holdfast_studies.catalogue.adml_attacks import SCRIPT
-from holdfast_studies.catalogue.paper_settings import TUNED
 from holdfast_studies.catalogue.rules import Lower, no_prediction, peak, spearman
 from holdfast_studies.claims import Claim
 from holdfast_studies.drawing import Bars, Curves, Lines

@@ -19,9 +19,9 @@ LENGTHS: dict[Scale, tuple[int, ...]] = {"pocket": (2,), "paper": (2, 10, 30)}
 """Epochs on MNIST, which the paper does not say."""
 
 DIGITS = Ground(
-    label="Digits",
-    data={"name": "digits", "labels": "coarse", "size": 28},
-    recipe="eps-mnist",
+    "Digits",
+    {"name": "digits", "labels": "coarse", "size": 28},
+    "eps-mnist",
     settings={**eps.KEEP_GOING, "epochs": 40, "evaluate_every": 40},
     seeds=SEEDS,
 )
@@ -44,15 +44,9 @@ SOFTHARD = "triplet, softhard"
 
 def mnist(epochs: int) -> Ground:
     """MNIST, learnt for so long."""
-    return Ground(
-        label=f"MNIST, {epochs} epochs,",
-        data={"name": "mnist", "labels": "coarse"},
-        recipe="eps-mnist",
-        row={"epochs": epochs},
-        settings={**eps.KEEP_GOING, "evaluate_every": epochs},
-        seeds=SEEDS,
-        reading=f"{epochs} epochs",
-    )
+    settings = {**eps.KEEP_GOING, "evaluate_every": epochs}
+    data, reading = {"name": "mnist", "labels": "coarse"}, f"{epochs} epochs"
+    return Ground(f"MNIST, {reading},", data, "eps-mnist", {"epochs": epochs}, settings, seeds=SEEDS, reading=reading)
 
 
 @study("E1")

@@ -63,7 +63,7 @@ PLAIN = _pair(TRIPLET, "random", "random")
 """Positives at random against the nearest one, negatives at random: the MNIST experiment, and what the paper trims."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Ground:
     """Where losses are compared.
 
@@ -133,43 +133,23 @@ PRINTED = Training(recipe="pocket", settings={"epochs": 24, "evaluate_every": 24
 EPOCHS = 100
 """At paper scale, where the paper's framework has 150."""
 
+LANGUAGES = {"name": "omniglot", "labels": "coarse"}
+SMALL = {**_POCKET, "epochs": 8, "evaluate_every": 8, "optimizer.lr": 1e-3, "clustering.factor": 30}
+LONG = {**KEEP_GOING, "epochs": EPOCHS, "evaluate_every": 10}
 OMNIGLOT: dict[Scale, Ground] = {
-    "pocket": Ground(
-        label="Omniglot",
-        data={"name": "omniglot", "labels": "coarse"},
-        recipe="pocket",
-        settings={**_POCKET, "epochs": 8, "evaluate_every": 8, "optimizer.lr": 1e-3, "clustering.factor": 30},
-        start=PRINTED,
-    ),
-    "paper": Ground(
-        label="Omniglot",
-        data={"name": "omniglot", "labels": "coarse"},
-        recipe="eps-omniglot",
-        settings={**KEEP_GOING, "epochs": EPOCHS, "evaluate_every": 10},
-        seeds=(0, 1, 2),
-    ),
+    "pocket": Ground("Omniglot", LANGUAGES, "pocket", settings=SMALL, start=PRINTED),
+    "paper": Ground("Omniglot", LANGUAGES, "eps-omniglot", settings=LONG, seeds=(0, 1, 2)),
 }
-"""Languages only; small pictures and seven languages of sixteen drawings a batch, or the paper's setting."""
+"""Languages only; small images and seven languages of sixteen drawings a batch, or the paper's setting."""
 
-SCRIPTS = Ground(
-    label="Scripts",
-    data={"name": "glyphs", "labels": "coarse"},
-    recipe="pocket",
-    settings={**_POCKET, "epochs": 24, "evaluate_every": 24},
-)
+LENGTH = {"epochs": 24, "evaluate_every": 24}
+SCRIPTS = Ground("Scripts", {"name": "glyphs", "labels": "coarse"}, "pocket", settings={**_POCKET, **LENGTH})
 """The embedded relative of Omniglot: printed characters learnt by their script."""
 
-GLYPHS = Ground(
-    label="Glyphs", data="glyphs", recipe="pocket", settings={**KEEP_GOING, "epochs": 24, "evaluate_every": 24}
-)
+GLYPHS = Ground("Glyphs", "glyphs", "pocket", settings={**KEEP_GOING, **LENGTH})
 """Fine labels, 28 characters of four images a batch."""
 
 
 def photographs(data: str) -> Ground:
     """The paper's fine-grained benchmarks: batches of 160 as 40 classes of four."""
-    return Ground(
-        label=data.upper(),
-        data=data,
-        recipe="eps-triplet",
-        settings={**KEEP_GOING, "epochs": EPOCHS, "evaluate_every": 10},
-    )
+    return Ground(data.upper(), data, "eps-triplet", settings=LONG)

@@ -8,6 +8,7 @@ from holdfast_studies.catalogue.hardness_arms import (
     MINERS,
     NEAR_CHANCE,
     SAME_ERS,
+    STAND_IN,
     by_protocol,
     hm,
     miner,
@@ -18,7 +19,6 @@ from holdfast_studies.catalogue.hardness_arms import (
     scores,
     standard,
 )
-from holdfast_studies.catalogue.paper_settings import STAND_IN
 from holdfast_studies.claims import All, Beyond, Near, Ordered
 from holdfast_studies.drawing import Bars, Lines, Scatter
 from holdfast_studies.jobs import Arm, Computation, Job, Probe, Scale, Training, called

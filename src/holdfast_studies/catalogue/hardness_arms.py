@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast_studies.catalogue.paper_settings import STAND_IN
 from holdfast_studies.claims import Claim, Near, Ordered, ruled
 from holdfast_studies.jobs import Arm, Audit, Measure, Scale, Training
 from holdfast_studies.results import Outcome, Results, Status
@@ -28,6 +27,9 @@ STEPS: dict[Scale, int] = {"pocket": 4, "paper": 8}
 LENGTHS = {"glyphs": 24, "cub": 44, "cars": 32, "sop": 5}
 """Epochs. On photographs every image is an anchor in each: 250,000 triplets and a few more; the paper's 75 epochs have
 440,000 on CUB."""
+
+STAND_IN: dict[str, Any] = {"model.backbone": "torchvision:mobilenet_v2"}
+"""ImageNet MobileNetV2 in the place of the HM paper's ResNet-18."""
 
 _COMMON: dict[Scale, dict[str, Any]] = {
     "pocket": {"on_collapse": "warn"},
