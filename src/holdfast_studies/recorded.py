@@ -84,9 +84,7 @@ CHANGES: tuple[Change, ...] = (
         lambda recipe: "multi-similarity" in _named(recipe, "loss.miner.negative"),
     ),
     Change(
-        "released",
-        "`released` was the released code's step",
-        lambda recipe: recipe.get("regime.variant") == "released",
+        "released", "`released` was the released code's step", lambda recipe: recipe.get("regime.variant") == "released"
     ),
     Change("stax-start", "the larger radius of audit stax started where the smaller does", measure=_audited("stax")),
     Change("independent-draws", "source and destination miners drew independently", mined_destination),

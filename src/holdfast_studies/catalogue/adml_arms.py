@@ -201,10 +201,7 @@ BETA: dict[Scale, dict[str, Any]] = {"pocket": {"optimizer.loss_lr": 1e-2}, "pap
 """Learning rate of the margin loss's β: as in the framework of Roth et al., and for the short trainings at pocket scale
 so that β can travel as far (about its own length) as there."""
 
-PARTS: dict[Scale, dict[str, Any]] = {
-    "pocket": {"epochs": 12, "evaluate_every": 12},
-    "paper": {"evaluate_every": 25},
-}
+PARTS: dict[Scale, dict[str, Any]] = {"pocket": {"epochs": 12, "evaluate_every": 12}, "paper": {"evaluate_every": 25}}
 """Over the arms with one part of a loss (A6, A7), which need no long training: the paper gives them 50 epochs."""
 
 PARTS_ROW: dict[Scale, dict[str, Any]] = {"pocket": {}, "paper": {"epochs": 50}}

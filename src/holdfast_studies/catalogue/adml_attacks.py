@@ -179,12 +179,7 @@ def make_up_decides(scale: Scale) -> Plan:
         for attack in ("alignment", "uniformity", "triplet")
     }
     if scale == "pocket":
-        return Plan(
-            [],
-            [],
-            [],
-            columns,
-        )
+        return Plan([], [], [], columns)
     model = adml_arms.half(scale, measures=tuple(audits.values()))
     expected = {"clean R@1: the same": {"R@1": CLEAN}}
     for key, row in SCRIPT.items():

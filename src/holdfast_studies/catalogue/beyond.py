@@ -29,14 +29,7 @@ from holdfast_studies.jobs import Arm, Audit, Measure, Probe, Scale, Training
 
 HM, EPS, DIRECT, SETS = "HM", "EPS", "direct gradient", "separate BatchNorm"
 PARTS = (EPS, DIRECT, HM, SETS)
-IDEAS: tuple[tuple[str, ...], ...] = (
-    (EPS, HM),
-    (DIRECT, HM),
-    (HM, SETS),
-    (EPS, DIRECT, HM),
-    (DIRECT, HM, SETS),
-    PARTS,
-)
+IDEAS: tuple[tuple[str, ...], ...] = ((EPS, HM), (DIRECT, HM), (HM, SETS), (EPS, DIRECT, HM), (DIRECT, HM, SETS), PARTS)
 """Combinations: all have the one idea that brings ERS."""
 COMBINATIONS = tuple(" + ".join(ideas) for ideas in IDEAS)
 FIGURES = (

@@ -255,12 +255,7 @@ def best_combination(scale: Scale) -> Plan:
         }
         title = f"{ground.label} R@1 by size of the batch".strip()
         drawings.append(Lines(title, lines, x="images in a batch", logarithmic=True))
-    return Plan(
-        arms,
-        claims,
-        drawings,
-        {"R@1": "R@1", "R@2": "R@2", "R@4": "R@4", **chosen_by(scale)},
-    )
+    return Plan(arms, claims, drawings, {"R@1": "R@1", "R@2": "R@2", "R@4": "R@4", **chosen_by(scale)})
 
 
 @study("G5")
@@ -335,8 +330,5 @@ def learning_rates(scale: Scale) -> Plan:
         title = f"{ground.name(', '.join(rules))}: validation R@1 by learning rate"
         drawings.append(ground.by_rate(title, dict.fromkeys(rules, rates), VALIDATION))
     return Plan(
-        [dataclasses.replace(arm, seeds=None) for arm in arms],
-        claims,
-        drawings,
-        {"validation R@1": VALIDATION},
+        [dataclasses.replace(arm, seeds=None) for arm in arms], claims, drawings, {"validation R@1": VALIDATION}
     )

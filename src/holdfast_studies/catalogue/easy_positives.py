@@ -97,11 +97,7 @@ def three_losses(scale: Scale) -> Plan:
             Ordered(f"{ground.label}: EPS improves {name}", names, noise=R1_NOISE, printed=printed, reading=reading)
             for name, names, printed, reading in rows
         ]
-    return Plan(
-        arms,
-        claims,
-        [Bars("Easy positives with three losses", called(arms), {"R@1": "R@1"})],
-    )
+    return Plan(arms, claims, [Bars("Easy positives with three losses", called(arms), {"R@1": "R@1"})])
 
 
 FAR = 5.0
@@ -222,10 +218,7 @@ def positives_in_batch(scale: Scale) -> Plan:
         if scale == "pocket":
             ours = {"batch.classes": classes // parts, "batch.per_class": number, **ours}
         arms.append(ground.arm(f"{number} per language", row, settings=ours))
-    arms += [
-        ground.arm(f"{MOST} per language", pair.easy, (SEEN,)),
-        ground.arm("without EPS", pair.usual, (SEEN,)),
-    ]
+    arms += [ground.arm(f"{MOST} per language", pair.easy, (SEEN,)), ground.arm("without EPS", pair.usual, (SEEN,))]
     names = {number: f"Omniglot {number} per language" for number in (*BATCHES[scale], MOST)}
     rising = tuple(reversed(names.values()))
     return Plan(
@@ -267,11 +260,7 @@ def trimming(scale: Scale) -> Plan:
         parts = tuple(Ordered(f"keep {keep:g}", (easy, arm), noise=R1_NOISE) for keep, arm in trimmed.items())
         claims.append(All(f"Omniglot letters: no trimming of {name} comes up to EPS", parts))
         lines |= {name: {1.0: usual, **trimmed}, f"{name} + EPS": dict.fromkeys((min(kept), 1.0), easy)}
-    return Plan(
-        arms,
-        claims,
-        [Lines("Letters by the share of tuples kept", lines, x="share kept")],
-    )
+    return Plan(arms, claims, [Lines("Letters by the share of tuples kept", lines, x="share kept")])
 
 
 MOST_POINTS, STEP = 48, 4

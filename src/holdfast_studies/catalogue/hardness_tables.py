@@ -91,10 +91,7 @@ def steps_and_parts(scale: Scale) -> Plan:
                 scale,
                 lambda figure: All(
                     f"LGA reaches more ERS than M and keeps its R@1 within {AS_GOOD:g} points",
-                    (
-                        more_ers("ERS", lga, semihard, figure=figure),
-                        more_r1("R@1", lga, semihard, least=-AS_GOOD),
-                    ),
+                    (more_ers("ERS", lga, semihard, figure=figure), more_r1("R@1", lga, semihard, least=-AS_GOOD)),
                 ),
                 lambda figure: more_ers("ICS adds ERS", ics, lga, figure=figure),
             ),

@@ -73,10 +73,7 @@ def mdprop_table(scale: Scale) -> Plan:
     return Plan(
         arms,
         [claim for baseline in BASELINES[scale] for claim in _claims(scale, baseline)],
-        [
-            Bars("Multi-similarity", methods, figures),
-            Scatter("Clean and attacked R@1", methods, "R@1", STAX_FIXED),
-        ],
+        [Bars("Multi-similarity", methods, figures), Scatter("Clean and attacked R@1", methods, "R@1", STAX_FIXED)],
         {
             **clean,
             **{f"all attacked: {heading}": f"stax-replaced/stax/{figure}" for heading, figure in clean.items()},
@@ -175,12 +172,7 @@ def separate_sets(scale: Scale) -> Plan:
         named(scale, jobs),
         claims,
         [Bars("With and without a set", tuple(jobs), {"clean": "R@1", "attacked": STAX_FIXED})],
-        {
-            "R@1": "R@1",
-            "NMI": "NMI",
-            "attacked R@1": STAX_FIXED,
-            "attacked, large ε": "stax-fixed/stax-large/R@1",
-        },
+        {"R@1": "R@1", "NMI": "NMI", "attacked R@1": STAX_FIXED, "attacked, large ε": "stax-fixed/stax-large/R@1"},
     )
 
 
@@ -219,11 +211,7 @@ def little_data(scale: Scale) -> Plan:
         lines = {method: {share: _name(method, share, suffix) for share in FRACTIONS} for method in methods}
         title = f"R@1 by share of the training images, {data}"
         drawings.append(Lines(title, lines, x="share of each class's training images"))
-    return Plan(
-        named(scale, jobs),
-        claims,
-        drawings,
-    )
+    return Plan(named(scale, jobs), claims, drawings)
 
 
 COUNTS = (1, 2, 3, 5, 10)
