@@ -151,7 +151,7 @@ def paper(name: str) -> dict[str, Any]:
 @functools.cache
 def texts() -> dict[str, dict[str, Any]]:
     """Study → what its paper's file says of it, with the words that notes of that paper share."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for own in (paper(file.stem) for file in sorted(CATALOGUE.glob("*.yaml"))):
         studies = {name: text for name, text in own.items() if name[0].isupper()}
         found |= {name: {**text, "words": own.get("words", {})} for name, text in studies.items()}

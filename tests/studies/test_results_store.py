@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
@@ -97,6 +97,7 @@ def test_a_broken_record_is_named(text: str, tmp_path: Path) -> None:
 MACHINE = st.dictionaries(st.integers(0, 1), st.sets(st.integers(0, 3)), max_size=2)
 
 
+@settings(deadline=None, max_examples=40)
 @given(mine=MACHINE, theirs=MACHINE)
 def test_merging_is_idempotent_and_has_no_order(
     mine: dict, theirs: dict, tmp_path_factory: pytest.TempPathFactory

@@ -151,10 +151,13 @@ NAMED_RATES = {"best": 0.4, "MS": 0.2, "DR-MS": 0.2}
 
 def _ground(name: str) -> Ground:
     """One of the paper's YAML file."""
-    row = {key: tuple(value) if isinstance(value, list) else value for key, value in GROUNDS[name].items()}
-    start = {"start": Training(**row.pop("start"))} if "start" in row else {}
-    chosen = {"chosen": {"printed": PRINTED_RATES, "named": NAMED_RATES}[row.pop("chosen")]} if "chosen" in row else {}
-    return Ground(**row, **start, **chosen)
+    row: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in GROUNDS[name].items()
+    }
+    if "start" in row:
+        row["start"] = Training(**row["start"])
+    row["chosen"] = {"printed": PRINTED_RATES, "named": NAMED_RATES}.get(row.get("chosen", ""), {})
+    return Ground(**row)
 
 
 GROUNDS = paper("direct_gradients")["grounds"]
