@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from holdfast_studies.results import NOT_RUN, ONE_SEED, Interval, Results, Status, difference, interval
+from holdfast_studies.results import NOT_RUN, ONE_SEED, Results, SeedInterval, Status, difference, interval
 from holdfast_studies.setting import Setting
 
 Standing: TypeAlias = Literal["verdict", "observation", "limit", "ours"]
@@ -313,7 +313,7 @@ def gaps(printed: Sequence[float]) -> tuple[float, ...]:
     return tuple(upper - lower for upper, lower in itertools.pairwise(printed))
 
 
-def told(found: Interval | None, results: Results, arms: Iterable[str], figure: str) -> str:
+def told(found: SeedInterval | None, results: Results, arms: Iterable[str], figure: str) -> str:
     """An interval in words, with the trainings that stopped before they had the figure."""
     stops = [f"{arm} stopped in seed {seed}" for arm in arms for seed in results.stopped(arm, figure)]
     return ", ".join([*([str(found)] if found else []), *stops]) or NOT_RUN

@@ -13,7 +13,7 @@ from holdfast.files import write_atomic
 from holdfast.run_files import finite
 from holdfast.versions import versions
 from holdfast_studies.base import Study
-from holdfast_studies.jobs import SCALES, Audit, Cell, Job, Measure, Probe, Scale, Training, measure_key
+from holdfast_studies.jobs import SCALES, AuditMeasure, Cell, Job, Measure, Probe, Scale, Training, measure_key
 from holdfast_studies.judging import trimmed, verdicts
 from holdfast_studies.recorded import changed_keys, common, later, later_for, names, recipe_of
 from holdfast_studies.results import Outcome, Results
@@ -228,7 +228,7 @@ def _void_measures(
     gone = {}
     for plain in recorded:
         try:
-            measure: Measure | None = Probe(**plain) if "function" in plain else Audit(**plain)
+            measure: Measure | None = Probe(**plain) if "function" in plain else AuditMeasure(**plain)
         except TypeError:  # no such measure exists any more
             measure = None
         if measure is None or now.get(measure_key(measure)) != measure.prefix:

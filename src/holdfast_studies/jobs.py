@@ -18,7 +18,7 @@ SCALES: tuple[Scale, ...] = ("pocket", "paper")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Audit:
+class AuditMeasure:
     """Attacks on a trained model; its figures are stored as `PROTOCOL-MODE/KEY`, or `NAME/KEY`.
 
     Args:
@@ -26,7 +26,7 @@ class Audit:
         mode: `fixed`, `published` or `replaced`.
         limit: images attacked; None for all.
         split: of the data; None for what a paper would report.
-        eps: radius in place of the protocol's own.
+        eps: in place of the protocol's own.
         settings: further arguments of the protocol.
         name: prefix of the figures; protocol and mode when left out.
     """
@@ -65,7 +65,7 @@ class Probe:
         return self.name or self.function
 
 
-Measure: TypeAlias = Audit | Probe
+Measure: TypeAlias = AuditMeasure | Probe
 
 
 @dataclasses.dataclass(frozen=True)

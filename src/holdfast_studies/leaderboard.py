@@ -12,7 +12,7 @@ from holdfast.audit.ers import TERMS
 from holdfast.run_files import finite
 from holdfast.version import __version__
 from holdfast_studies.base import Study
-from holdfast_studies.jobs import Arm, Audit, Scale, Training
+from holdfast_studies.jobs import Arm, AuditMeasure, Scale, Training
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.tables import SECONDS, duration, inert_table, markdown, on_one_device, plural
 
@@ -77,7 +77,9 @@ def page_text(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> dict[str, Any] | None:
-    measures = [m for m in job.measures if isinstance(m, Audit) and m.protocol == "ers" and not (m.split or m.eps)]
+    measures = [
+        m for m in job.measures if isinstance(m, AuditMeasure) and m.protocol == "ers" and not (m.split or m.eps)
+    ]
     audits = {measure.mode: measure for measure in measures}
     if "fixed" not in audits:
         return None

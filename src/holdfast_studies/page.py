@@ -42,7 +42,7 @@ WEIGHTS = (
 NAMED = 3
 """So many void arms are named; more are counted."""
 
-Picture: TypeAlias = tuple[str, str]
+Drawn: TypeAlias = tuple[str, str]
 """Title and file."""
 
 
@@ -125,7 +125,7 @@ def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path
 def page_text(
     scale: Scale,
     found: Sequence[Finished],
-    figures: Mapping[str, Sequence[Picture]],
+    figures: Mapping[str, Sequence[Drawn]],
     reading: Path | None = None,
     void: Mapping[str, Sequence[Void]] | None = None,
 ) -> str:
@@ -209,7 +209,7 @@ def _summary(found: Sequence[Finished]) -> str:
     return markdown((["study", "claim", "verdict", "numbers"], rows), right=False)
 
 
-def _section(one: Finished, cost: Spent, figures: Sequence[Picture], reading: Path | None) -> list[str]:
+def _section(one: Finished, cost: Spent, figures: Sequence[Drawn], reading: Path | None) -> list[str]:
     study = one.study
     parts = [f"### {study.id}", f"**{inert(study.title)}.** {inert(study.source)}."]
     parts.append(f"Published: {inert(study.published)}" + ("" if study.published.endswith(".") else "."))

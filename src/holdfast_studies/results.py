@@ -96,7 +96,7 @@ class Results:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Interval:
+class SeedInterval:
     """A mean difference with the half-width of its one-sided 95 % interval, or the noise of a single seed."""
 
     mean: float
@@ -114,7 +114,7 @@ class Interval:
         return f"{self.mean:+.3g} ± {self.half:.2g} {ONE_SEED if self.seeds == 1 else f'({self.seeds} seeds)'}"
 
 
-def interval(values: list[float], noise: float) -> Interval | None:
+def interval(values: list[float], noise: float) -> SeedInterval | None:
     """The interval of some differences; None where there are none.
 
     Args:
@@ -124,13 +124,13 @@ def interval(values: list[float], noise: float) -> Interval | None:
     if not values:
         return None
     if len(values) == 1:
-        return Interval(mean=values[0], half=noise, seeds=1)
+        return SeedInterval(mean=values[0], half=noise, seeds=1)
     t = T95[min(len(values) - 1, len(T95)) - 1]
     half = t * statistics.stdev(values) / len(values) ** 0.5
-    return Interval(mean=statistics.fmean(values), half=half, seeds=len(values))
+    return SeedInterval(mean=statistics.fmean(values), half=half, seeds=len(values))
 
 
-def difference(results: Results, more: str, less: str, figure: str, noise: float) -> Interval | None:
+def difference(results: Results, more: str, less: str, figure: str, noise: float) -> SeedInterval | None:
     """How far one arm lies above another, seed by seed."""
     upper, lower = results.by_seed(more, figure), results.by_seed(less, figure)
     return interval([upper[seed] - lower[seed] for seed in sorted(upper.keys() & lower.keys())], noise)

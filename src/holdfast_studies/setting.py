@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.training.recipe import load_recipe
 from holdfast.training.recipe_files import About, about
-from holdfast_studies.jobs import Arm, Audit, Computation, Job, Training, flat, unplaced
+from holdfast_studies.jobs import Arm, AuditMeasure, Computation, Job, Training, flat, unplaced
 
 Kind: TypeAlias = Literal["paper", "shortened", "stand-in", "ours", "pocket"]
 KINDS: tuple[Kind, ...] = ("paper", "shortened", "stand-in", "ours", "pocket")
@@ -144,7 +144,7 @@ def _value(value: Any) -> str:
 
 def _sample(measure: Any) -> str | None:
     """A measure that looks at a sample of what the source looks at."""
-    if isinstance(measure, Audit):
+    if isinstance(measure, AuditMeasure):
         return None if measure.limit is None else f"{measure.protocol} audit of {measure.limit:,} images"
     limit = measure.arguments.get("limit")
     return None if limit is None else f"{measure.function} of {limit:,} images"

@@ -20,7 +20,7 @@ from holdfast.report.comparison import compare, read_comparison
 from holdfast.report.page import make
 from holdfast_studies import base, leaderboard
 from holdfast_studies.document import plain_job, read_plain, results_of
-from holdfast_studies.jobs import Audit, Cell, Computation, Probe, Training, measure_key
+from holdfast_studies.jobs import AuditMeasure, Cell, Computation, Probe, Training, measure_key
 from holdfast_studies.page import load, page_text
 from holdfast_studies.recorded import names, recipe_of
 from holdfast_studies.store import Store
@@ -79,7 +79,7 @@ def _card(draw: random.Random, folder: Path) -> None:
         raise Wrong("a name became part of the card")
 
 
-TRAINING = Training(recipe="pocket", measures=(Audit(limit=100),))
+TRAINING = Training(recipe="pocket", measures=(AuditMeasure(limit=100),))
 CELLS = (
     Cell(arm="a", job=TRAINING, seed=0),
     Cell(arm="b", job=Computation(measure=Probe(function="spent")), seed=1),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from holdfast.audit.ers import TERMS
 from holdfast_studies.base import Study
 from holdfast_studies.drawing import Bars, Curves, Drawing, Lines
-from holdfast_studies.jobs import Arm, Audit, Scale, Training
+from holdfast_studies.jobs import Arm, AuditMeasure, Scale, Training
 from holdfast_studies.results import Outcome, Results
 
 TRAINED = {"R@1", "R@2", "R@4", "NMI", "pi_ratio", "collapsed", "distance_all", "log/passes", "log/seconds"}
@@ -33,7 +33,7 @@ def figures_of(arm: Arm, probed: Mapping[str, Iterable[str]] | None = None) -> s
     """Names of figures; `probed` has those of probes by their functions."""
     found = trained(arm)
     for measure in arm.job.measures:
-        if not isinstance(measure, Audit):
+        if not isinstance(measure, AuditMeasure):
             keys = set((probed or {})[measure.function])
         elif measure.protocol == "ers":
             keys = {"ERS", *TERMS}

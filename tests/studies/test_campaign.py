@@ -18,13 +18,13 @@ from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import Diverged
 from holdfast.training.recipe import load_recipe
 from holdfast_studies import campaign
-from holdfast_studies.jobs import Audit, Cell, Computation, Probe, Training, measure_key
+from holdfast_studies.jobs import AuditMeasure, Cell, Computation, Probe, Training, measure_key
 from holdfast_studies.running import Places, relocate
 from holdfast_studies.store import Store
 
 __all__ = ["fake_training"]
 
-AUDITS = (Audit(limit=10), Audit(mode="published"))
+AUDITS = (AuditMeasure(limit=10), AuditMeasure(mode="published"))
 CELLS = [Cell(arm=f"{n}", job=Training(recipe="pocket", settings={"epochs": n}), seed=0) for n in (1, 2, 3)]
 HERE = Places(device="cpu")
 
@@ -148,7 +148,7 @@ def test_measures_of_another_model_are_dropped(same: bool, tmp_path: Path, fake_
     """The run is not here: only if training it again gives the same model do its older measures stay."""
     cell = dataclasses.replace(CELLS[0], job=dataclasses.replace(CELLS[0].job, measures=AUDITS))
     known, lacking = map(measure_key, AUDITS)
-    elsewhere = measure_key(Audit(protocol="adml"))
+    elsewhere = measure_key(AuditMeasure(protocol="adml"))
     store = Store(tmp_path)
     taken = {key: {"figures": {"value": 7.0}} for key in (known, elsewhere)}
     store.write(cell, {"figures": {"R@1": 1.0 if same else 2.0}, "measures": taken, "place": {"device": "far"}})

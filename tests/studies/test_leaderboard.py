@@ -14,7 +14,7 @@ import pytest
 from holdfast.audit import ers_score
 from holdfast_studies import leaderboard
 from holdfast_studies.base import Plan, Study
-from holdfast_studies.jobs import SCALES, Arm, Audit, Computation, Probe, Training
+from holdfast_studies.jobs import SCALES, Arm, AuditMeasure, Computation, Probe, Training
 from holdfast_studies.leaderboard import from_results, joined, page_text, validate
 from holdfast_studies.results import Outcome, Results
 
@@ -32,13 +32,13 @@ TERMS = {
     "GTT": 30.0,
 }
 SCORED = {**TERMS, "ERS": ers_score(TERMS)}
-BOTH = (Audit(limit=300), Audit(mode="published", limit=300))
+BOTH = (AuditMeasure(limit=300), AuditMeasure(mode="published", limit=300))
 
 
 ARMS = [
     Arm("both", Training("pocket", measures=BOTH)),
     Arm("one", Training("pocket", settings={"epochs": 3}, measures=BOTH[:1])),
-    Arm("val", Training("pocket", measures=(Audit(split="val"),))),
+    Arm("val", Training("pocket", measures=(AuditMeasure(split="val"),))),
     Arm("none", Training("pocket", settings={"epochs": 4}, measures=BOTH)),
     Arm("fell", Training("pocket", settings={"epochs": 5}, measures=BOTH)),
     Arm("computed", Computation(measure=Probe("p"))),
@@ -213,7 +213,7 @@ def test_listed_studies_have_models_that_can_be_listed(name: str) -> None:
 
 def scored(arm: Arm) -> Outcome:
     """What an arm finds that was audited as it says, and no more."""
-    kept = {m.prefix for m in arm.job.measures if isinstance(m, Audit) and m.protocol == "ers"}
+    kept = {m.prefix for m in arm.job.measures if isinstance(m, AuditMeasure) and m.protocol == "ers"}
     whole = outcome(0, 0.0)
     figures = {k: v for k, v in whole.figures.items() if not k.startswith("ers-") or k.partition("/")[0] in kept}
     return Outcome(seed=0, figures=figures, place=whole.place)

@@ -10,10 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
-from holdfast_studies.jobs import Arm, Audit, Cell, Computation, Probe, Training, measure_key
+from holdfast_studies.jobs import Arm, AuditMeasure, Cell, Computation, Probe, Training, measure_key
 from holdfast_studies.store import Merged, Store
 
-AUDITS = (Audit(limit=10), Audit(mode="published"), Audit(protocol="adml"), Probe(function="p", arguments={"a": 1}))
+AUDITS = (
+    AuditMeasure(limit=10),
+    AuditMeasure(mode="published"),
+    AuditMeasure(protocol="adml"),
+    Probe(function="p", arguments={"a": 1}),
+)
 JOB = Training(recipe="pocket", measures=AUDITS)
 CELLS = [Cell(arm="arm", job=JOB, seed=seed) for seed in range(2)]
 
@@ -65,9 +70,9 @@ def test_the_same_training_is_one_record_whatever_is_measured() -> None:
 
 
 def test_a_measure_is_known_by_what_it_does_not_by_its_name() -> None:
-    assert measure_key(Audit(name="a")) == measure_key(Audit(name="b"))
-    assert measure_key(Audit(limit=10)) != measure_key(Audit(limit=20))
-    assert measure_key(Audit()) != measure_key(Probe(function="ers"))
+    assert measure_key(AuditMeasure(name="a")) == measure_key(AuditMeasure(name="b"))
+    assert measure_key(AuditMeasure(limit=10)) != measure_key(AuditMeasure(limit=20))
+    assert measure_key(AuditMeasure()) != measure_key(Probe(function="ers"))
 
 
 def test_a_killed_write_leaves_the_old_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from holdfast_studies.catalogue.adml_attacks import SCRIPT
 from holdfast_studies.catalogue.rules import Lower, no_prediction, peak, spearman
 from holdfast_studies.claims import Claim
 from holdfast_studies.drawing import Bars, Curves, Lines
-from holdfast_studies.jobs import SCALES, Arm, Audit, Probe, Scale, Training
+from holdfast_studies.jobs import SCALES, Arm, AuditMeasure, Probe, Scale, Training
 from holdfast_studies.judging import mixed_readings, verdicts
 from holdfast_studies.results import Outcome, Results, Status
 from holdfast_studies.setting import settings
@@ -40,7 +40,7 @@ def produced(arm: Arm) -> set[str]:
     """Every figure that an arm has."""
     found = set(plain())
     for measure in arm.job.measures:
-        if isinstance(measure, Audit):
+        if isinstance(measure, AuditMeasure):
             assert measure.protocol == "adml"
             names = {f"{attack}/{key}" for attack in ATTACKS for key in KEYS}
         else:
@@ -148,7 +148,7 @@ def test_claims_compare_arms_of_one_length_and_one_reading(name: str, scale: Sca
 def test_a_reading_is_of_training_and_of_the_attack() -> None:
     for arm in base.get("A3").arms("paper"):
         assert isinstance(arm.job, Training)
-        own = [measure for measure in arm.job.measures if isinstance(measure, Audit)]
+        own = [measure for measure in arm.job.measures if isinstance(measure, AuditMeasure)]
         attacked = {measure.settings["units"] for measure in own if measure.settings}
         if arm.reading:
             assert attacked == {arm.job.resolved(0).regime.plain["budget"]["units"]}

@@ -13,7 +13,7 @@ from scipy import stats
 from holdfast_studies import base
 from holdfast_studies.catalogue import adml_clean, hardness_tables, mdprop
 from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered, joint
-from holdfast_studies.results import T95, Interval, Outcome, Results, interval
+from holdfast_studies.results import T95, Outcome, Results, SeedInterval, interval
 
 NUMBER = st.floats(-100, 100)
 SAMPLES = st.lists(NUMBER, min_size=1, max_size=12)
@@ -225,8 +225,8 @@ def test_above_and_below_contradict_each_other(values: list[float], bound: float
 
 @given(NUMBER, st.floats(0, 50), st.floats(0, 50), NUMBER)
 def test_a_wider_interval_never_decides_more(mean: float, half: float, more: float, least: float) -> None:
-    narrow = Interval(mean=mean, half=half, seeds=2).status(least)
-    wide = Interval(mean=mean, half=half + more, seeds=2).status(least)
+    narrow = SeedInterval(mean=mean, half=half, seeds=2).status(least)
+    wide = SeedInterval(mean=mean, half=half + more, seeds=2).status(least)
     assert wide in ("undecided", narrow)
 
 

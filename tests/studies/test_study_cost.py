@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from holdfast_studies.jobs import Audit, Computation, Probe, Training
+from holdfast_studies.jobs import AuditMeasure, Computation, Probe, Training
 from holdfast_studies.results import Outcome
 from holdfast_studies.tables import on_one_device, spent
 
@@ -27,7 +27,7 @@ def test_times_are_of_the_device_that_most_ran_on() -> None:
 
 
 def test_a_cell_that_studies_share_counts_once_with_its_longest_measures() -> None:
-    audited = dataclasses.replace(LONE, measures=(Audit(),))
+    audited = dataclasses.replace(LONE, measures=(AuditMeasure(),))
     probed = Computation(measure=Probe(function="p"))
     cells = [(LONE, outcome(0, 10.0)), (audited, outcome(0, 13.0)), (LONE, outcome(1, 7.0)), (probed, outcome(0, 1.0))]
     found = spent(cells, cells)

@@ -11,7 +11,7 @@ from holdfast.training.recipe import load_recipe
 from holdfast.training.recipe_files import About
 from holdfast_studies import base
 from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered, Verdict, ruled
-from holdfast_studies.jobs import SCALES, Arm, Audit, Computation, Probe, Scale, Training
+from holdfast_studies.jobs import SCALES, Arm, AuditMeasure, Computation, Probe, Scale, Training
 from holdfast_studies.judging import arms_read, by_reading, counted, judged, mixed_readings
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.setting import UNCOMPARED, Setting, joint, setting
@@ -46,7 +46,7 @@ BACKBONE = load_recipe("adml-a").model.backbone
         (training(data="cars", row={"regime.weight": 0.15}), "paper", ()),
         (training(settings={"evaluate_every": 1, "cache": "none", "log_every": 3, "seed": 4}), "paper", ()),
         (training(settings={"epochs": 7}), "shortened", (f"7 of {EPOCHS} epochs",)),
-        (training(measures=(Audit(limit=1000),)), "shortened", ("ers audit of 1,000 images",)),
+        (training(measures=(AuditMeasure(limit=1000),)), "shortened", ("ers audit of 1,000 images",)),
         (training(settings={"epochs": EPOCHS + 1}), "ours", (f"{EPOCHS + 1} epochs for {EPOCHS}",)),
         (training(settings={"regime.weight": 0.15}), "ours", ("regime.weight 0.15 for 0.1",)),
         (
@@ -76,7 +76,7 @@ BACKBONE = load_recipe("adml-a").model.backbone
             ("backbone small for large",),
         ),
         (
-            training(measures=(Audit(limit=10), Audit(mode="published", limit=10))),
+            training(measures=(AuditMeasure(limit=10), AuditMeasure(mode="published", limit=10))),
             "shortened",
             ("ers audit of 10 images",),
         ),

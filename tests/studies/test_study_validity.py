@@ -12,18 +12,18 @@ from small_study import registered, with_arms
 
 from holdfast_studies import base, recorded
 from holdfast_studies.document import document, read_plain, write
-from holdfast_studies.jobs import Arm, Audit, Cell, Scale, Training, flat, measure_key
+from holdfast_studies.jobs import Arm, AuditMeasure, Cell, Scale, Training, flat, measure_key
 from holdfast_studies.page import load, write_page
 from holdfast_studies.recorded import Change, changed_keys, common, recipe_of
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.store import Store
 
-AUDIT = Audit(limit=10)
-OTHER = Audit(mode="published", limit=10)
+AUDIT = AuditMeasure(limit=10)
+OTHER = AuditMeasure(mode="published", limit=10)
 ON = {"pocket": "glyphs", "paper": "cub"}
 
 
-def trained(settings: dict[str, Any] | None = None, measures: tuple[Audit, ...] = (AUDIT, OTHER)) -> base.Study:
+def trained(settings: dict[str, Any] | None = None, measures: tuple[AuditMeasure, ...] = (AUDIT, OTHER)) -> base.Study:
     """Two trainings."""
 
     def arms(scale: Scale) -> list[Arm]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast_studies.jobs import Arm, Audit, Measure, Scale, Training
+from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 
 NORMALISED, PIXELS = "ε normalised", "ε in pixels"
 """Readings: the paper does not say in which units its ε 0.0314 is, and whichever it is holds for all of its tables."""
@@ -41,7 +41,7 @@ ATTACKED_NOISE = 4.0
 LIMITS: dict[Scale, int] = {"pocket": 500, "paper": 1000}
 """Images attacked one by one. Where the whole set is replaced, all are: a sample would leave few positives in it."""
 
-SINGLE = Audit(protocol="adml", mode="fixed", limit=LIMITS["pocket"])
+SINGLE = AuditMeasure(protocol="adml", mode="fixed", limit=LIMITS["pocket"])
 """ADML's attacks on single queries, in pixels."""
 
 MARGIN = 0.2
@@ -75,14 +75,14 @@ RECIPES = {"standard": "resnet50-ms", "+T": "adml-t", "+A": "adml-a", "+U": "adm
 TUNED_RECIPES = {"standard": "resnet50-ms-tuned", "+A": "adml-a-tuned"}
 
 
-def audit(reading: str, batches: str = "56x2") -> Audit:
+def audit(reading: str, batches: str = "56x2") -> AuditMeasure:
     """ADML's attacks on the whole set, in batches of some make-up."""
     units = UNITS[reading]
     settings = {"units": units, "batches": batches}
-    return Audit(protocol="adml", mode="replaced", settings=settings, name=f"adml-{batches}-{units}")
+    return AuditMeasure(protocol="adml", mode="replaced", settings=settings, name=f"adml-{batches}-{units}")
 
 
-def attacks(scale: Scale) -> dict[str, Audit]:
+def attacks(scale: Scale) -> dict[str, AuditMeasure]:
     """Reading → attacks, for a model that learnt from none: both units, the framework's batches and the other ones.
 
     The paper says that batches are class-balanced; its framework makes them of 56 classes, and 28 × 4 comes nearest to

@@ -30,7 +30,7 @@ ALIKE = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Ground:
+class KindGround:
     """Where the kinds of adversaries are compared.
 
     Args:
@@ -51,14 +51,14 @@ class Ground:
 PRINTED: dict[str, dict[str, float]] = paper("adml")["A2"]["printed"]
 """Dataset → kind → R@1 as the paper has it."""
 TABLE_3 = ("standard", "+T", "+A", "+U")
-GROUNDS: dict[Scale, tuple[Ground, ...]] = {
-    "pocket": (Ground("glyphs", others=("+A", "+U")),),
+GROUNDS: dict[Scale, tuple[KindGround, ...]] = {
+    "pocket": (KindGround("glyphs", others=("+A", "+U")),),
     "paper": (
-        Ground("CUB", "", PRINTED["CUB"], others=("+A", "+U")),
-        Ground("CUB, tuned", f"{TUNED_MARK} ", PRINTED["CUB"], others=("+A",)),
-        Ground("CARS", "CARS ", PRINTED["CARS"]),
-        Ground("SOP", "SOP ", PRINTED["SOP"], TABLE_3),
-        Ground("In-shop", "In-shop ", PRINTED["In-shop"], TABLE_3),
+        KindGround("CUB", "", PRINTED["CUB"], others=("+A", "+U")),
+        KindGround("CUB, tuned", f"{TUNED_MARK} ", PRINTED["CUB"], others=("+A",)),
+        KindGround("CARS", "CARS ", PRINTED["CARS"]),
+        KindGround("SOP", "SOP ", PRINTED["SOP"], TABLE_3),
+        KindGround("In-shop", "In-shop ", PRINTED["In-shop"], TABLE_3),
     ),
 }
 """The paper's own setting first. Online Products and In-shop are planned for whoever has them."""
@@ -100,7 +100,7 @@ def clean_gain(scale: Scale) -> Plan:
     )
 
 
-def _claims(scale: Scale, ground: Ground) -> list[Claim]:
+def _claims(scale: Scale, ground: KindGround) -> list[Claim]:
     """That A and U beat the others, each by itself, and that A+U is like T."""
     found: list[Claim] = []
     usual, other = USUAL[scale], OTHER[scale]

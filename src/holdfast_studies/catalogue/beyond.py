@@ -25,7 +25,7 @@ from holdfast_studies.catalogue.hardness_arms import (
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
 from holdfast_studies.claims import Claim
 from holdfast_studies.drawing import Bars, Scatter
-from holdfast_studies.jobs import Arm, Audit, Measure, Probe, Scale, Training
+from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Probe, Scale, Training
 
 HM, EPS, DIRECT, SETS = "HM", "EPS", "direct gradient", "separate BatchNorm"
 PARTS = (EPS, DIRECT, HM, SETS)
@@ -62,7 +62,7 @@ def combined(scale: Scale) -> Plan:
     """One recipe of four papers beats each alone."""
     jobs = {EPS: _eps(scale), DIRECT: _direct(scale), HM: _combined(scale, (HM,)), SETS: _sets(scale)}
     jobs |= {name: _combined(scale, ideas) for name, ideas in zip(COMBINATIONS, IDEAS, strict=True)}
-    measures = (FIXED, Audit(split="val", limit=hardness_arms.AUDITED, name="val-ers"))
+    measures = (FIXED, AuditMeasure(split="val", limit=hardness_arms.AUDITED, name="val-ers"))
     seeds = SEVERAL if scale == "paper" else None
     return Plan(
         [Arm(name, dataclasses.replace(job, measures=measures), seeds) for name, job in jobs.items()],

@@ -16,7 +16,7 @@ from holdfast_studies.catalogue.direct_gradients_arms import (
     DIRECTIONS_ON,
     INSHOP,
     R1_NOISE,
-    Ground,
+    RuleGround,
 )
 from holdfast_studies.catalogue.rules import VALIDATION, most, steadier, tuned, used
 from holdfast_studies.claims import All, Claim, Near, Ordered
@@ -74,7 +74,7 @@ def chosen_by(scale: Scale) -> dict[str, str]:
     return {"validation R@1": VALIDATION} if scale == "pocket" else {}
 
 
-def by_rate(grounds: tuple[Ground, ...], rules: Mapping[str, Components]) -> list[Lines]:
+def by_rate(grounds: tuple[RuleGround, ...], rules: Mapping[str, Components]) -> list[Lines]:
     """R@1 against the learning rate, where rules have several."""
     return [
         ground.by_rate(f"{ground.label} R@1 by learning rate".strip(), {rule: ground.rates_of(rule) for rule in rules})
@@ -84,7 +84,7 @@ def by_rate(grounds: tuple[Ground, ...], rules: Mapping[str, Components]) -> lis
 
 
 def above(
-    ground: Ground, on_cars: Mapping[str, float], text: str, more: str, less: str, least: float = 0.0, **marks: Any
+    ground: RuleGround, on_cars: Mapping[str, float], text: str, more: str, less: str, least: float = 0.0, **marks: Any
 ) -> Claim:
     """One rule above another."""
     gap = on_cars[more] - on_cars[less] if ground.label == "CARS" and least == 0 else 0.0
@@ -94,7 +94,7 @@ def above(
     return tuned(claim, ground.grids((more, less)))
 
 
-def near(ground: Ground, text: str, one: str, other: str) -> Claim:
+def near(ground: RuleGround, text: str, one: str, other: str) -> Claim:
     """Two rules close to each other."""
     claim = Near(ground.name(text), (ground.name(one), ground.name(other)), ALIKE, noise=R1_NOISE)
     return tuned(claim, ground.grids((one, other)))
@@ -141,7 +141,7 @@ def pair_weight(scale: Scale) -> Plan:
     )
 
 
-def _of_pair_weights(ground: Ground, scale: Scale) -> list[Claim]:
+def _of_pair_weights(ground: RuleGround, scale: Scale) -> list[Claim]:
     """Weights against none, directions under weights, and lin-ms against all."""
     helps = [
         above(ground, R1_OF_PAIRS, f"{way}, {weight} above con", f"{way}, {weight}", f"{way}, con")
@@ -164,7 +164,7 @@ def _of_pair_weights(ground: Ground, scale: Scale) -> list[Claim]:
     ]
 
 
-def _steady(ground: Ground) -> Claim:
+def _steady(ground: RuleGround) -> Claim:
     """The paper finds it on In-shop alone; elsewhere it is asked how far that reaches."""
     steady, other = (
         (ground.arm_name(rule, ground.rates_of(rule)[-1]), ground.arm_name(rule, ground.high)) for rule in RELATIVE
@@ -195,7 +195,7 @@ def triplet_weight(scale: Scale) -> Plan:
     )
 
 
-def _helps(ground: Ground, rule: str, reading: str) -> Claim:
+def _helps(ground: RuleGround, rule: str, reading: str) -> Claim:
     """A mask above none; where the paper's own table has it the other way round, how far it helps."""
     weight, _, mask = rule.partition(" + ")
     before, _, plain = weight.rpartition(", ")
@@ -209,7 +209,7 @@ PRINTED: dict[str, dict[str, float]] = paper("direct_gradients")["G4"]["printed"
 """R@1 of Table 5; of best in larger batches by their size."""
 
 
-def in_batch(ground: Ground, classes: int) -> str:
+def in_batch(ground: RuleGround, classes: int) -> str:
     """What the best rule is called in a batch of so many classes."""
     return "best" if classes == ground.usual else f"best in batches of {classes * ground.per_class}"
 

@@ -45,7 +45,7 @@ OTHER_MASK = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ground:
+class RuleGround:
     """Where rules are compared.
 
     Args:
@@ -149,7 +149,7 @@ NAMED_RATES = {"best": 0.4, "MS": 0.2, "DR-MS": 0.2}
 """For Table 5 the paper prints none: those of lin-ms and of sig-ms in Appendix Table 2, until G6 prefers others."""
 
 
-def _ground(name: str) -> Ground:
+def _ground(name: str) -> RuleGround:
     """One of the paper's YAML file."""
     row: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in GROUNDS[name].items()
@@ -157,15 +157,15 @@ def _ground(name: str) -> Ground:
     if "start" in row:
         row["start"] = Training(**row["start"])
     row["chosen"] = {"printed": PRINTED_RATES, "named": NAMED_RATES}.get(row.get("chosen", ""), {})
-    return Ground(**row)
+    return RuleGround(**row)
 
 
 GROUNDS = paper("direct_gradients")["grounds"]
 GLYPHS, CARS, CUB, INSHOP = map(_ground, ("GLYPHS", "CARS", "CUB", "INSHOP"))
 CARS_RESNET50, CUB_RESNET50 = map(_ground, ("CARS_RESNET50", "CUB_RESNET50"))
-DIRECTIONS_ON: dict[Scale, tuple[Ground, ...]] = {
+DIRECTIONS_ON: dict[Scale, tuple[RuleGround, ...]] = {
     "pocket": (GLYPHS,),
     "paper": (dataclasses.replace(CARS, seeds=(0, 1)), CUB),
 }
-COMPONENTS: dict[Scale, tuple[Ground, ...]] = {"pocket": (GLYPHS,), "paper": (CARS,)}
-COMPARISON: dict[Scale, tuple[Ground, ...]] = {"pocket": (GLYPHS,), "paper": (CARS_RESNET50, CUB_RESNET50)}
+COMPONENTS: dict[Scale, tuple[RuleGround, ...]] = {"pocket": (GLYPHS,), "paper": (CARS,)}
+COMPARISON: dict[Scale, tuple[RuleGround, ...]] = {"pocket": (GLYPHS,), "paper": (CARS_RESNET50, CUB_RESNET50)}

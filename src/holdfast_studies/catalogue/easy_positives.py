@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms as eps
-from holdfast_studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, R1_NOISE, SEEN, SOFT, Ground
+from holdfast_studies.catalogue.easy_positives_arms import LOSSES, OMNIGLOT, R1_NOISE, SEEN, SOFT, LossGround
 from holdfast_studies.claims import All, Beyond, Claim, Ordered, gaps
 from holdfast_studies.drawing import Bars, Curves, Lines
 from holdfast_studies.jobs import Arm, Computation, Measure, Probe, Scale, called
@@ -18,7 +18,7 @@ SEEDS = tuple(range(8))
 LENGTHS: dict[Scale, tuple[int, ...]] = {"pocket": (2,), "paper": (2, 10, 30)}
 """Epochs on MNIST, which the paper does not say."""
 
-DIGITS = Ground(
+DIGITS = LossGround(
     "Digits",
     {"name": "digits", "labels": "coarse", "size": 28},
     "eps-mnist",
@@ -42,11 +42,13 @@ OTHER_MS = "MS, λ 0.5, β 40"
 SOFTHARD = "triplet, softhard"
 
 
-def mnist(epochs: int) -> Ground:
+def mnist(epochs: int) -> LossGround:
     """MNIST, learnt for so long."""
     settings = {**eps.KEEP_GOING, "evaluate_every": epochs}
     data, reading = {"name": "mnist", "labels": "coarse"}, f"{epochs} epochs"
-    return Ground(f"MNIST, {reading},", data, "eps-mnist", {"epochs": epochs}, settings, seeds=SEEDS, reading=reading)
+    return LossGround(
+        f"MNIST, {reading},", data, "eps-mnist", {"epochs": epochs}, settings, seeds=SEEDS, reading=reading
+    )
 
 
 @study("E1")

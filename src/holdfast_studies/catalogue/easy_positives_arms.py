@@ -64,7 +64,7 @@ PLAIN = _pair(TRIPLET, "random", "random")
 
 
 @dataclasses.dataclass(frozen=True)
-class Ground:
+class LossGround:
     """Where losses are compared.
 
     Args:
@@ -136,20 +136,20 @@ EPOCHS = 100
 LANGUAGES = {"name": "omniglot", "labels": "coarse"}
 SMALL = {**_POCKET, "epochs": 8, "evaluate_every": 8, "optimizer.lr": 1e-3, "clustering.factor": 30}
 LONG = {**KEEP_GOING, "epochs": EPOCHS, "evaluate_every": 10}
-OMNIGLOT: dict[Scale, Ground] = {
-    "pocket": Ground("Omniglot", LANGUAGES, "pocket", settings=SMALL, start=PRINTED),
-    "paper": Ground("Omniglot", LANGUAGES, "eps-omniglot", settings=LONG, seeds=(0, 1, 2)),
+OMNIGLOT: dict[Scale, LossGround] = {
+    "pocket": LossGround("Omniglot", LANGUAGES, "pocket", settings=SMALL, start=PRINTED),
+    "paper": LossGround("Omniglot", LANGUAGES, "eps-omniglot", settings=LONG, seeds=(0, 1, 2)),
 }
 """Languages only; small images and seven languages of sixteen drawings a batch, or the paper's setting."""
 
 LENGTH = {"epochs": 24, "evaluate_every": 24}
-SCRIPTS = Ground("Scripts", {"name": "glyphs", "labels": "coarse"}, "pocket", settings={**_POCKET, **LENGTH})
+SCRIPTS = LossGround("Scripts", {"name": "glyphs", "labels": "coarse"}, "pocket", settings={**_POCKET, **LENGTH})
 """The embedded relative of Omniglot: printed characters learnt by their script."""
 
-GLYPHS = Ground("Glyphs", "glyphs", "pocket", settings={**KEEP_GOING, **LENGTH})
+GLYPHS = LossGround("Glyphs", "glyphs", "pocket", settings={**KEEP_GOING, **LENGTH})
 """Fine labels, 28 characters of four images a batch."""
 
 
-def photographs(data: str) -> Ground:
+def photographs(data: str) -> LossGround:
     """The paper's fine-grained benchmarks: batches of 160 as 40 classes of four."""
-    return Ground(data.upper(), data, "eps-triplet", settings=LONG)
+    return LossGround(data.upper(), data, "eps-triplet", settings=LONG)

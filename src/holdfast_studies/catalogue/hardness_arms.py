@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast_studies.claims import Claim, Near, Ordered, ruled
-from holdfast_studies.jobs import Arm, Audit, Measure, Scale, Training
+from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 from holdfast_studies.results import Outcome, Results, Status
 
 MINERS = {"R": "random", "M": "semihard", "S": "softhard", "D": "distance", "H": "hardest"}
@@ -44,7 +44,7 @@ PROTOCOLS: dict[Scale, dict[str, str]] = {
 """After the text of a claim → the ERS that it is about."""
 
 
-FIXED, PUBLISHED = Audit(limit=AUDITED), Audit(mode="published", limit=AUDITED)
+FIXED, PUBLISHED = AuditMeasure(limit=AUDITED), AuditMeasure(mode="published", limit=AUDITED)
 """ERS with the attacks as they should be, and as they were published; the latter too where the paper's rows are."""
 
 

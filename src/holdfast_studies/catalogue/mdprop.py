@@ -25,7 +25,7 @@ from holdfast_studies.catalogue.mdprop_arms import (
 from holdfast_studies.catalogue.rules import Lower
 from holdfast_studies.claims import All, Beyond, Claim, Near, Ordered, gaps
 from holdfast_studies.drawing import Bars, Curves, Lines, Scatter
-from holdfast_studies.jobs import Audit, Probe, Scale, Training
+from holdfast_studies.jobs import AuditMeasure, Probe, Scale, Training
 
 SEPARATE = ("AdvProp-D", "MDProp-1", "MDProp")
 METHODS: dict[Scale, tuple[str, ...]] = {
@@ -51,7 +51,7 @@ def mdprop_table(scale: Scale) -> Plan:
     main = {name: training(scale, name, measures=both) for name in methods}
 
     def rows(
-        of: Iterable[str], label: str, row: Mapping[str, Any], measures: tuple[Audit, ...] = both, **data: str
+        of: Iterable[str], label: str, row: Mapping[str, Any], measures: tuple[AuditMeasure, ...] = both, **data: str
     ) -> dict[str, Training]:
         return {f"{name}, {label}": training(scale, name, row, measures=measures, **data) for name in of}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.training.recipe_files import read_plain
-from holdfast_studies.jobs import Arm, Audit, Measure, Scale, Training
+from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 
 RECIPES = {
     "standard, frozen": "resnet50-ms-frozen",
@@ -37,7 +37,7 @@ SHORT: dict[Scale, dict[str, Any]] = {
 """Of every arm: at paper scale 60 of the paper's 125 epochs."""
 
 RADII: dict[Scale, float] = {"pocket": 0.03, "paper": 0.01}
-"""ε of training in normalised units, and of the attack: 0.01 of a picture of 32 pixels is next to nothing."""
+"""ε of training in normalised units, and of the attack: 0.01 of an image of 32 pixels is next to nothing."""
 
 STAX_FIXED, STAX_REPLACED = "stax-fixed/stax/R@1", "stax-replaced/stax/R@1"
 R1_NOISE: dict[Scale, float] = {"pocket": 3.1, "paper": 2.0}
@@ -52,14 +52,14 @@ AS_GOOD = 4.0
 """Points of clean R@1 by which an arm may lie lower and be called as good; one seed cannot tell less."""
 
 
-def fixed(scale: Scale) -> Audit:
+def fixed(scale: Scale) -> AuditMeasure:
     """Single- and multi-target queries against a clean gallery, at the ε of training."""
-    return Audit(protocol="stax", limit=500 if scale == "pocket" else 1000, eps=_eps(scale))
+    return AuditMeasure(protocol="stax", limit=500 if scale == "pocket" else 1000, eps=_eps(scale))
 
 
-def replaced(scale: Scale) -> Audit:
+def replaced(scale: Scale) -> AuditMeasure:
     """The whole test set moved to one target, as in the paper's tables; a sample would leave few positives in it."""
-    return Audit(protocol="stax", mode="replaced", eps=_eps(scale), settings={"only": ["stax"]})
+    return AuditMeasure(protocol="stax", mode="replaced", eps=_eps(scale), settings={"only": ["stax"]})
 
 
 def training(

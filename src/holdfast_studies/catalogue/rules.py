@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from holdfast_studies.claims import Claim, Judged, Near, Ordered, Rule, Verdict, joint, ruled
-from holdfast_studies.results import NOT_RUN, Interval, Results, Status, difference, interval
+from holdfast_studies.results import NOT_RUN, Results, SeedInterval, Status, difference, interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,7 +269,7 @@ class ChosenBeatsEach(Claim):
             gaps.append((ours - theirs) / figure.equal)
         return max(gaps) if min(gaps) >= -1 else min(gaps)
 
-    def _beats(self, gaps: list[Interval | None]) -> Status:
+    def _beats(self, gaps: list[SeedInterval | None]) -> Status:
         """Higher in the first at an equal second, or the other way round."""
         ways = []
         for higher in (0, 1):
