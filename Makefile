@@ -6,7 +6,8 @@ READY = $(VENV)/.holdfast-ready
 BROWSER = $(VENV)/.holdfast-browser
 SITE = $(VENV)/.holdfast-site
 # One thread per test process: several tests run side by side, and results must not depend on the number of cores.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+# The tests of a file stay together: what they share is made once.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 # Of `make bench`: where it writes, and the batches of the losses (the largest, 4096, takes long).
 OUT ?= runs/bench

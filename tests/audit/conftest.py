@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +11,17 @@ import pytest
 
 import holdfast
 from holdfast.data import ImageTable
+from holdfast.locks import InUse
 from holdfast.models import Embedder
 
+SIZE = 16
+"""Of its images: a quarter of the usual pixels, and as easily attacked."""
+
 RECIPE = {
-    "data": {"name": "glyphs", "characters": 300, "per_class": 10, "validation": 0},
-    "model": {"backbone": "conv-tiny", "dim": 32},
+    "data": {"name": "glyphs", "characters": 300, "per_class": 10, "size": SIZE, "validation": 0},
+    "model": {"backbone": "conv-tiny", "dim": 32, "size": SIZE, "canvas": SIZE},
     "batch": {"classes": 28, "per_class": 4},
-    "augment": {"name": "random-crop", "padding": 2, "flip": False},
+    "augment": {"name": "random-crop", "padding": 1, "flip": False},
     "loss": {"name": "multi-similarity", "miner": "multi-similarity"},
     "optimizer": {"name": "adam", "lr": 0.003},
     "epochs": 40,
@@ -24,7 +30,14 @@ RECIPE = {
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return holdfast.train(RECIPE, out=tmp_path_factory.mktemp("audited") / "run").folder
+    """Trained once, also where several processes share the tests."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "audited"
+    while True:
+        try:
+            return holdfast.train(RECIPE, out=folder).folder
+        except InUse:
+            time.sleep(0.5)
 
 
 @pytest.fixture

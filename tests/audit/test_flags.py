@@ -9,9 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import audit
+from holdfast.audit import masking
 from holdfast.data import ImageTable
 from holdfast.models import Embedder
 from holdfast.models.preprocessing import IMAGENET_MEAN, IMAGENET_STD
+
+SIZE = 16
+"""Of the images of the model."""
 
 
 class Wrapped(nn.Module):
@@ -110,8 +114,13 @@ class Stretched(Wrapped):
 
 
 def flags(model: nn.Module, table: ImageTable, **arguments: Any) -> set[str]:
-    arguments = {"protocol": "adml", "limit": 40, "size": 32, **arguments}
-    return {flag["name"] for flag in audit.run(model, table, **arguments).document["flags"]}
+    arguments = {"protocol": "adml", "limit": 40, "size": SIZE, **arguments}
+    found = audit.run(model, table, **arguments).document["flags"]
+    for flag in found:
+        assert flag["level"] in ("note", "warning", "error")
+        assert len(flag["why"]) > 20
+        assert len(flag["advice"]) > 20
+    return {flag["name"] for flag in found}
 
 
 def test_a_sound_model_raises_none(model: Embedder, table: ImageTable) -> None:
@@ -121,19 +130,19 @@ def test_a_sound_model_raises_none(model: Embedder, table: ImageTable) -> None:
 @pytest.mark.parametrize(
     ("fault", "raised"),
     [
-        (Quantised, "zero-gradients"),
-        (Quantised, "large-eps-fails"),
-        (Backwards, "search-beats-gradient"),
-        (OneStepOnly, "more-steps-do-not-help"),
-        (ExpectsBytes, "input-range"),
-        (NormalisedTwice, "input-range"),
-        (Collapsed, "collapse"),
-        (BatchStatistics, "batch-dependent"),
-        (Stretched, "non-unit-outputs"),
+        (Quantised, {"zero-gradients", "large-eps-fails"}),
+        (Backwards, {"search-beats-gradient"}),
+        (OneStepOnly, {"more-steps-do-not-help"}),
+        (ExpectsBytes, {"input-range"}),
+        (NormalisedTwice, {"input-range"}),
+        (Collapsed, {"collapse"}),
+        (BatchStatistics, {"batch-dependent"}),
     ],
 )
-def test_a_planted_fault_raises_its_flag(fault: type[Wrapped], raised: str, model: Embedder, table: ImageTable) -> None:
-    assert raised in flags(fault(model).eval(), table)
+def test_a_planted_fault_raises_its_flags(
+    fault: type[Wrapped], raised: set[str], model: Embedder, table: ImageTable
+) -> None:
+    assert raised <= flags(fault(model).eval(), table)
 
 
 def test_vectors_of_other_lengths_are_no_doubt_about_gradients(model: Embedder, table: ImageTable) -> None:
@@ -144,17 +153,12 @@ def test_a_model_in_training_mode(model: Embedder, table: ImageTable) -> None:
     assert "training-mode" in flags(model.train(), table)
 
 
-def test_flags_explain_themselves(model: Embedder, table: ImageTable) -> None:
-    document = audit.run(Quantised(model).eval(), table, protocol="adml", limit=24, size=32).document
-    assert document["flags"]
-    for flag in document["flags"]:
-        assert flag["level"] in ("note", "warning", "error")
-        assert len(flag["why"]) > 20
-        assert len(flag["advice"]) > 20
-
-
-def test_a_randomised_model_is_attacked_through_its_mean(model: Embedder, table: ImageTable) -> None:
-    documents = [audit.run(Noisy(model).eval(), table, protocol="adml", limit=12, size=32).document for _ in range(2)]
+def test_a_randomised_model_is_attacked_through_its_mean(
+    model: Embedder, table: ImageTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masking, "QUERIES", 20)  # every look is a mean of many; that search wins is tried above
+    noisy = Noisy(model).eval()
+    documents = [audit.run(noisy, table, protocol="adml", limit=10, size=SIZE).document for _ in range(2)]
     assert [flag["name"] for flag in documents[0]["flags"]] == ["randomised"]
     first, second = (document["metrics"] for document in documents)
     assert first == second, "its draws are seeded"

@@ -15,7 +15,7 @@ from torch import nn
 import holdfast
 from holdfast import attacks, audit
 from holdfast.attacks import Budget, References, pgd
-from holdfast.audit import runner
+from holdfast.audit import batches, runner, subject, thorough
 from holdfast.audit.state import read_measurements
 from holdfast.cli import main
 from holdfast.data import ImageStore, ImageTable
@@ -31,10 +31,10 @@ def figures(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_undefended_model_falls(model: Embedder, table: ImageTable) -> None:
-    document = audit.run(model, table, limit=100).document
+    document = audit.run(model, table, limit=48).document
     values = document["metrics"]
     assert values["R@1"] > 60
-    assert values["ERS"] < 15
+    assert values["ERS"] < 25
     assert values["ERS"] == pytest.approx(audit.ers_score({key: values[key] for key in TEN}))
     assert values["collapsed"] is False
     assert document["budget"]["eps_pixel"] == pytest.approx(8 / 255)
@@ -54,7 +54,7 @@ def test_every_image_is_attacked_against_the_whole_gallery(model: Embedder, tabl
 
     test = table.split("test")
     rows = balanced_rows(torch.tensor(test.labels), 20, 3)
-    images = ImageStore(test, View(32), "cpu").inputs(torch.arange(len(test)))
+    images = ImageStore(test, View(model.size), "cpu").inputs(torch.arange(len(test)))
     with torch.no_grad():
         vectors = model.eval()(images)
     goal = attacks.build("tma").bind(References(vectors), rows, seeds.generator(3, "targets", "tma"))
@@ -63,13 +63,15 @@ def test_every_image_is_attacked_against_the_whole_gallery(model: Embedder, tabl
 
 
 def test_published_mode_averages_batches_and_takes_the_step_before(
-    model: Embedder, table: ImageTable, tmp_path: Path
+    model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fixed = audit.run(model, table, limit=130, out=tmp_path / "fixed").document
-    published = audit.run(model, table, protocol=audit.Ers("published"), limit=130, out=tmp_path / "published").document
+    assert batches.PUBLISHED_BATCH == 112
+    monkeypatch.setattr(batches, "PUBLISHED_BATCH", 12)
+    fixed = audit.run(model, table, limit=17, out=tmp_path / "fixed").document
+    published = audit.run(model, table, protocol=audit.Ers("published"), limit=17, out=tmp_path / "published").document
     measured = read_measurements(tmp_path / "published" / published["artifacts"][0])
     cosine = measured["tma"]["cosine"].double()
-    by_hand = (cosine[:112].mean() + cosine[112:].mean()) / 2
+    by_hand = (cosine[:12].mean() + cosine[12:].mean()) / 2
     assert published["metrics"]["TMA"] == pytest.approx(float(by_hand))
     assert published["metrics"]["ES:D"] != fixed["metrics"]["ES:D"]
     assert (tmp_path / "published" / "audit-ers-published.json").is_file()
@@ -106,8 +108,12 @@ def test_stax_is_in_normalised_units(model: Embedder, table: ImageTable) -> None
     assert budget["eps_pixel"] == pytest.approx(0.005)
 
 
-def test_thorough_is_never_kinder_than_one_of_its_attacks(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
-    document = audit.run(model, table, protocol="thorough", limit=20, out=tmp_path).document
+def test_thorough_is_never_kinder_than_one_of_its_attacks(
+    model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thorough, "STEPS", 8)
+    monkeypatch.setattr(subject, "SQUARE_QUERIES", 100)
+    document = audit.run(model, table, protocol="thorough", limit=12, out=tmp_path).document
     curve = document["curve"]
     assert [point["eps"] for point in curve] == sorted(point["eps"] for point in curve)
     recall = [point["R@1"] for point in curve]
@@ -128,7 +134,7 @@ def test_thorough_is_never_kinder_than_one_of_its_attacks(model: Embedder, table
 def test_a_killed_audit_goes_on_and_gives_the_same_figures(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = audit.run(model, table, protocol="stax", limit=135, out=tmp_path / "whole").document
+    whole = audit.run(model, table, protocol="stax", limit=130, out=tmp_path / "whole").document
     real = runner.AuditState.put
     calls = iter(range(100))
 
@@ -139,10 +145,10 @@ def test_a_killed_audit_goes_on_and_gives_the_same_figures(
 
     monkeypatch.setattr(runner.AuditState, "put", dies)
     with pytest.raises(KeyboardInterrupt):
-        audit.run(model, table, protocol="stax", limit=135, out=tmp_path / "cut")
+        audit.run(model, table, protocol="stax", limit=130, out=tmp_path / "cut")
     assert len(list((tmp_path / "cut" / "artifacts" / "audit-stax-fixed.partial").glob("*.safetensors"))) == 5
     monkeypatch.undo()
-    seen = audit.run(model, table, protocol="stax", limit=135, out=tmp_path / "cut")
+    seen = audit.run(model, table, protocol="stax", limit=130, out=tmp_path / "cut")
     assert figures(seen.document) == figures(whole)
     assert all(value > 0 for value in seen.document["seconds"].values()), "also of what was done before the kill"
     assert not (tmp_path / "cut" / "artifacts" / "audit-stax-fixed.partial").exists()
@@ -191,16 +197,19 @@ def test_query_and_gallery(model: Embedder, table: ImageTable, tmp_path: Path) -
     document = audit.run(model, test.with_splits(half), limit=30).document
     assert document["split"] == "query"
     assert document["gallery"] == int((half == "gallery").sum())
-    assert document["metrics"]["ERS"] < 20
+    assert document["metrics"]["ERS"] < 30
     with pytest.raises(HoldfastError, match="queries and a gallery"):
         audit.run(model, test.with_splits(half), protocol=audit.Adml("replaced"), limit=30)
 
 
-def test_an_onnx_model_is_searched_only(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+def test_an_onnx_model_is_searched_only(
+    model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "SQUARE_QUERIES", 100)
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     file = tmp_path / "model.onnx"
-    torch.onnx.export(model.eval(), (torch.rand(2, 3, 32, 32),), file, dynamic_shapes=({0: "batch"},))
+    torch.onnx.export(model.eval(), (torch.rand(2, 3, model.size, model.size),), file, dynamic_shapes=({0: "batch"},))
     document = audit.run(f"onnx:{file}", table, protocol="adml", limit=12).document
     assert "no-gradients" in {flag["name"] for flag in document["flags"]}
     assert document["budget"]["method"] == "square"
@@ -231,7 +240,7 @@ def test_examples_are_not_written_through_a_link(model: Embedder, table: ImageTa
     picture = run() / "000-clean.png"
     picture.unlink()
     picture.symlink_to(outside)
-    assert Image.open(run() / "000-clean.png").size == (32, 32)
+    assert Image.open(run() / "000-clean.png").size == (model.size, model.size)
     assert outside.read_text() == "precious"
 
 
@@ -286,7 +295,7 @@ def test_an_attack_that_changes_nothing_changes_no_figure(
 
 
 def test_cameras_are_set_aside_as_in_an_evaluation(model: Embedder, table: ImageTable) -> None:
-    table = table.subset(np.isin(table.labels, np.unique(table.labels)[:12]))
+    table = table.subset(np.isin(table.labels, np.unique(table.labels)[:8]))
     watched = dataclasses.replace(table, groups=np.arange(len(table)) % 2)
     recall = holdfast.evaluate(model, watched).values["R@1"]
     assert recall < holdfast.evaluate(model, table).values["R@1"]
@@ -344,6 +353,6 @@ def test_impossible_requests(arguments: dict[str, Any], message: str, model: Emb
 
 def test_a_module_from_anywhere(table: ImageTable) -> None:
     module = nn.Sequential(nn.AdaptiveAvgPool2d(8), nn.Flatten())
-    document = audit.run(module, table, protocol="adml", limit=16, size=32).document
+    document = audit.run(module, table, protocol="adml", limit=16, size=16).document
     assert document["model"] == "Sequential"
     assert all(not p.requires_grad for p in module.parameters()) or not list(module.parameters())

@@ -38,7 +38,7 @@ def banked(model: Embedder) -> Embedder:
 
 def screwed_in(model: Embedder, name: str) -> Embedder:
     """The network with a set in place of its own, for good."""
-    made = Embedder("conv-tiny", dim=model.dim)
+    made = Embedder("conv-tiny", dim=model.dim, size=model.size, canvas=model.size)
     state = {k: v for k, v in model.state_dict().items() if not k.startswith("bank.")}
     made.load_state_dict({**state, **{f"backbone.{k}": v for k, v in model.bank.tensors(name).items()}})
     return made.eval()
@@ -52,7 +52,7 @@ def test_figures_through_a_set_are_those_of_the_network_with_that_set(
     test = table.split("test")
     labels = torch.tensor(test.labels)
     rows = balanced_rows(labels, LIMIT, 2)
-    images = ImageStore(test, View(32), "cpu").inputs(torch.arange(len(test)))
+    images = ImageStore(test, View(banked.size), "cpu").inputs(torch.arange(len(test)))
     budget = Budget(eps=0.005, step=0.00025, steps=20, start="uniform", start_radius=0.00025)
     for name in ("stax", "mtax"):
         network = screwed_in(banked, name)
@@ -118,7 +118,7 @@ def test_sets_are_read_only_where_they_are_asked_for(banked: Embedder, tmp_path:
     assert len(load_model(str(tmp_path / "package")).bank) == 0
     found = load_model(str(tmp_path / "package"), sets=True)
     assert sorted(found.bank.names()) == ["mtax", "stax"]
-    images = torch.rand(4, 3, 32, 32)
+    images = torch.rand(4, 3, banked.size, banked.size)
     for name in ("clean", "stax", "mtax"):
         assert torch.equal(found(images, distribution=name), banked(images, distribution=name))
 
