@@ -23,7 +23,7 @@ MODELS = {
 }
 """Folder of each model and what it is; its recipe is `demo-NAME`."""
 
-LIMIT = 200
+LIMIT = 100
 """Images attacked per model: enough for ERS within about three points, few enough for a CPU."""
 
 
