@@ -35,7 +35,7 @@ def test_hover_shows_the_picture_and_its_class(page_file: Path, open_page: Calla
     assert "data:image/jpeg" in thumb.locator("i").evaluate("e => getComputedStyle(e).backgroundImage")
     shown = thumb.locator("span").inner_text()
     assert page.locator("#embedding-map circle.same").count() == POINTS // CLASSES
-    assert f"{shown}: {POINTS // CLASSES} pictures" in page.locator("#embedding-map [aria-live]").inner_text()
+    assert f"{shown}: {POINTS // CLASSES} images" in page.locator("#embedding-map [aria-live]").inner_text()
     page.mouse.move(1, 1)
     assert not thumb.is_visible()
 
