@@ -71,7 +71,7 @@ def test_nothing_of_other_data_stands_beside_own_figures(run: Path) -> None:
 )
 def test_exhibits_of_the_same_data_need_no_note(run: Path, made: dict[str, Any]) -> None:
     change(run / EXHIBITS, made=made)
-    assert "Two sets of pictures" not in text_of(run)
+    assert "Two sets of images" not in text_of(run)
 
 
 def test_another_split_is_other_data(run: Path) -> None:
