@@ -42,44 +42,35 @@ def usable(rows: Tensor, width: int | None = None) -> bool:
         width: numbers that are made of a row.
     """
     large = len(rows) >= LARGE and rows.device.type == "cpu"
-    if not (large or (width or 0) * len(rows) > HUGE) or torch.compiler.is_compiling():
-        return False
-    tangent = forward_ad.unpack_dual(rows).tangent  # type: ignore[no-untyped-call]
+    return (large or (width or 0) * len(rows) > HUGE) and not _transformed(rows)
+
+
+def _transformed(z: Tensor) -> bool:
+    """Whether derivatives are taken in another way than backwards: `torch.func`, forward mode, a compiler."""
+    tangent = forward_ad.unpack_dual(z).tangent  # type: ignore[no-untyped-call]
     # There is no public way to ask for transforms; `torch.autograd.Function` itself asks so.
-    return tangent is None and not torch._C._are_functorch_transforms_active()
+    return tangent is not None or torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling()
 
 
 def gram(z: Tensor) -> Tensor:
     """z zᵀ of vectors of shape (n, dim), with one product on the way back where automatic differentiation has two."""
-    if not torch.is_grad_enabled() or not z.requires_grad:
+    if not torch.is_grad_enabled() or not z.requires_grad or _transformed(z):
         return z @ z.T
     product: Tensor = _Gram.apply(z)  # type: ignore[no-untyped-call]
     return product
 
 
 class _Gram(torch.autograd.Function):
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(z: Tensor) -> Tensor:
+    def forward(ctx: Any, z: Tensor) -> Tensor:
+        ctx.save_for_backward(z)
         return z @ z.T
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> Tensor:
         (z,), (gradient,) = ctx.saved_tensors, upstream
         plain = torch.is_grad_enabled() or not usable(gradient)
         return (gradient + gradient.T) @ z if plain else _both_ways(gradient, z)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        (z,) = ctx.saved_tensors
-        half: Tensor = tangents[0] @ z.T
-        return half + half.T
 
 
 def _both_ways(matrix: Tensor, z: Tensor) -> Tensor:

@@ -31,20 +31,25 @@ def similarity(a: Tensor, b: Tensor | None = None) -> Tensor:
 def safe_sqrt(squared: Tensor) -> Tensor:
     """Square root whose gradient at zero (and below, after rounding) is zero instead of infinite; NaN stays NaN."""
     nothing = squared <= 0
-    return torch.where(nothing, 0.0, torch.where(nothing, 1.0, squared).sqrt())
+    return squared.masked_fill(nothing, 1.0).sqrt().masked_fill(nothing, 0.0)
 
 
 def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
     """All-pairs squared euclidean distances of any vectors, never negative."""
-    a = precise(a)
-    norms_a = a.square().sum(1)
-    norms_b = norms_a if b is None else precise(b).square().sum(1)
-    return torch.sub(norms_a[:, None] + norms_b[None, :], similarity(a, b), alpha=2).clamp_min(0)
+    return _squared(a, b).clamp_min(0)
 
 
 def distances(a: Tensor, b: Tensor | None = None) -> Tensor:
     """All-pairs euclidean distances with a finite gradient at zero."""
-    return safe_sqrt(squared_distances(a, b))
+    return safe_sqrt(_squared(a, b))
+
+
+def _squared(a: Tensor, b: Tensor | None) -> Tensor:
+    """Squared distances, which rounding may leave below zero."""
+    a = precise(a)
+    norms_a = a.square().sum(1)
+    norms_b = norms_a if b is None else precise(b).square().sum(1)
+    return torch.sub(norms_a[:, None] + norms_b[None, :], similarity(a, b), alpha=2)
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:

@@ -47,4 +47,5 @@ class Circle(PairLoss):
         pull = self.gamma * torch.relu(1 + self.margin - s.detach()) * (1 - self.margin - s)
         push = self.gamma * torch.relu(s.detach() + self.margin) * (s - self.margin)
         exponent = masked_logsumexp(pull, pos) + masked_logsumexp(push, neg)
-        return [Unreduced(softplus(exponent), pos.any(1) & neg.any(1))]
+        both = exponent.detach() > torch.finfo(exponent.dtype).min / 8  # anchors with both kinds of pairs
+        return [Unreduced(softplus(exponent), both)]

@@ -101,8 +101,7 @@ def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Ma
     fresh = torch.ones_like(repeated)
     fresh[1:] = ~repeated[:-1]
     place = (repeated & fresh).nonzero().squeeze(1)
-    first, position = order[place].sort()
-    return first, order[place + 1][position], None
+    return order[place], order[place + 1], None
 
 
 @register("sup-con")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from holdfast.losses.base import register
 from holdfast.losses.tuples import PairLoss, Part
@@ -43,8 +42,7 @@ class LiftedStructure(PairLoss):
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per positive pair."""
         push = masked_logsumexp(self.margin - s, neg)
-        one, two = push[:, None], push[None, :]
-        # logaddexp, whose own second derivative is not a number where one of the two is far below the other.
-        both = torch.maximum(one, two) + softplus(-(one - two).abs())
-        violation = torch.relu(s + both)
+        # An image without negatives must not be so far below that the second derivative of logaddexp is not a number.
+        push = torch.maximum(push, self.margin - 30 - s.detach().amax()) if s.numel() else push
+        violation = torch.relu(s + torch.logaddexp(push[:, None], push[None, :]))
         return [Unreduced(violation.square() / 2, pos)]
