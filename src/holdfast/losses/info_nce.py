@@ -101,7 +101,8 @@ def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Ma
     fresh = torch.ones_like(repeated)
     fresh[1:] = ~repeated[:-1]
     place = (repeated & fresh).nonzero().squeeze(1)
-    return order[place], order[place + 1], None
+    first, position = order[place].sort()
+    return first, order[place + 1][position], None
 
 
 @register("sup-con")
