@@ -47,5 +47,5 @@ class Circle(PairLoss):
         pull = self.gamma * torch.relu(1 + self.margin - s.detach()) * (1 - self.margin - s)
         push = self.gamma * torch.relu(s.detach() + self.margin) * (s - self.margin)
         exponent = masked_logsumexp(pull, pos) + masked_logsumexp(push, neg)
-        both = exponent.detach() > torch.finfo(exponent.dtype).min / 8  # anchors with both kinds of pairs
-        return [Unreduced(softplus(exponent), both)]
+        empty = exponent.detach() <= torch.finfo(exponent.dtype).min / 8  # of one kind of pairs or of both
+        return [Unreduced(softplus(exponent), ~empty)]
