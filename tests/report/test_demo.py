@@ -16,6 +16,7 @@ from holdfast.training import Run, load_recipe
 
 LARGEST = 8_000_000
 SMALL = ["data.characters=40", "data.per_class=6", "batch.classes=6", "epochs=2", "evaluate_every=1"]
+SMALL += ["model.size=16", "model.canvas=16"]
 LIMIT = 20
 
 
@@ -106,7 +107,7 @@ def test_another_number_of_attacked_images_is_another_audit(done: Demo) -> None:
 def told(done: Demo, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command without the work; what it asks the browser to open."""
     opened: list[str] = []
-    monkeypatch.setattr("holdfast.demo.demo", lambda out, console: done)
+    monkeypatch.setattr("holdfast.demo.demo", lambda out: done)
     monkeypatch.setattr(webbrowser, "open", opened.append)
     return opened
 
