@@ -103,7 +103,7 @@ def losses(content: dict[str, Any]) -> Figure:
     grid = figure.subplots(1, len(dims), squeeze=False, sharey=True, sharex=True)[0]
     for axes, dim in zip(grid, dims, strict=True):
         axes.axvline(1, color=GREY, linewidth=1, zorder=0)
-        axes.axvline(5, color=GREY, linewidth=1, zorder=0, linestyle=DASHED)
+        axes.axvline(3, color=GREY, linewidth=1, zorder=0, linestyle=DASHED)
         for place, batch in enumerate(batches):
             mine = [row for row in rows if (row["dim"], row["batch"]) == (dim, batch)]
             x, y = [row["ratio"] for row in mine], [names.index((row["kind"], row["name"])) for row in mine]
