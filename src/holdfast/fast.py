@@ -70,7 +70,7 @@ class _Gram(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Any) -> Tensor:
         (z,), (gradient,) = ctx.saved_tensors, upstream
         plain = torch.is_grad_enabled() or not usable(gradient)
-        return (gradient + gradient.T) @ z if plain else _both_ways(gradient, z)  # type: ignore[no-any-return]
+        return (gradient + gradient.T) @ z if plain else _both_ways(gradient, z)
 
 
 def _both_ways(matrix: Tensor, z: Tensor) -> Tensor:
