@@ -47,6 +47,16 @@ def model(run: Path) -> Embedder:
 
 @pytest.fixture(scope="session")
 def table() -> ImageTable:
-    """Thirty unseen characters, ten pictures each."""
-    test = holdfast.data.load(RECIPE["data"]).split("test")
-    return test.subset(np.isin(test.labels, np.unique(test.labels)[:30]))
+    """Thirty unseen characters, ten images each."""
+    return _thirty("test")
+
+
+@pytest.fixture(scope="session")
+def learnt() -> ImageTable:
+    """Thirty characters that the model was trained on."""
+    return _thirty("train")
+
+
+def _thirty(split: str) -> ImageTable:
+    part = holdfast.data.load(RECIPE["data"]).split(split)
+    return part.subset(np.isin(part.labels, np.unique(part.labels)[:30]))

@@ -14,7 +14,7 @@ def test_means_skip_what_does_not_count() -> None:
     assert figures.values["x"] == pytest.approx(20)
     figures.mean("y", torch.tensor([math.nan]))
     assert figures.values["y"] is None
-    assert "class to find" in figures.reasons["y"]
+    assert "gallery" in figures.reasons["y"]
 
 
 def test_medians_with_infinite_values_stay_writable() -> None:

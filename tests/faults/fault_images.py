@@ -12,6 +12,7 @@ from fault_outcomes import Outcome
 from fault_runs import different, ending, small, training
 from torch import Tensor
 
+from holdfast.view import View
 from small_photos import draw_photos
 
 WAYS = ("vanished", "emptied", "cut short", "overwritten", "replaced by a folder")
@@ -74,15 +75,13 @@ def _again(folder: Path) -> None:
 def spoil_at(way: str, number: int, which: int) -> None:
     """In a child: spoil an image of the nth batch that is fetched ahead, just before that."""
     from holdfast.data import ImageStore
-    from holdfast.data.sources import FileSource
 
     real, calls = ImageStore.prefetch, iter(range(10**6))
 
     def spoiling(self: ImageStore, rows: Tensor) -> None:
         if next(calls) == number:
-            source = self.table.source
-            assert isinstance(source, FileSource)
-            _spoil(source.paths[self.table.positions[int(rows[which % len(rows)])]], way)
+            position = int(self.table.positions[int(rows[which % len(rows)])])
+            _spoil(Path(self.table.source.where(position)), way)
         real(self, rows)
 
     ImageStore.prefetch = spoiling  # type: ignore[method-assign]
@@ -105,12 +104,12 @@ def die_at(kind: str, number: int) -> None:
     """In a child: the nth image that is decoded kills its thread."""
     from holdfast.data import sources
 
-    real, calls = sources.FileSource.image, iter(range(10**6))
+    real, calls = sources.TreeSource.image, iter(range(10**6))
     error = {"MemoryError": MemoryError, "SystemExit": SystemExit, "RuntimeError": RuntimeError}[kind]
 
-    def dying(self: sources.FileSource, index: int, size: int | None = None) -> sources.Pixels:
+    def dying(self: sources.TreeSource, index: int, view: View | None = None) -> sources.Pixels:
         if next(calls) == number:
             raise error("injected")
-        return real(self, index, size)
+        return real(self, index, view)
 
-    sources.FileSource.image = dying  # type: ignore[method-assign]
+    sources.TreeSource.image = dying  # type: ignore[method-assign]

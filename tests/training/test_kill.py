@@ -17,8 +17,6 @@ import yaml
 from regime_recipes import HM, MDPROP
 from safetensors.torch import load_file
 
-from holdfast.cli import main
-
 # Runs the command line, but kills its own process at the nth write that reaches the disk: the moments a random delay
 # almost never hits (half of a checkpoint written, a model renamed but not yet recorded).
 SELF_KILL = """
@@ -63,16 +61,6 @@ class Command:
         assert process.returncode == 0, errors.decode()
         return self.weights()
 
-    def finish_here(self) -> dict[str, torch.Tensor]:
-        """The same in this process, which need not start first."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            assert main(self.words) == 0
-        finally:
-            torch.set_num_threads(threads)
-        return self.weights()
-
     def weights(self) -> dict[str, torch.Tensor]:
         """Of a finished run."""
         return {
@@ -109,7 +97,7 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
 
 def test_killed_in_the_middle_of_writing(tiny: dict[str, Any], tmp_path: Path) -> None:
     """A process of its own, killed inside its first checkpoint; tests/faults kills many, again and again."""
-    whole = Command(tiny, tmp_path / "whole").finish_here()
+    whole = Command(tiny, tmp_path / "whole").finish()
     broken = Command(tiny, tmp_path / "broken")
     assert broken.killed_at_write(8)
     assert_same(whole, broken.finish())
