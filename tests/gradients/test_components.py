@@ -47,24 +47,24 @@ def test_orthogonal_directions_leave_the_positive_pair_alone(name: str, seed: in
     a, p, n = vectors(seed), vectors(seed + 1), vectors(seed + 2)
     moves = directions.registry.get(name)()(a, p, n)
     plain = directions.registry.get(name.removesuffix("-orth"))()(a, p, n)
-    for move in (moves.negative, moves.anchor_far):
+    for move in (moves.e_n, moves.e_an):
         assert (move * (a - p)).sum(1).abs().max() < 1e-10
-    assert torch.equal(moves.positive, plain.positive)
-    assert torch.equal(moves.anchor_near, plain.anchor_near)
-    assert ((plain.negative * (a - p)).sum(1).abs() > 1e-3).any(), "there was something to take away"
+    assert torch.equal(moves.e_p, plain.e_p)
+    assert torch.equal(moves.e_ap, plain.e_ap)
+    assert ((plain.e_n * (a - p)).sum(1).abs() > 1e-3).any(), "there was something to take away"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_direction_that_does_not_exist_is_zero(dtype: torch.dtype) -> None:
     a, n = vectors(0).to(dtype), vectors(1).to(dtype)
-    assert (directions.EuclideanDirection()(a, a, a).positive == 0).all()
-    assert (directions.EuclideanDirection()(a, n, n).negative.norm(dim=1) > 0.99).all()
+    assert (directions.EuclideanDirection()(a, a, a).e_p == 0).all()
+    assert (directions.EuclideanDirection()(a, n, n).e_n.norm(dim=1) > 0.99).all()
     # The negative is the positive: nothing of its direction is left across the line between anchor and positive.
     moves = directions.EuclideanOrthogonal()(a, n, n)
-    assert (moves.negative == 0).all()
-    assert (moves.anchor_far == 0).all()
+    assert (moves.e_n == 0).all()
+    assert (moves.e_an == 0).all()
     # Anchor and positive coincide: there is no line, and nothing is taken away.
-    assert torch.equal(directions.CosineOrthogonal()(a, a, n).negative, directions.unit(a))
+    assert torch.equal(directions.CosineOrthogonal()(a, a, n).e_n, directions.unit(a))
 
 
 @pytest.mark.parametrize("name", ["euc", "cos"])
@@ -72,7 +72,7 @@ def test_effective_force_is_what_turns_a_vector(name: str) -> None:
     direction = directions.registry.get(name)()
     a, p, n = vectors(3), vectors(4), vectors(5)
     moves = direction(a, p, n)
-    for move, at, other in ((moves.positive, p, a), (moves.negative, n, a)):
+    for move, at, other in ((moves.e_p, p, a), (moves.e_n, n, a)):
         across = move - (move * at).sum(1, keepdim=True) * at
         torch.testing.assert_close(across.norm(dim=1), direction.force((at * other).sum(1)))
 

@@ -50,7 +50,7 @@ def test_the_loss_behind_a_rule_is_recognised(name: str) -> None:
     assert not found.tangential
     assert f"nearest named rule: {name}" in str(found)
     for row in found.active.nonzero().squeeze(1).tolist():
-        s_ap, s_an = float(found.near[row]), float(found.far[row])
+        s_ap, s_an = float(found.s_ap[row]), float(found.s_an[row])
         pull, push = pair_weight(found.components.pair, s_ap, s_an, [], [])
         assert (float(found.positive[row]), float(found.negative[row])) == pytest.approx((pull, push), abs=1e-6)
         assert float(found.triplet[row]) == pytest.approx(triplet_weight(found.components.triplet, s_ap, s_an))
@@ -98,7 +98,7 @@ def test_what_is_measured_is_the_gradient_itself() -> None:
 def test_a_selective_loss_is_nearest_to_the_selective_rule() -> None:
     found = gradients.dissect(losses.build("sct"), *overlapping())
     assert found.rule == "sc-triplet"
-    assert (found.pull[found.far > found.near] == 0).all()
+    assert (found.pull[found.s_an > found.s_ap] == 0).all()
     assert 0.01 < found.rules["sc-triplet"].residual < 0.5, "its weight of hard triplets is another"
 
 

@@ -65,8 +65,8 @@ def test_diagram_holds_the_nearest_pairs_and_its_share_is_recall(monkeypatch: py
     same = labels[:, None] == labels[None, :]
     expected = [(s[i][same[i]].max(), s[i][~same[i]].max()) for i in range(1, len(z))]
     near, far = torch.tensor(expected).T
-    torch.testing.assert_close(found.near, near, check_dtype=False)
-    torch.testing.assert_close(found.far, far, check_dtype=False)
+    torch.testing.assert_close(found.s_ap, near, check_dtype=False)
+    torch.testing.assert_close(found.s_an, far, check_dtype=False)
     recall = metrics.retrieval(z[1:], labels[1:], ks=(1,))["R@1"]
     with_all = explanations.Diagram(*(values for values in diagram(z[1:], labels[1:]))).solved
     assert with_all == pytest.approx(recall)

@@ -16,16 +16,16 @@ class Moves(NamedTuple):
     """Unit vectors of the gradient, one row per triplet; zero where a direction does not exist.
 
     Args:
-        positive: e_p, at the positive.
-        negative: e_n, at the negative.
-        anchor_near: e_ap, at the anchor because of its positive.
-        anchor_far: e_an, at the anchor because of its negative.
+        e_p: at the positive.
+        e_n: at the negative.
+        e_ap: at the anchor because of its positive.
+        e_an: at the anchor because of its negative.
     """
 
-    positive: Tensor
-    negative: Tensor
-    anchor_near: Tensor
-    anchor_far: Tensor
+    e_p: Tensor
+    e_n: Tensor
+    e_ap: Tensor
+    e_an: Tensor
 
 
 class Direction(Configurable, ABC):
@@ -63,8 +63,8 @@ class EuclideanDirection(Direction):
 
     def __call__(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Moves:
         """The differences, at unit length."""
-        near, far = unit(positive - anchor), unit(anchor - negative)
-        return Moves(near, far, -near, -far)
+        pull, push = unit(positive - anchor), unit(anchor - negative)
+        return Moves(pull, push, -pull, -push)
 
     def force(self, similarity: Tensor) -> Tensor:
         """Strongest for close pairs: sqrt((1 + s) / 2)."""
@@ -122,7 +122,7 @@ def straightened(moves: Moves, line: Tensor) -> Moves:
     def across(vectors: Tensor) -> Tensor:
         return unit(vectors - (vectors * axis).sum(1, keepdim=True) * axis, floor)
 
-    return moves._replace(negative=across(moves.negative), anchor_far=across(moves.anchor_far))
+    return moves._replace(e_n=across(moves.e_n), e_an=across(moves.e_an))
 
 
 def unit(vectors: Tensor, floor: float = 0.0) -> Tensor:

@@ -49,8 +49,8 @@ class Dissection:
 
     Args:
         triplets: what was measured.
-        near: s_ap.
-        far: s_an.
+        s_ap: similarity of anchor and positive.
+        s_an: similarity of anchor and negative.
         pull: T P+, how hard the positive is pulled along the nearest direction.
         push: T P-, how hard the negative is pushed.
         positive: P+ implied by the nearest triplet weight, in units of the nearest components.
@@ -67,8 +67,8 @@ class Dissection:
     """
 
     triplets: Triplets
-    near: Tensor
-    far: Tensor
+    s_ap: Tensor
+    s_an: Tensor
     pull: Tensor
     push: Tensor
     positive: Tensor
@@ -91,7 +91,7 @@ class Dissection:
         share = 100 * float(self.active.double().mean())
         found = [(name, f"{m.scale:.3g}", f"{100 * m.residual:.1f} %") for name, m in self.rules.items()]
         lines = [
-            f"{len(self.near)} triplets, {share:.0f} % with a gradient"
+            f"{len(self.s_ap)} triplets, {share:.0f} % with a gradient"
             + (", compared along the sphere" if self.tangential else ""),
             f"nearest components: {self.components}, unexplained {100 * self.match.residual:.1f} %",
             f"nearest named rule: {self.rule}",
@@ -158,8 +158,7 @@ def _compare(
     elsewhere: float,
 ) -> Dissection:
     along = {
-        name: (_along(measured.positive, move.positive), _along(measured.negative, move.negative))
-        for name, move in moves.items()
+        name: (_along(measured.positive, move.e_p), _along(measured.negative, move.e_n)) for name, move in moves.items()
     }
     unexplained = {
         name: _fit(measured.like(moves[name], *along[name]), measured.flat(), 1.0).residual for name in moves
@@ -171,12 +170,12 @@ def _compare(
     pull, push = along[nearest.direction]
     rule = _rule(nearest)
     scale = matches[nearest].scale
-    whole = rule.triplet(scene.near, scene.far)
+    whole = rule.triplet(scene.s_ap, scene.s_an)
     pair_pull, pair_push = (weight / whole for weight in rule.weigh(scene))
     return Dissection(
         triplets=triplets,
-        near=scene.near,
-        far=scene.far,
+        s_ap=scene.s_ap,
+        s_an=scene.s_an,
         pull=pull,
         push=push,
         positive=_quotient(pull, scale * whole),

@@ -113,10 +113,10 @@ def _force(axes: Axes, explanation: Explanation) -> None:
 
 
 def _diagram(axes: Axes, name: str, found: Diagram, lowest: float) -> None:
-    near, far = found.near.cpu().numpy(), found.far.cpu().numpy()
-    axes.hexbin(near, far, gridsize=80, extent=(-1, 1, -1, 1), mincnt=1, bins="log", cmap="viridis", linewidths=0)
+    s_ap, s_an = found.s_ap.cpu().numpy(), found.s_an.cpu().numpy()
+    axes.hexbin(s_ap, s_an, gridsize=80, extent=(-1, 1, -1, 1), mincnt=1, bins="log", cmap="viridis", linewidths=0)
     _frame(axes, f"d  Nearest pairs, {name}", lowest)
-    counts = f"{len(near):,} images, R@1 {found.solved:.1f}"
+    counts = f"{len(s_ap):,} images, R@1 {found.solved:.1f}"
     axes.text(0.98, 0.03, counts, transform=axes.transAxes, ha="right", color="#333333")
 
 

@@ -43,13 +43,13 @@ class PairCurve(NamedTuple):
 class Diagram(NamedTuple):
     """The triplet diagram of an embedding: similarity to the nearest positive and nearest negative of each image."""
 
-    near: Tensor
-    far: Tensor
+    s_ap: Tensor
+    s_an: Tensor
 
     @property
     def solved(self) -> float:
         """Share of images whose nearest positive is closer than their nearest negative: R@1 in percent."""
-        return 100 * float((self.near > self.far).double().mean())
+        return 100 * float((self.s_ap > self.s_an).double().mean())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Explanation:
             "triplet": self.triplet.tolist(),
             "pulls": self.pulls.tolist(),
             "force": {name: values.tolist() for name, values in self.force.items()},
-            "diagrams": {name: {"images": len(d.near), "R@1": d.solved} for name, d in self.diagrams.items()},
+            "diagrams": {name: {"images": len(d.s_ap), "R@1": d.solved} for name, d in self.diagrams.items()},
         }
 
 
@@ -114,14 +114,14 @@ def explain(
     """
     rule = named(rule) if isinstance(rule, str) else rule
     grid = torch.linspace(-1, 1, points, dtype=torch.float64)
-    near, far = grid[None, :].expand(points, points), grid[:, None].expand(points, points)
+    s_ap, s_an = grid[None, :].expand(points, points), grid[:, None].expand(points, points)
     return Explanation(
         name=next((name for name, parts in RULES.items() if parts == rule.components), str(rule.components)),
         components=rule.components,
         grid=grid,
         pair=[_pair_curve(rule, grid, gap) for gap in (GAPS if rule.pair.compares else (None,))],
-        triplet=rule.triplet(near, far),
-        pulls=torch.ones_like(near, dtype=torch.bool) if rule.mask is None else rule.mask(near, far),
+        triplet=rule.triplet(s_ap, s_an),
+        pulls=torch.ones_like(s_ap, dtype=torch.bool) if rule.mask is None else rule.mask(s_ap, s_an),
         force={name: directions.get(name)().force(grid) for name in ("euc", "cos")},
         diagrams={name: diagram(*pair) for name, pair in (embedded or {}).items()},
     )
@@ -137,16 +137,16 @@ def diagram(embeddings: Tensor, labels: Tensor) -> Diagram:
     """
     images = EmbeddedSet.of(embeddings, labels)
     z, y = images.embeddings, images.labels
-    near, far = torch.empty(len(z), device=z.device), torch.empty(len(z), device=z.device)
+    s_ap, s_an = torch.empty(len(z), device=z.device), torch.empty(len(z), device=z.device)
     for block in blocks(len(z), len(z)):
         s, same = similarity(z[block], z), y[block, None] == y[None, :]
-        far[block] = s.masked_fill(same, -torch.inf).amax(1)
+        s_an[block] = s.masked_fill(same, -torch.inf).amax(1)
         s[:, block].fill_diagonal_(-torch.inf)
-        near[block] = s.masked_fill(~same, -torch.inf).amax(1)
-    complete = near.isfinite() & far.isfinite()
+        s_ap[block] = s.masked_fill(~same, -torch.inf).amax(1)
+    complete = s_ap.isfinite() & s_an.isfinite()
     if not bool(complete.any()):
         raise DataError("no image has both a positive and a negative; give two classes, one of them of two images")
-    return Diagram(near[complete], far[complete])
+    return Diagram(s_ap[complete], s_an[complete])
 
 
 def _pair_curve(rule: DirectGradient, grid: Tensor, gap: float | None) -> PairCurve:

@@ -37,8 +37,8 @@ class Gradients(NamedTuple):
     def like(self, moves: Moves, pull: Tensor, push: Tensor) -> Tensor:
         """What these weights along these moves would give, in the order of `flat`; nothing for idle triplets."""
         pull, push = ((weight * self.active)[:, None] for weight in (pull, push))
-        anchor = None if self.anchor is None else pull * moves.anchor_near + push * moves.anchor_far
-        return Gradients(anchor, pull * moves.positive, push * moves.negative).flat()
+        anchor = None if self.anchor is None else pull * moves.e_ap + push * moves.e_an
+        return Gradients(anchor, pull * moves.e_p, push * moves.e_n).flat()
 
 
 def tuples_of(triplets: Triplets, positive: Mask, negative: Mask, context: Context) -> list[Tuples]:

@@ -36,7 +36,7 @@ class ConstantPairWeight(PairWeight):
 
     def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """Ones."""
-        return torch.ones_like(triplets.near), torch.ones_like(triplets.far)
+        return torch.ones_like(triplets.s_ap), torch.ones_like(triplets.s_an)
 
 
 @register("euc")
@@ -48,7 +48,7 @@ class DistancePairWeight(PairWeight):
 
     def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """The distances."""
-        return triplets.near_distance, triplets.far_distance
+        return triplets.d_ap, triplets.d_an
 
 
 @register("lin")
@@ -60,7 +60,7 @@ class LinearPairWeight(PairWeight):
 
     def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """The gaps to where each pair should be."""
-        return (1 - triplets.near).relu(), triplets.far.relu()
+        return (1 - triplets.s_ap).relu(), triplets.s_an.relu()
 
 
 @register("sig")
@@ -83,7 +83,7 @@ class SigmoidPairWeight(PairWeight):
 
     def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """Two sigmoids."""
-        pull, push = -self.alpha * (triplets.near - self.base), self.beta * (triplets.far - self.base)
+        pull, push = -self.alpha * (triplets.s_ap - self.base), self.beta * (triplets.s_an - self.base)
         return pull.sigmoid(), push.sigmoid()
 
 
@@ -104,13 +104,13 @@ class SigmoidRelative(SigmoidPairWeight):
 
     def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """Sigmoids whose ceiling follows the other pairs."""
-        near, far, others = triplets.near, triplets.far, triplets.others
-        pull = (self.alpha * (near[:, None] - others.similarity)).exp()
-        push = (-self.beta * (far[:, None] - others.similarity)).exp()
+        s_ap, s_an, others = triplets.s_ap, triplets.s_an, triplets.others
+        pull = (self.alpha * (s_ap[:, None] - others.similarity)).exp()
+        push = (-self.beta * (s_an[:, None] - others.similarity)).exp()
         m_pull, m_push = row_mean(pull, others.positive, 1.0), row_mean(push, others.negative, 1.0)
         return (
-            1 / (m_pull + (self.alpha * (near - self.base)).exp()),
-            1 / (m_push + (-self.beta * (far - self.base)).exp()),
+            1 / (m_pull + (self.alpha * (s_ap - self.base)).exp()),
+            1 / (m_push + (-self.beta * (s_an - self.base)).exp()),
         )
 
 
@@ -127,10 +127,10 @@ class LinearRelative(PairWeight):
 
     def __call__(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """The linear weights, scaled by how the pair stands among the others."""
-        near, far, others = triplets.near, triplets.far, triplets.others
-        m_pull = row_mean(near[:, None] - others.similarity, others.positive, 0.0)
-        m_push = row_mean(far[:, None] - others.similarity, others.negative, 0.0)
-        return (1 - m_pull).relu() * (1 - near).relu(), (1 + m_push).relu() * far.relu()
+        s_ap, s_an, others = triplets.s_ap, triplets.s_an, triplets.others
+        m_pull = row_mean(s_ap[:, None] - others.similarity, others.positive, 0.0)
+        m_push = row_mean(s_an[:, None] - others.similarity, others.negative, 0.0)
+        return (1 - m_pull).relu() * (1 - s_ap).relu(), (1 + m_push).relu() * s_an.relu()
 
 
 def row_mean(values: Tensor, mask: Mask, otherwise: float) -> Tensor:

@@ -108,10 +108,10 @@ class DirectGradient(Loss):
 
     def weigh(self, triplets: TripletGeometry) -> tuple[Tensor, Tensor]:
         """How hard each triplet pulls its positive, T P+, and pushes its negative, T P-."""
-        whole = self.triplet(triplets.near, triplets.far)
+        whole = self.triplet(triplets.s_ap, triplets.s_an)
         pull, push = self.pair(triplets)
         if self.mask is not None:
-            pull = torch.where(self.mask(triplets.near, triplets.far), pull, 0)
+            pull = torch.where(self.mask(triplets.s_ap, triplets.s_an), pull, 0)
         return whole * pull, whole * push
 
     def _direct(self, z: Tensor, positive: Mask, negative: Mask, triplets: Triplets) -> tuple[Tensor, Tensor]:
@@ -122,16 +122,16 @@ class DirectGradient(Loss):
         size = max(1, BLOCK // max(z.shape))
         for start in range(0, count, size):
             rows = Triplets(*(index[start : start + size] for index in triplets))
-            anchor, near, far = (z[index] for index in rows)
+            anchor, pos, neg = (z[index] for index in rows)
             others = None if matrix is None else others_of(rows, matrix, positive, negative)
-            seen = geometry(anchor, near, far, others)
+            seen = geometry(anchor, pos, neg, others)
             pull, push = self.weigh(seen)
-            value = value + (pull * (1 - seen.near) + push * seen.far).sum()
-            moves = self.direction(anchor, near, far)
+            value = value + (pull * (1 - seen.s_ap) + push * seen.s_an).sum()
+            moves = self.direction(anchor, pos, neg)
             pull, push = pull[:, None], push[:, None]
-            gradient.index_add_(0, rows.positive, pull * moves.positive)
-            gradient.index_add_(0, rows.negative, push * moves.negative)
-            gradient.index_add_(0, rows.anchor, pull * moves.anchor_near + push * moves.anchor_far)
+            gradient.index_add_(0, rows.positive, pull * moves.e_p)
+            gradient.index_add_(0, rows.negative, push * moves.e_n)
+            gradient.index_add_(0, rows.anchor, pull * moves.e_ap + push * moves.e_an)
         return value / max(1, count), gradient / max(1, count)
 
 

@@ -17,7 +17,7 @@ class TripletWeight(Configurable, ABC):
     """The weight T of both pairs of a triplet."""
 
     @abstractmethod
-    def __call__(self, near: Tensor, far: Tensor) -> Tensor:
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Tensor:
         """T from the similarities of the positive and the negative pair, elementwise."""
 
 
@@ -25,7 +25,7 @@ class PositiveMask(Configurable, ABC):
     """Which triplets pull their positive; the others only push their negative."""
 
     @abstractmethod
-    def __call__(self, near: Tensor, far: Tensor) -> Mask:
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Mask:
         """Where P+ is kept, from the similarities of the positive and the negative pair, elementwise."""
 
 
@@ -37,9 +37,9 @@ masks: Registry[PositiveMask] = Registry("mask", PositiveMask, "holdfast.gradien
 class ConstantTripletWeight(TripletWeight):
     """Every triplet alike: T = 0.5."""
 
-    def __call__(self, near: Tensor, far: Tensor) -> Tensor:
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Tensor:
         """One half."""
-        return torch.full_like(near, 0.5)
+        return torch.full_like(s_ap, 0.5)
 
 
 @weights.register("cos")
@@ -54,9 +54,9 @@ class CosineTripletWeight(TripletWeight):
         require_positive(tau=tau)
         self.tau = tau
 
-    def __call__(self, near: Tensor, far: Tensor) -> Tensor:
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Tensor:
         """A sigmoid of the difference."""
-        return (-self.tau * (near - far)).sigmoid()
+        return (-self.tau * (s_ap - s_an)).sigmoid()
 
 
 @weights.register("cir")
@@ -71,18 +71,18 @@ class CircularTripletWeight(CosineTripletWeight):
         tau: sharpness τ; the paper gives 1, and only for its plots.
     """
 
-    def __call__(self, near: Tensor, far: Tensor) -> Tensor:
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Tensor:
         """A sigmoid of the distance to the ideal triplet."""
-        return (-self.tau * solved(near, far)).sigmoid()
+        return (-self.tau * solved(s_ap, s_an)).sigmoid()
 
 
 @masks.register("sc1")
 class NearerThanNegative(PositiveMask):
     """Pull the positive only where it is at least as close as the negative: P+ = 0 where s_an > s_ap."""
 
-    def __call__(self, near: Tensor, far: Tensor) -> Mask:
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Mask:
         """Below the diagonal of the triplet diagram."""
-        return far <= near
+        return s_an <= s_ap
 
 
 @masks.register("sc2")
@@ -97,11 +97,11 @@ class NearIdeal(PositiveMask):
     def __init__(self, printed: bool = False) -> None:
         self.printed = printed
 
-    def __call__(self, near: Tensor, far: Tensor) -> Mask:
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Mask:
         """Inside a circle around the ideal triplet; outside, as printed."""
-        return solved(near, far) <= 0.5 if self.printed else solved(near, far) >= 0.5
+        return solved(s_ap, s_an) <= 0.5 if self.printed else solved(s_ap, s_an) >= 0.5
 
 
-def solved(near: Tensor, far: Tensor) -> Tensor:
+def solved(s_ap: Tensor, s_an: Tensor) -> Tensor:
     """`s_ap (2 - s_ap) - s_an²`: one for the ideal triplet, less by the squared distance to it in the diagram."""
-    return near * (2 - near) - far.square()
+    return s_ap * (2 - s_ap) - s_an.square()

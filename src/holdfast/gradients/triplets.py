@@ -32,34 +32,34 @@ class TripletGeometry(NamedTuple):
     """Triplets as their weights see them; all but `others` of shape (t,).
 
     Args:
-        near: s_ap.
-        far: s_an.
-        near_distance: D_ap.
-        far_distance: D_an.
+        s_ap: similarity of anchor and positive.
+        s_an: similarity of anchor and negative.
+        d_ap: distance of anchor and positive.
+        d_an: distance of anchor and negative.
         others: without columns where the pair weight does not ask for it.
     """
 
-    near: Tensor
-    far: Tensor
-    near_distance: Tensor
-    far_distance: Tensor
+    s_ap: Tensor
+    s_an: Tensor
+    d_ap: Tensor
+    d_an: Tensor
     others: Others
 
     @classmethod
-    def at(cls, near: Tensor, far: Tensor, others: Others | None = None) -> TripletGeometry:
+    def at(cls, s_ap: Tensor, s_an: Tensor, others: Others | None = None) -> TripletGeometry:
         """Triplets of unit vectors with these similarities."""
-        return cls(near, far, safe_sqrt(2 - 2 * near), safe_sqrt(2 - 2 * far), others or nothing(near))
+        return cls(s_ap, s_an, safe_sqrt(2 - 2 * s_ap), safe_sqrt(2 - 2 * s_an), others or nothing(s_ap))
 
 
 def geometry(anchor: Tensor, positive: Tensor, negative: Tensor, others: Others | None = None) -> TripletGeometry:
     """Similarities and distances of triplets, given as three matrices of vectors."""
-    near, far = (anchor * positive).sum(1), (anchor * negative).sum(1)
-    return TripletGeometry(near, far, distance(anchor, positive), distance(anchor, negative), others or nothing(near))
+    s_ap, s_an = (anchor * positive).sum(1), (anchor * negative).sum(1)
+    return TripletGeometry(s_ap, s_an, distance(anchor, positive), distance(anchor, negative), others or nothing(s_ap))
 
 
-def nothing(near: Tensor) -> Others:
+def nothing(s_ap: Tensor) -> Others:
     """No other similarities."""
-    none = near.new_zeros(len(near), 0)
+    none = s_ap.new_zeros(len(s_ap), 0)
     return Others(none, none.bool(), none.bool())
 
 
@@ -73,12 +73,12 @@ def others_of(triplets: Triplets, similarity: Tensor, positive: Mask, negative: 
         similarity: of the batch, n × n, with its positive and negative pairs.
     """
     rows = similarity[triplets.anchor]
-    near = rows.gather(1, triplets.positive[:, None])
-    far = rows.gather(1, triplets.negative[:, None])
+    s_ap = rows.gather(1, triplets.positive[:, None])
+    s_an = rows.gather(1, triplets.negative[:, None])
     other_positive = positive[triplets.anchor].scatter(1, triplets.positive[:, None], False)
     other_negative = negative[triplets.anchor].scatter(1, triplets.negative[:, None], False)
-    highest = torch.maximum(far, rows.masked_fill(~other_negative, -torch.inf).amax(1, keepdim=True))
-    lowest = torch.minimum(near, rows.masked_fill(~other_positive, torch.inf).amin(1, keepdim=True))
+    highest = torch.maximum(s_an, rows.masked_fill(~other_negative, -torch.inf).amax(1, keepdim=True))
+    lowest = torch.minimum(s_ap, rows.masked_fill(~other_positive, torch.inf).amin(1, keepdim=True))
     return Others(rows, other_positive & (rows < highest + EPSILON), other_negative & (rows > lowest - EPSILON))
 
 

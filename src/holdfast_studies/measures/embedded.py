@@ -169,9 +169,9 @@ class TripletDiagram(ProbeFunction):
         series: dict[str, list[list[float]]] = {}
         for part, found in diagrams.items():
             figures |= {f"{part}/{key}": value for key, value in self.shares(found).items()}
-            drawn = torch.randperm(len(found.near), generator=seeds.generator(scene.seed, "triplet diagram"))
+            drawn = torch.randperm(len(found.s_ap), generator=seeds.generator(scene.seed, "triplet diagram"))
             shown = drawn[: self.points]
-            series[part] = torch.stack([found.near[shown], found.far[shown]], dim=1).tolist()
+            series[part] = torch.stack([found.s_ap[shown], found.s_an[shown]], dim=1).tolist()
         return Found(figures=figures, series=series)
 
     def _in_batches(self, scene: Scene) -> Diagram:
@@ -187,7 +187,7 @@ class TripletDiagram(ProbeFunction):
 
     def shares(self, found: Diagram) -> dict[str, float]:
         """The figures of one diagram."""
-        near, far = found.near.double(), found.far.double()
+        near, far = found.s_ap.double(), found.s_an.double()
         counts = [torch.histc(values.clamp(-1, 1), self.bins, -1, 1) for values in (near, far)]
         return {
             "corner": 100 * float(((near > self.bound) & (far > self.bound)).double().mean()),
