@@ -26,7 +26,7 @@ class MetricInfo:
         digits: after the point.
         shown: `headline` also in the short table of a comparison, `table` in its full one, `page` on the page of a run
             alone, `file` nowhere but in files and full listings.
-        percent: whether it is a share of 100, drawn as a bar.
+        percent: whether it is a percentage, drawn as a bar.
         scale: what tables multiply it by, such as 255 for changes of pixels.
         column: its key in a comparison, where that is not its own.
     """
@@ -52,7 +52,7 @@ class MetricInfo:
 
 
 def percentage(meaning: str, shown: Shown = "table", title: str = "") -> MetricInfo:
-    """A share of 100 of which more is better."""
+    """A percentage of which more is better."""
     return MetricInfo(meaning, title, digits=1, shown=shown, percent=True)
 
 

@@ -41,7 +41,7 @@ class Direction(Configurable, ABC):
 
     @abstractmethod
     def force(self, similarity: Tensor) -> Tensor:
-        """The share of a unit push on one member of a pair that turns it, at a similarity of the pair.
+        """The fraction of a unit push on one member of a pair that turns it, at a similarity of the pair.
 
         The rest points along the vector itself and is lost in the normalisation. For the orthogonal directions this
         is the force on the positive pair; that on the negative pair depends on the whole triplet.

@@ -36,7 +36,7 @@ class RuleMatch(NamedTuple):
 
     Args:
         scale: the loss's gradient is this many times the other's.
-        residual: share of the gradient's length that is left unexplained, 0 to 1.
+        residual: fraction of the gradient's length that is left unexplained, 0 to 1.
     """
 
     scale: float
@@ -57,13 +57,13 @@ class Dissection:
         negative: P-, likewise.
         triplet: T implied by the nearest pair weight.
         active: whether the triplet has a gradient at all.
-        directions: share of the gradients that each direction leaves unexplained, whatever the weights.
+        directions: fraction of the gradients that each direction leaves unexplained, whatever the weights.
         components: the combination that explains direction and weights best.
         match: how well it does.
         rules: how well each named rule does.
         tangential: the loss normalises by itself, so that only the part along the sphere could be compared. There
             `euc` and `cos` point the same way and only their weights tell them apart.
-        elsewhere: share of the gradient that falls on images outside the triplet.
+        elsewhere: fraction of the gradient that falls on images outside the triplet.
     """
 
     triplets: Triplets
@@ -88,10 +88,10 @@ class Dissection:
         return _least({name: found.residual for name, found in self.rules.items()})
 
     def __str__(self) -> str:
-        share = 100 * float(self.active.double().mean())
+        percent = 100 * float(self.active.double().mean())
         found = [(name, f"{m.scale:.3g}", f"{100 * m.residual:.1f} %") for name, m in self.rules.items()]
         lines = [
-            f"{len(self.s_ap)} triplets, {share:.0f} % with a gradient"
+            f"{len(self.s_ap)} triplets, {percent:.0f} % with a gradient"
             + (", compared along the sphere" if self.tangential else ""),
             f"nearest components: {self.components}, unexplained {100 * self.match.residual:.1f} %",
             f"nearest named rule: {self.rule}",

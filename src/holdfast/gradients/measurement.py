@@ -55,7 +55,7 @@ def tuples_of(triplets: Triplets, positive: Mask, negative: Mask, context: Conte
 def measure(
     loss: AnyLoss, z: Tensor, labels: Tensor, triplets: Triplets, tuples: list[Tuples], alone: bool
 ) -> tuple[Gradients, float]:
-    """The gradients of a loss on each triplet, and the share of them that falls on other images.
+    """The gradients of a loss on each triplet, and the fraction of them that falls on other images.
 
     Args:
         tuples: what the loss learns on, one entry per triplet.
