@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXPLANATION = """\
 R@1: in how many of 100 searches the nearest image is the same character.
 ERS: how little ten attacks achieve that change no pixel by more than 8/255; 100 is nothing at all.
-All three have the same start, loss and epochs. A small net, a short training and 200 attacked images of each are
+All three have the same start, loss and epochs. A small net, a short training and few attacked images are
 enough to see the difference; they are no benchmark."""
 
 

@@ -32,7 +32,7 @@ Tuples: TypeAlias = Triplets | Pairs
 
 
 class Miner(Configurable, ABC):
-    """Chooses which tuples of a batch learn.
+    """Chooses the pairs or triplets of a batch to learn from.
 
     A miner never loops in Python over anchors, never returns the anchor as its own positive (but for the published
     variant of `softhard`), and returns its indices on the device of the embeddings.
