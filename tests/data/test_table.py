@@ -7,10 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import Paint
 
 from holdfast.data import ImageTable
-from holdfast.data.sources import ArraySource, FileSource
+from holdfast.data.sources import ArraySource
 from holdfast.errors import DataError
 from holdfast.view import View
 
@@ -103,17 +102,6 @@ def test_columns_must_agree() -> None:
         ImageTable.of(ArraySource(IMAGES), classes=["a"] * 8, splits=["train"], ids=list("abcdefgh"), name="n")
     with pytest.raises(DataError, match="unknown split"):
         ImageTable.of(ArraySource(IMAGES), classes=["a"] * 8, splits=["x"] * 8, ids=list("abcdefgh"), name="n")
-
-
-def test_native_size_is_the_shorter_side_of_the_first_readable(paint: Paint) -> None:
-    bad = paint("bad.png")
-    bad.write_bytes(b"nothing")
-    paths = [bad, paint("good.png", width=30, height=20), paint("big.png", width=90, height=90)]
-    t = ImageTable.of(FileSource(paths), classes=list("aab"), splits=["train"] * 3, ids=list("123"), name="n")
-    assert t.native_size == 20
-    with pytest.raises(DataError, match="no readable image"):
-        _ = t.subset([0]).native_size
-    assert table().native_size == 6
 
 
 def test_repr_counts() -> None:

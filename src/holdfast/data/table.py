@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from holdfast.data.decode import BadImage
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.skipped import NOTHING, SkippedFiles
 from holdfast.data.sources import ImageSource
@@ -144,16 +143,6 @@ class ImageTable:
     def labelled(self) -> bool:
         """Whether classes are known."""
         return self.class_names != [""]
-
-    @property
-    def native_size(self) -> int:
-        """A canvas that suits the images: the shorter side of the first one that can be read."""
-        for position in self.positions:
-            try:
-                return int(min(self.source.image(int(position)).shape[:2]))
-            except BadImage:
-                continue
-        raise DataError(f"dataset '{self.name}' holds no readable image; look at its files")
 
     def labels_for(self, level: Level) -> Integers:
         """Fine or coarse label of each row."""

@@ -79,7 +79,7 @@ def test_cub_counts_of_the_shared_archives(shared: Path) -> None:
     assert len(table.split("test")) == 5924
     assert len(table.class_names) == 200
     assert len(set(table.split("train").labels)) == 100
-    assert table.native_size == 256
+    assert table.source.image(0).shape == (256, 256, 3)
     assert [table.class_names[0], table.class_names[199]] == [
         "001.Black_footed_Albatross",
         "200.Common_Yellowthroat",
@@ -250,7 +250,7 @@ def test_omniglot_counts_of_the_shared_archive(shared: Path) -> None:
     train, test = table.split("train"), table.split("test")
     assert [len(set(t.labels_for("coarse"))) for t in (train, test)] == [30, 20]
     assert [len(set(t.labels)) for t in (train, test)] == [964, 659]
-    assert table.native_size == 105
+    assert table.source.image(0).shape == (105, 105, 3)
     assert table.read([0, 32459], View(105)).pixels.float().mean() > 200  # black strokes on white
 
 

@@ -18,7 +18,7 @@ def table() -> ImageTable:
 def test_counts_and_splits(table: ImageTable) -> None:
     assert len(table) == 6260
     assert len(table.class_names) == 626
-    assert table.native_size == 32
+    assert table.source.image(0).shape == (32, 32, 3)
     assert (np.bincount(table.labels) == 10).all()
     learnt = np.isin(table.splits, ("train", "val"))
     assert not set(table.labels[learnt]) & set(table.labels[~learnt])
