@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from holdfast import sphere
+from holdfast.errors import DataError
 
 
 def unit(count: int, dim: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -149,7 +150,7 @@ def test_pairs_of_labels_and_of_a_relevance_matrix_agree() -> None:
 
 @pytest.mark.parametrize("labels", [torch.zeros(2, 3, dtype=torch.bool), torch.zeros(2, 2, dtype=torch.int64)])
 def test_labels_of_a_wrong_shape_are_refused(labels: Tensor) -> None:
-    with pytest.raises(ValueError, match="must"):
+    with pytest.raises(DataError, match="must"):
         sphere.pair_masks(labels)
 
 

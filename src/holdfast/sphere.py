@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from holdfast.errors import DataError
 from holdfast.fast import gram
 
 Mask = Tensor
@@ -70,11 +71,11 @@ def pair_masks(labels: Tensor) -> tuple[Mask, Mask]:
     """
     if labels.dtype == torch.bool:
         if labels.ndim != 2 or labels.shape[0] != labels.shape[1]:
-            raise ValueError(f"a relevance matrix must be n × n, got {tuple(labels.shape)}")
+            raise DataError(f"a relevance matrix must be n × n, got {tuple(labels.shape)}")
         positive, negative = labels.clone(), ~labels
         return positive.fill_diagonal_(False), negative.fill_diagonal_(False)
     if labels.ndim != 1:
-        raise ValueError(f"labels must have shape (n,), got {tuple(labels.shape)}")
+        raise DataError(f"labels must have shape (n,), got {tuple(labels.shape)}")
     same = labels[:, None] == labels[None, :]
     negative = ~same
     return same.fill_diagonal_(False), negative

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.processes.sharding import block_order, held_rows, shard
+from holdfast.processes.group import block_order, held_rows, shard
 
 blocks_of_groups = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), min_size=1, max_size=3)
 

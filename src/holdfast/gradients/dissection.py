@@ -20,9 +20,8 @@ from holdfast.gradients.rule import DirectGradient
 from holdfast.gradients.triplet_weights import masks, weights
 from holdfast.gradients.triplets import TripletGeometry, geometry, others_of
 from holdfast.losses.base import Loss
-from holdfast.mining import Triplets
+from holdfast.mining import EasyPositiveHardNegative, Triplets
 from holdfast.mining.batch import relations
-from holdfast.mining.hardest import EasyPositiveHardNegative
 from holdfast.sphere import Mask, similarity
 
 K = TypeVar("K")

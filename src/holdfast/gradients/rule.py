@@ -15,9 +15,8 @@ from holdfast.gradients.pair_weights import PairWeight
 from holdfast.gradients.triplet_weights import PositiveMask, TripletWeight
 from holdfast.gradients.triplets import TripletGeometry, geometry, joined, others_of
 from holdfast.losses.base import Encoded, Loss, register
-from holdfast.mining import Miner, Triplets, Tuples
+from holdfast.mining import EasyPositiveHardNegative, Miner, Triplets, Tuples
 from holdfast.mining.batch import relations
-from holdfast.mining.hardest import EasyPositiveHardNegative
 from holdfast.registry import Registry
 from holdfast.sphere import Mask, precise, similarity
 

@@ -10,8 +10,7 @@ from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss, register
 from holdfast.losses.triplet import Triplet
 from holdfast.losses.unreduced import AveragedLoss
-from holdfast.mining import Tuples
-from holdfast.mining.random import Random
+from holdfast.mining import Random, Tuples
 
 
 @register("trimmed")

@@ -5,31 +5,12 @@ from holdfast.mining.base import Miner, Pairs, Triplets, Tuples, register, regis
 from holdfast.mining.batch import MiningBatch
 from holdfast.mining.distance import Distance
 from holdfast.mining.easy_positive import EasyPositive
-from holdfast.mining.hardest import EasyPositiveHardNegative, Hardest
 from holdfast.mining.multi_similarity import MultiSimilarityMiner
-from holdfast.mining.random import Random
-from holdfast.mining.semihard import SemiHard
-from holdfast.mining.softhard import SoftHard
-from holdfast.mining.triplet import TripletMiner
+from holdfast.mining.semihard import SemiHard, SoftHard
+from holdfast.mining.triplet import EasyPositiveHardNegative, Hardest, Random, TripletMiner
 
 build, names = builder(registry), registry.names
 
-__all__ = [
-    "Distance",
-    "EasyPositive",
-    "EasyPositiveHardNegative",
-    "Hardest",
-    "Miner",
-    "MiningBatch",
-    "MultiSimilarityMiner",
-    "Pairs",
-    "Random",
-    "SemiHard",
-    "SoftHard",
-    "TripletMiner",
-    "Triplets",
-    "Tuples",
-    "build",
-    "names",
-    "register",
-]
+__all__ = ["Distance", "EasyPositive", "EasyPositiveHardNegative", "Hardest", "Miner", "MiningBatch"]
+__all__ += ["MultiSimilarityMiner", "Pairs", "Random", "SemiHard", "SoftHard", "TripletMiner", "Triplets", "Tuples"]
+__all__ += ["build", "names", "register"]

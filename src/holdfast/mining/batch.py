@@ -26,10 +26,7 @@ def relations(embeddings: Tensor, labels: Tensor, images: Tensor | None = None) 
         images: which image each row shows; copies of one image are no positives. All are different when left out.
     """
     require_labels(embeddings, labels)
-    try:
-        positive, negative = pair_masks(labels)
-    except ValueError as error:
-        raise DataError(str(error)) from error
+    positive, negative = pair_masks(labels)
     if images is None:
         return positive, negative
     if images.shape != (len(embeddings),):

@@ -11,8 +11,7 @@ from holdfast.mining.base import Miner, Pairs, Tuples, register
 from holdfast.mining.batch import MiningBatch, some
 from holdfast.mining.draw import nearest
 from holdfast.mining.multi_similarity import MultiSimilarityMiner, pairs_from
-from holdfast.mining.random import Random
-from holdfast.mining.triplet import Anchors, TripletMiner
+from holdfast.mining.triplet import Anchors, Random, TripletMiner
 from holdfast.sphere import similarity
 
 

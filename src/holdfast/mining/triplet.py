@@ -1,4 +1,4 @@
-"""The frame shared by miners that return one triplet per anchor."""
+"""The frame of miners that return one triplet per anchor, and its simplest rules: random and nearest negatives."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import DataError
-from holdfast.mining.base import Miner, Triplets, Tuples
+from holdfast.mining.base import Miner, Triplets, Tuples, register
 from holdfast.mining.batch import MiningBatch, require_classes, some
-from holdfast.mining.draw import uniform
+from holdfast.mining.draw import nearest, uniform
 
 Anchors: TypeAlias = Literal["each", "first"]
 Variant: TypeAlias = Literal["default", "published"]
@@ -73,3 +73,58 @@ class TripletMiner(Miner):
                 "no two consecutive images share a class; anchors 'first' and variant 'published' need batches of "
                 "consecutive same-class pairs"
             )
+
+
+@register("random")
+class Random(TripletMiner):
+    """Any positive and any negative, uniformly.
+
+    Args:
+        anchors: `each` image or the `first` of each consecutive pair.
+        variant: `published` takes the anchor's partner as positive.
+
+    Requirements: two or more images per class and two or more classes in a batch.
+    Relations: `semihard` and `distance` choose more useful negatives at the same price.
+    """
+
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
+        """Uniform among other classes."""
+        return uniform(batch.negative, generator)
+
+
+@register("hardest")
+class Hardest(TripletMiner):
+    """Any positive, and the nearest negative.
+
+    Args:
+        anchors: `each` image or the `first` of each consecutive pair.
+        variant: `published` takes the anchor's partner as positive.
+
+    Requirements: two or more images per class and two or more classes in a batch.
+    Relations: `ephn` also takes the nearest positive, which avoids the collapse hard negatives can cause.
+    Reference: Hermans et al., 2017.
+    """
+
+    def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
+        """The closest image of another class."""
+        return nearest(batch.distance, batch.negative)
+
+
+@register("ephn")
+class EasyPositiveHardNegative(Hardest):
+    """The nearest positive and the nearest negative; nothing is drawn at random.
+
+    Args:
+        anchors: `each` image or the `first` of each consecutive pair.
+
+    Requirements: two or more images per class and two or more classes in a batch.
+    Relations: `easy-positive` with `negative: hardest` is the same; the miner of the direct gradients.
+    Reference: Xuan et al., WACV 2020.
+    """
+
+    def __init__(self, anchors: Anchors = "each") -> None:
+        super().__init__(anchors)
+
+    def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
+        """The closest image of the class."""
+        return nearest(batch.distance, batch.positive)

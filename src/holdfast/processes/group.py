@@ -1,4 +1,4 @@
-"""The processes of a run, and everything they tell each other."""
+"""The processes of a run, their shards of a batch, and everything they tell each other."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from holdfast.errors import HoldfastError, TrainingError
-from holdfast.processes.sharding import Blocks, block_order, held_rows, shard
 
 T = TypeVar("T")
 
@@ -24,6 +23,28 @@ BUCKET = 25_000_000
 
 GO_ON = "see what it said, mend that, and run the same command again to go on from the last checkpoint"
 LOST = f"another process of this run stopped or cannot be reached; {GO_ON}"
+
+Blocks: TypeAlias = tuple[tuple[int, int], ...]
+"""What a pass consists of: (images, images per group) of each block; triplets and then single images are
+`((3 * t, 3), (n, 1))`. Each process holds its shard of the first block, then of the second, and so on."""
+
+
+def shard(count: int, group: int, rank: int, world: int) -> slice:
+    """The rows that a process has of `count`: consecutive, as equal as can be, never through the middle of a group."""
+    groups = count // group
+    return slice(groups * rank // world * group, groups * (rank + 1) // world * group)
+
+
+def held_rows(blocks: Blocks, rank: int, world: int) -> Tensor:
+    """The rows that a process has of all blocks, counted through all blocks."""
+    starts = itertools.accumulate((count for count, _ in blocks), initial=0)
+    parts = [(start, shard(count, group, rank, world)) for start, (count, group) in zip(starts, blocks, strict=False)]
+    return torch.cat([torch.arange(start + part.start, start + part.stop) for start, part in parts])
+
+
+def block_order(blocks: Blocks, world: int) -> Tensor:
+    """Where each row of the blocks is once the shards of all processes lie behind one another."""
+    return torch.cat([held_rows(blocks, rank, world) for rank in range(world)]).argsort()
 
 
 class Processes:

@@ -123,14 +123,11 @@ def leave_at_once(rank: int | None) -> None:
 
 
 @contextmanager
-def watched(rank: int, world: int, name: str) -> Iterator[Heartbeat | None]:
-    """Watch the other processes for the length of a block, where there is a place to meet."""
-    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
-    if address is None or port is None:
-        yield None
-        return
+def watched(rank: int, world: int, name: str) -> Iterator[Heartbeat]:
+    """Watch the other processes for the length of a block, at the place where they met."""
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
-        store = TCPStore(address, int(port), is_master=False, timeout=timedelta(seconds=SILENCE))
+        store = TCPStore(address, port, is_master=False, timeout=timedelta(seconds=SILENCE))
     except RuntimeError as error:
         raise TrainingError(LOST) from error
     heartbeat = Heartbeat(store, rank, world, name, leave_at_once)

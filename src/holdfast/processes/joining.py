@@ -42,8 +42,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
         quiet = nullcontext() if processes.main else console.shown(False)
         with use_processes(processes), quiet:
             yield processes
-        if heartbeat is not None:
-            heartbeat.leaving = True  # who arrives first may be gone before the last one looks
+        heartbeat.leaving = True  # who arrives first may be gone before the last one looks
         processes.any_of(False)  # wait until everybody is here
     for group in groups:
         dist.destroy_process_group(group)
@@ -71,7 +70,6 @@ def join(device: torch.device) -> tuple[Processes, list[Any]]:
                 f"port {os.environ.get('MASTER_PORT')} of this machine is in use, perhaps by another run; give the "
                 "launcher another (torchrun --master_port, accelerate launch --main_process_port)"
             ) from error
-        line = f"the processes of this run could not meet ({reason(error)}); start all of them again"
-        raise HoldfastError(line) from error
+        raise HoldfastError(f"the processes of this run could not meet ({reason(error)}); start all again") from error
     groups = [host] if fast is host else [host, fast]
     return Processes(state.process_index, state.num_processes, host, fast), groups
