@@ -1,4 +1,4 @@
-"""Geometry of unit vectors: similarities, distances, alignment, energies.
+"""Geometry of unit vectors: similarities, distances, pairs, alignment.
 
 `s = a·b` and `d = ||a - b|| = sqrt(2 - 2 s)` on the unit sphere. Everything here runs in float32 or better whatever
 the ambient precision, and every gradient is finite, also where two vectors coincide.
@@ -98,35 +98,6 @@ def alignment(vectors: Tensor, labels: Tensor, include_self: bool = False) -> Te
     return masked_mean(squared_distances(vectors), positive)
 
 
-def _off_diagonal(matrix: Tensor) -> Tensor:
-    n = len(matrix)
-    return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
-
-
-def energy(vectors: Tensor, s: float = 1.0) -> Tensor:
-    """Hyperspherical energy: mean over i≠j of `d^-s`, or of `log(1/d)` for `s = 0`.
-
-    Coinciding vectors have infinite energy; distances are held above 1e-6 so that value and gradient stay finite.
-    """
-    if s < 0:
-        raise ValueError(f"the exponent of the energy must not be negative, got {s}")
-    log_d = 0.5 * _off_diagonal(squared_distances(vectors)).clamp_min(1e-12).log()
-    return -log_d.mean() if s == 0 else (-s * log_d).exp().mean()
-
-
-def gaussian_energy(vectors: Tensor, s: float = 1.0, log: bool = False) -> Tensor:
-    """Mean over i≠j of `exp(-s d²)`; its logarithm is the training regulariser.
-
-    The published table lists the value without the logarithm and with `s = 1`, for which orthogonal vectors
-    give 0.135.
-    """
-    exponents = -s * _off_diagonal(squared_distances(vectors))
-    if log:
-        count = torch.tensor(float(exponents.numel()), device=exponents.device)
-        return exponents.flatten().logsumexp(0) - count.log()
-    return exponents.exp().mean()
-
-
 def unbiased(vectors: Tensor) -> Tensor:
     """Squared length of the mean vector; zero when the vectors balance around the centre."""
     return precise(vectors).mean(0).square().sum()
@@ -136,28 +107,3 @@ def total_variation(vectors: Tensor) -> Tensor:
     """Mean squared distance to the overall mean; equals `1 - unbiased` on the sphere."""
     vectors = precise(vectors)
     return (vectors - vectors.mean(0)).square().sum(1).mean()
-
-
-def intra_variation(vectors: Tensor, labels: Tensor) -> Tensor:
-    """Mean squared distance to the mean of the own class."""
-    vectors = precise(vectors)
-    return (vectors - _class_means(vectors, labels)).square().sum(1).mean()
-
-
-def inter_variation(vectors: Tensor, labels: Tensor) -> Tensor:
-    """Mean squared distance of the class means, weighted by class size, to the overall mean."""
-    vectors = precise(vectors)
-    return (_class_means(vectors, labels) - vectors.mean(0)).square().sum(1).mean()
-
-
-def _class_means(vectors: Tensor, labels: Tensor) -> Tensor:
-    """Each vector's class mean."""
-    same = (labels[:, None] == labels[None, :]).to(vectors.dtype)
-    return similarity(same / same.sum(1, keepdim=True), vectors.T)
-
-
-def effective_rank(vectors: Tensor) -> Tensor:
-    """Exponential of the entropy of the normalised singular values: how many dimensions are in use."""
-    singular = torch.linalg.svdvals(precise(vectors))
-    p = singular / singular.sum().clamp_min(1e-12)
-    return torch.exp(-(p * p.clamp_min(1e-12).log()).sum())

@@ -14,12 +14,12 @@ from holdfast import mining
 from holdfast.gradients import (
     CircularTripletWeight,
     CosineTripletWeight,
+    NearIdeal,
     SigmoidPairWeight,
     directions,
-    pair_weights,
-    triplet_weights,
 )
 from holdfast.gradients.triplets import TripletGeometry, geometry, joined, others_of
+from holdfast.gradients.weights import masks, pair_weights, triplet_weights
 from holdfast.mining import Pairs, Triplets
 from holdfast.sphere import pair_masks, similarity
 
@@ -77,7 +77,7 @@ def test_effective_force_is_what_turns_a_vector(name: str) -> None:
         torch.testing.assert_close(across.norm(dim=1), direction.force((at * other).sum(1)))
 
 
-@pytest.mark.parametrize("name", pair_weights.registry.names())
+@pytest.mark.parametrize("name", pair_weights.names())
 @settings(max_examples=15, deadline=None)
 @given(seed=SEEDS, per_class=st.integers(2, 4))
 def test_pair_weights_equal_loops(name: str, seed: int, per_class: int) -> None:
@@ -86,7 +86,7 @@ def test_pair_weights_equal_loops(name: str, seed: int, per_class: int) -> None:
     assert isinstance(triplets, Triplets)
     s = similarity(z)
     a, p, n = (z[index] for index in triplets)
-    pull, push = pair_weights.registry.get(name)()(geometry(a, p, n, others_of(triplets, s, *pair_masks(labels))))
+    pull, push = pair_weights.get(name)()(geometry(a, p, n, others_of(triplets, s, *pair_masks(labels))))
     for row, (i, j, k) in enumerate(zip(*(index.tolist() for index in triplets), strict=True)):
         sets = relative_sets(s, labels, i, j, k)
         assert per_class > 2 or sets[0] == [], "a class of two has no other positive"
@@ -97,7 +97,7 @@ def test_pair_weights_equal_loops(name: str, seed: int, per_class: int) -> None:
 def test_without_others_relative_weights_are_the_plain_ones() -> None:
     seen = TripletGeometry.at(torch.linspace(-1, 1, 9), torch.linspace(1, -1, 9))
     for relative, plain in (("sig-ms", "sig"), ("lin-ms", "lin")):
-        got, expected = (pair_weights.registry.get(name)()(seen) for name in (relative, plain))
+        got, expected = (pair_weights.get(name)()(seen) for name in (relative, plain))
         torch.testing.assert_close(got, expected)
 
 
@@ -118,15 +118,15 @@ def test_parameters_matter_and_are_checked() -> None:
 @given(near=st.floats(-1, 1), far=st.floats(-1, 1))
 def test_triplet_weights_and_masks_equal_the_formulas(near: float, far: float) -> None:
     s_ap, s_an = torch.tensor([near, far], dtype=torch.float64)[:, None]
-    for name in triplet_weights.weights.names():
-        got = float(triplet_weights.weights.get(name)()(s_ap, s_an))
+    for name in triplet_weights.names():
+        got = float(triplet_weights.get(name)()(s_ap, s_an))
         assert got == pytest.approx(triplet_weight(name, near, far), rel=1e-12)
-    for name in triplet_weights.masks.names():
-        assert bool(triplet_weights.masks.get(name)()(s_ap, s_an)) == kept(name, near, far)
+    for name in masks.names():
+        assert bool(masks.get(name)()(s_ap, s_an)) == kept(name, near, far)
 
 
 def test_the_second_mask_spares_easy_triplets() -> None:
-    mask = triplet_weights.NearIdeal()
+    mask = NearIdeal()
     assert mask(torch.tensor(0.9), torch.tensor(0.1)), "an easy triplet keeps pulling its positive"
     assert not mask(torch.tensor(0.9), torch.tensor(0.8))
     assert not mask(torch.tensor(0.1), torch.tensor(0.0))

@@ -17,7 +17,7 @@ from holdfast.cli import main
 from holdfast.errors import DataError, HoldfastError
 from holdfast.gradients import diagram
 from holdfast.gradients import explanation as explanations
-from holdfast.gradients.listing import entries
+from holdfast.gradients.named import entries
 
 
 def test_pair_curves_equal_the_formulas() -> None:

@@ -9,9 +9,8 @@ import pytest
 import torch
 from loss_batches import batch, value_and_gradient
 
-from holdfast import losses, mining
+from holdfast import losses, metrics, mining
 from holdfast.errors import RecipeError
-from holdfast.sphere import energy, gaussian_energy
 
 
 def loop(kind: str, s: float, z: torch.Tensor, pairs: list[tuple[int, int]]) -> float:
@@ -22,7 +21,9 @@ def loop(kind: str, s: float, z: torch.Tensor, pairs: list[tuple[int, int]]) -> 
     return sum(-math.log(d) if s == 0 else d**-s for d in apart) / len(apart)
 
 
-@pytest.mark.parametrize(("kind", "s"), [("gaussian", 1.0), ("gaussian", 2.5), ("riesz", 0.0), ("riesz", 1.0)])
+@pytest.mark.parametrize(
+    ("kind", "s"), [("gaussian", 1.0), ("gaussian", 2.5), ("riesz", 0.0), ("riesz", 1.0), ("riesz", 2.5)]
+)
 def test_energy_of_all_and_of_given_pairs(kind: str, s: float) -> None:
     z, labels = batch(4)
     z = z.double()
@@ -35,14 +36,18 @@ def test_energy_of_all_and_of_given_pairs(kind: str, s: float) -> None:
     torch.testing.assert_close(float(loss(z, labels, triplets)), loop(kind, s, z, given), rtol=1e-8, atol=1e-10)
 
 
-def test_labels_do_not_matter_and_the_measures_agree() -> None:
+def test_labels_do_not_matter_and_the_figures_agree() -> None:
     z, labels = batch(5)
     value, gradient = value_and_gradient(losses.build("energy"), z, labels)
     other, other_gradient = value_and_gradient(losses.build("energy"), z, labels.flip(0) % 2)
     assert value == other
     assert torch.equal(gradient, other_gradient)
-    torch.testing.assert_close(value, gaussian_energy(z, log=True))
-    torch.testing.assert_close(losses.build("energy", kind="riesz", s=1.0)(z, labels), energy(z))
+    figures = metrics.geometry(z, labels)
+    assert figures["gaussian_energy"] == pytest.approx(math.exp(float(value)), rel=1e-5)
+    for s in (0, 1):
+        assert figures[f"energy_{s}"] == pytest.approx(
+            float(losses.build("energy", kind="riesz", s=s)(z, labels)), rel=1e-5
+        )
 
 
 def test_a_step_down_spreads_vectors() -> None:
@@ -50,7 +55,24 @@ def test_a_step_down_spreads_vectors() -> None:
     z = torch.nn.functional.normalize(z + 2 * z[:1], dim=1)
     _, gradient = value_and_gradient(losses.build("energy"), z, labels)
     moved = torch.nn.functional.normalize(z - 0.5 * gradient, dim=1)
-    assert gaussian_energy(moved) < gaussian_energy(z) - 1e-3
+    loss = losses.build("energy")
+    assert loss(moved, labels).exp() < loss(z, labels).exp() - 1e-3
+
+
+def test_orthogonal_vectors_have_the_published_gaussian_energy() -> None:
+    value = losses.build("energy")(torch.eye(6), torch.arange(6))
+    assert float(value.exp()) == pytest.approx(0.135, abs=5e-4)
+
+
+@pytest.mark.parametrize(("kind", "s"), [("gaussian", 1.0), ("riesz", 0.0), ("riesz", 1.0)])
+def test_gradients_are_right_and_finite_where_vectors_coincide(kind: str, s: float) -> None:
+    loss, labels = losses.build("energy", kind=kind, s=s), torch.arange(4)
+    z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    value, gradient = value_and_gradient(loss, z, labels)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+    apart = torch.nn.functional.normalize(batch(3)[0][:4].double(), dim=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: loss(z, labels), (apart,))
 
 
 @pytest.mark.parametrize(("kind", "s"), [("gaussian", 0.0), ("riesz", -1.0)])

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from holdfast import sphere
 from holdfast.errors import DataError
 from holdfast.metrics import geometry
 from holdfast.metrics.pairs import random_pairs
@@ -66,13 +65,12 @@ def test_equals_loops(count: int, classes: int, seed: int) -> None:
     assert set(values.reasons) == {key for key, value in values.items() if value is None}
 
 
-def test_equals_the_energies_of_a_batch() -> None:
+def test_effective_rank_equals_a_decomposition_of_all_vectors() -> None:
     vectors, labels = sample(60, 12, 6)
-    values = geometry(vectors, labels)
-    assert values["energy_0"] == pytest.approx(sphere.energy(vectors, 0).item(), rel=1e-5)
-    assert values["energy_1"] == pytest.approx(sphere.energy(vectors, 1).item(), rel=1e-5)
-    assert values["gaussian_energy"] == pytest.approx(sphere.gaussian_energy(vectors).item(), rel=1e-5)
-    assert values["effective_rank"] == pytest.approx(sphere.effective_rank(vectors).item(), rel=1e-4)
+    singular = torch.linalg.svdvals(vectors)
+    fractions = singular / singular.sum()
+    expected = torch.exp(-(fractions * fractions.log()).sum())
+    assert geometry(vectors, labels)["effective_rank"] == pytest.approx(expected.item(), rel=1e-4)
 
 
 def test_random_pairs_estimate_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

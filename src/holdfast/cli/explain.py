@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.data import load
     from holdfast.evaluation import embed_splits
     from holdfast.gradients import explain
-    from holdfast.gradients.building import parse
+    from holdfast.gradients.rule import parse
     from holdfast.models import load_model
 
     if (options.model is None) != (options.data is None):

@@ -16,7 +16,7 @@ from holdfast.console import listing
 
 FAMILIES = {
     "losses": "holdfast.losses.base",
-    "gradients": "holdfast.gradients.listing",
+    "gradients": "holdfast.gradients.named",
     "miners": "holdfast.mining.base",
     "goals": "holdfast.attacks.base",
     "regimes": "holdfast.regimes.base",

@@ -1,6 +1,5 @@
 """Direct gradients: a direction, a pair weight and a triplet weight instead of a loss to derive them from."""
 
-from holdfast.gradients.building import build, named, names
 from holdfast.gradients.directions import (
     CosineDirection,
     CosineOrthogonal,
@@ -12,60 +11,29 @@ from holdfast.gradients.directions import (
 from holdfast.gradients.dissection import Dissection, dissect
 from holdfast.gradients.explanation import Diagram, Explanation, diagram, explain
 from holdfast.gradients.named import RULES, Components, Rule
-from holdfast.gradients.pair_weights import (
+from holdfast.gradients.rule import DirectGradient, build, named, names
+from holdfast.gradients.triplets import TripletGeometry
+from holdfast.gradients.weights import (
+    CircularTripletWeight,
     ConstantPairWeight,
+    ConstantTripletWeight,
+    CosineTripletWeight,
     DistancePairWeight,
     LinearPairWeight,
     LinearRelative,
-    PairWeight,
-    SigmoidPairWeight,
-    SigmoidRelative,
-)
-from holdfast.gradients.rule import DirectGradient
-from holdfast.gradients.triplet_weights import (
-    CircularTripletWeight,
-    ConstantTripletWeight,
-    CosineTripletWeight,
     NearerThanNegative,
     NearIdeal,
+    PairWeight,
     PositiveMask,
+    SigmoidPairWeight,
+    SigmoidRelative,
     TripletWeight,
 )
-from holdfast.gradients.triplets import TripletGeometry
 
-__all__ = [
-    "RULES",
-    "CircularTripletWeight",
-    "Components",
-    "ConstantPairWeight",
-    "ConstantTripletWeight",
-    "CosineDirection",
-    "CosineOrthogonal",
-    "CosineTripletWeight",
-    "Diagram",
-    "DirectGradient",
-    "Direction",
-    "Dissection",
-    "DistancePairWeight",
-    "EuclideanDirection",
-    "EuclideanOrthogonal",
-    "Explanation",
-    "LinearPairWeight",
-    "LinearRelative",
-    "Moves",
-    "NearIdeal",
-    "NearerThanNegative",
-    "PairWeight",
-    "PositiveMask",
-    "Rule",
-    "SigmoidPairWeight",
-    "SigmoidRelative",
-    "TripletGeometry",
-    "TripletWeight",
-    "build",
-    "diagram",
-    "dissect",
-    "explain",
-    "named",
-    "names",
-]
+__all__ = ["RULES", "Components", "DirectGradient", "Rule", "TripletGeometry", "build", "named", "names"]
+__all__ += ["Diagram", "Dissection", "Explanation", "diagram", "dissect", "explain"]
+__all__ += ["CosineDirection", "CosineOrthogonal", "Direction", "EuclideanDirection", "EuclideanOrthogonal", "Moves"]
+__all__ += ["ConstantPairWeight", "DistancePairWeight", "LinearPairWeight", "LinearRelative", "PairWeight"]
+__all__ += ["SigmoidPairWeight", "SigmoidRelative"]
+__all__ += ["CircularTripletWeight", "ConstantTripletWeight", "CosineTripletWeight", "TripletWeight"]
+__all__ += ["NearIdeal", "NearerThanNegative", "PositiveMask"]

@@ -15,10 +15,9 @@ from holdfast.gradients.directions import Moves
 from holdfast.gradients.directions import registry as directions
 from holdfast.gradients.measurement import AnyLoss, Context, Gradients, along_sphere, is_tangential, measure, tuples_of
 from holdfast.gradients.named import RULES, Components
-from holdfast.gradients.pair_weights import registry as pair_weights
 from holdfast.gradients.rule import DirectGradient
-from holdfast.gradients.triplet_weights import masks, weights
 from holdfast.gradients.triplets import TripletGeometry, geometry, others_of
+from holdfast.gradients.weights import masks, pair_weights, triplet_weights
 from holdfast.losses.base import Loss
 from holdfast.mining import EasyPositiveHardNegative, Triplets
 from holdfast.mining.batch import relations
@@ -163,11 +162,11 @@ def _compare(
         name: _fit(measured.like(moves[name], *along[name]), measured.flat(), 1.0).residual for name in moves
     }
     fitting = [name for name in moves if unexplained[name] <= min(unexplained.values()) + TIE]
-    candidates = itertools.product(fitting, pair_weights.names(), weights.names(), (None, *masks.names()))
+    candidates = itertools.product(fitting, pair_weights.names(), triplet_weights.names(), (None, *masks.names()))
     matches = {parts: _match(parts, scene, measured, moves) for parts in itertools.starmap(Components, candidates)}
     nearest = _least({parts: found.residual for parts, found in matches.items()})
     pull, push = along[nearest.direction]
-    rule = _rule(nearest)
+    rule = DirectGradient("best", *nearest)
     scale = matches[nearest].scale
     whole = rule.triplet(scene.s_ap, scene.s_an)
     pair_pull, pair_push = (weight / whole for weight in rule.weigh(scene))
@@ -191,16 +190,8 @@ def _compare(
 
 
 def _match(parts: Components, scene: TripletGeometry, measured: Gradients, moves: dict[str, Moves]) -> RuleMatch:
-    return _fit(measured.like(moves[parts.direction], *_rule(parts).weigh(scene)), measured.flat())
-
-
-def _rule(parts: Components) -> DirectGradient:
-    return DirectGradient(
-        direction=directions.get(parts.direction)(),
-        pair=pair_weights.get(parts.pair)(),
-        triplet=weights.get(parts.triplet)(),
-        mask=masks.get(parts.mask)() if parts.mask else None,
-    )
+    pull, push = DirectGradient("best", *parts).weigh(scene)
+    return _fit(measured.like(moves[parts.direction], pull, push), measured.flat())
 
 
 def _along(gradient: Tensor, move: Tensor) -> Tensor:

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.gradients.building import named
 from holdfast.gradients.directions import registry as directions
 from holdfast.gradients.named import RULES, Components
-from holdfast.gradients.rule import DirectGradient
+from holdfast.gradients.rule import DirectGradient, named
 from holdfast.gradients.triplets import Others, TripletGeometry
 from holdfast.metrics.base import EmbeddedSet, blocks
 from holdfast.sphere import similarity

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from holdfast.gradients.directions import registry as directions
+from holdfast.gradients.weights import masks, pair_weights, triplet_weights
+from holdfast.registry import Registry
 
 Rule: TypeAlias = Literal[
     "triplet-euclidean", "triplet-cosine", "circle", "binomial-deviance", "ms", "dr-ms", "sc-triplet", "best"
@@ -28,6 +32,14 @@ class Components(NamedTuple):
         return " × ".join(name for name in self if name is not None)
 
 
+FAMILIES: dict[str, Registry[Any]] = {
+    "direction": directions,
+    "pair": pair_weights,
+    "triplet": triplet_weights,
+    "mask": masks,
+}
+"""The components of a rule, by the argument that takes them."""
+
 RULES: dict[Rule, Components] = {
     "triplet-euclidean": Components("euc", "euc", "con"),
     "triplet-cosine": Components("cos", "con", "cos"),
@@ -49,3 +61,11 @@ SUMMARIES: dict[Rule, str] = {
     "sc-triplet": "`triplet-cosine` that only pushes where the negative is closer than the positive.",
     "best": "The combination the GS paper arrives at.",
 }
+
+
+def entries() -> dict[str, str]:
+    """A line on every rule, then on every component under `argument: name`, as a recipe writes them."""
+    lines = {f"rule: {name}": f"{SUMMARIES[name]} ({parts})" for name, parts in RULES.items()}
+    for argument, family in FAMILIES.items():
+        lines |= {f"{argument}: {name}": family.summary(name) for name in family.names()}
+    return lines

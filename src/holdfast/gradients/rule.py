@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Generator, Tensor
 
+from holdfast.config import instantiate
 from holdfast.configurable import built
-from holdfast.gradients import directions, pair_weights, triplet_weights
+from holdfast.errors import RecipeError
 from holdfast.gradients.directions import Direction
-from holdfast.gradients.named import RULES, Components, Rule
-from holdfast.gradients.pair_weights import PairWeight
-from holdfast.gradients.triplet_weights import PositiveMask, TripletWeight
+from holdfast.gradients.named import FAMILIES, RULES, Components, Rule
 from holdfast.gradients.triplets import TripletGeometry, geometry, joined, others_of
+from holdfast.gradients.weights import PairWeight, PositiveMask, TripletWeight
 from holdfast.losses.base import Encoded, Loss, register
 from holdfast.mining import EasyPositiveHardNegative, Miner, Triplets, Tuples
 from holdfast.mining.batch import relations
-from holdfast.registry import Registry
 from holdfast.sphere import Mask, precise, similarity
+from holdfast.yaml_files import NotYaml, read_yaml
 
-T = TypeVar("T")
+Part: TypeAlias = str | dict[str, Any]
+"""A component as a recipe writes it: a bare name, or a block with its arguments."""
 
 BLOCK = 2**22
 """Numbers per row-wise matrix of one pass; a mined batch is one pass, all triplets of a batch are many."""
@@ -79,12 +80,12 @@ class DirectGradient(Loss):
     @property
     def components(self) -> Components:
         """Names of the parts; the class name of one that is not registered."""
-        return Components(
-            _name(directions.registry, self.direction),
-            _name(pair_weights.registry, self.pair),
-            _name(triplet_weights.weights, self.triplet),
-            None if self.mask is None else _name(triplet_weights.masks, self.mask),
-        )
+
+        def name(argument: str) -> str:
+            family, part = FAMILIES[argument], type(getattr(self, argument))
+            return next((name for name in family.names() if family.get(name) is part), part.__name__)
+
+        return Components(name("direction"), name("pair"), name("triplet"), name("mask") if self.mask else None)
 
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
@@ -149,5 +150,52 @@ class _Direct(torch.autograd.Function):
         return (upstream[0] * gradient).to(ctx.dtype), None, None
 
 
-def _name(registry: Registry[T], component: T) -> str:
-    return next((name for name in registry.names() if registry.get(name) is type(component)), type(component).__name__)
+def build(
+    direction: Part | Direction | None = None,
+    pair: Part | PairWeight | None = None,
+    triplet: Part | TripletWeight | None = None,
+    mask: Part | PositiveMask | None = None,
+    *,
+    rule: Rule | str = "best",
+    miner: Part | Miner | None = None,
+) -> DirectGradient:
+    """A rule from its components, given as names, as blocks (`{"name": "sig", "beta": 40}`) or built.
+
+    Args:
+        direction: `euc`, `cos`, `euc-orth` or `cos-orth`.
+        pair: `con`, `euc`, `lin`, `sig`, `sig-ms` or `lin-ms`.
+        triplet: `con`, `cos` or `cir`.
+        mask: `sc1`, `sc2`, or none.
+        rule: the named rule whose components fill in for those left out.
+        miner: chooses the triplets; `ephn` when left out.
+    """
+    given = {"direction": direction, "pair": pair, "triplet": triplet, "mask": mask, "rule": rule, "miner": miner}
+    built: DirectGradient = instantiate(Loss, {"name": "gradient", **given}, where="gradient")
+    return built
+
+
+def named(rule: Rule | str, *, miner: Part | Miner | None = None) -> DirectGradient:
+    """A published rule.
+
+    Args:
+        rule: one of `names()`.
+        miner: chooses the triplets; `ephn` when left out.
+    """
+    return build(rule=rule, miner=miner)
+
+
+def names() -> list[str]:
+    """The named rules."""
+    return list(RULES)
+
+
+def parse(text: str) -> DirectGradient:
+    """A rule as the command line takes it: one of `names()`, or a block such as `{pair: sig, mask: sc1}`."""
+    if not text.lstrip().startswith("{"):
+        return named(text)
+    try:
+        block = read_yaml(text)
+    except NotYaml as error:
+        raise RecipeError(f"'{text}' is not a block such as {{pair: sig, mask: sc1}}: {error}") from error
+    built: DirectGradient = instantiate(Loss, {**block, "name": "gradient"}, where="gradient")
+    return built

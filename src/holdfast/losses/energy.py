@@ -31,7 +31,7 @@ class Energy(Loss):
 
     Requirements: unit vectors; two or more in a batch. Distances are held above 1e-6 in the riesz energy.
     Relations: the negative part of `triplet`, `margin` or `multi-similarity` has a similar effect; that of `linear`
-        balances vectors around the centre only. `sphere` has the energies as measures.
+        balances vectors around the centre only. The metric `geometry` has the energies as figures.
     Reference: Liu et al., NeurIPS 2018 (riesz); Wang and Isola, ICML 2020 (gaussian).
     """
 

@@ -46,7 +46,7 @@ def geometry(embeddings: Array, labels: Array, *, seed: int = 0, pairs: int = 1_
 
     Requirements: two images in some class for the positive values, two classes for the negative ones, unit vectors
         for the energies; what cannot be measured is None.
-    Relations: `sphere` has the same energies with gradients, for a batch.
+    Relations: the loss `energy` is the same energies with gradients, for a batch.
     Reference: pi metrics: Roth et al., ICML 2020; effective rank: Roy and Vetterli, EUSIPCO 2007.
     """
     return Geometry(seed, pairs)(EmbeddedSet.of(embeddings, labels))
@@ -147,7 +147,7 @@ def class_spread(vectors: Tensor, labels: Tensor) -> Values:
 
 
 def _effective_rank(vectors: Tensor) -> float:
-    """As `sphere.effective_rank`, from second moments in float64: a decomposition of dim × dim, not of n × dim."""
+    """From second moments in float64: a decomposition of dim × dim, not of n × dim."""
     moments = torch.zeros(vectors.shape[1], vectors.shape[1], dtype=torch.float64, device=vectors.device)
     for rows in blocks(*vectors.shape):
         block = vectors[rows].double()

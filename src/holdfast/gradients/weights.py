@@ -1,4 +1,4 @@
-"""How hard a triplet's positive pair is pulled and its negative pair pushed."""
+"""How hard a triplet pulls its positive pair and pushes its negative one: pair weights, triplet weights and masks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,28 @@ class PairWeight(Configurable, ABC):
         """P+ and P-, of shape (t,) each, never negative."""
 
 
-registry: Registry[PairWeight] = Registry("pair weight", PairWeight, "holdfast.gradients.pair_weights")
-register = registry.register
+class TripletWeight(Configurable, ABC):
+    """The weight T of both pairs of a triplet."""
+
+    @abstractmethod
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Tensor:
+        """T from the similarities of the positive and the negative pair, elementwise."""
 
 
-@register("con")
+class PositiveMask(Configurable, ABC):
+    """Which triplets pull their positive; the others only push their negative."""
+
+    @abstractmethod
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Mask:
+        """Where P+ is kept, from the similarities of the positive and the negative pair, elementwise."""
+
+
+pair_weights: Registry[PairWeight] = Registry("pair weight", PairWeight)
+triplet_weights: Registry[TripletWeight] = Registry("triplet weight", TripletWeight)
+masks: Registry[PositiveMask] = Registry("mask", PositiveMask)
+
+
+@pair_weights.register("con")
 class ConstantPairWeight(PairWeight):
     """Every pair alike: P+ = P- = 1."""
 
@@ -39,7 +56,7 @@ class ConstantPairWeight(PairWeight):
         return torch.ones_like(triplets.s_ap), torch.ones_like(triplets.s_an)
 
 
-@register("euc")
+@pair_weights.register("euc")
 class DistancePairWeight(PairWeight):
     """Distant pairs more: P+ = D_ap, P- = D_an.
 
@@ -51,7 +68,7 @@ class DistancePairWeight(PairWeight):
         return triplets.d_ap, triplets.d_an
 
 
-@register("lin")
+@pair_weights.register("lin")
 class LinearPairWeight(PairWeight):
     """Distant positives and close negatives more, in proportion: P+ = 1 - s_ap, P- = s_an.
 
@@ -63,7 +80,7 @@ class LinearPairWeight(PairWeight):
         return (1 - triplets.s_ap).relu(), triplets.s_an.relu()
 
 
-@register("sig")
+@pair_weights.register("sig")
 class SigmoidPairWeight(PairWeight):
     """Distant positives and close negatives more, along a sigmoid.
 
@@ -87,7 +104,7 @@ class SigmoidPairWeight(PairWeight):
         return pull.sigmoid(), push.sigmoid()
 
 
-@register("sig-ms")
+@pair_weights.register("sig-ms")
 class SigmoidRelative(SigmoidPairWeight):
     """As `sig`, compared with the anchor's other pairs as multi-similarity does.
 
@@ -114,7 +131,7 @@ class SigmoidRelative(SigmoidPairWeight):
         )
 
 
-@register("lin-ms")
+@pair_weights.register("lin-ms")
 class LinearRelative(PairWeight):
     """As `lin`, compared with the anchor's other pairs, without a parameter to tune.
 
@@ -131,6 +148,80 @@ class LinearRelative(PairWeight):
         m_pull = row_mean(s_ap[:, None] - others.similarity, others.positive, 0.0)
         m_push = row_mean(s_an[:, None] - others.similarity, others.negative, 0.0)
         return (1 - m_pull).relu() * (1 - s_ap).relu(), (1 + m_push).relu() * s_an.relu()
+
+
+@triplet_weights.register("con")
+class ConstantTripletWeight(TripletWeight):
+    """Every triplet alike: T = 0.5."""
+
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Tensor:
+        """One half."""
+        return torch.full_like(s_ap, 0.5)
+
+
+@triplet_weights.register("cos")
+class CosineTripletWeight(TripletWeight):
+    """Unsolved triplets more: T = 1 / (1 + exp(τ (s_ap - s_an))).
+
+    Args:
+        tau: sharpness τ; the paper gives 1, and only for its plots.
+    """
+
+    def __init__(self, tau: float = 1.0) -> None:
+        require_positive(tau=tau)
+        self.tau = tau
+
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Tensor:
+        """A sigmoid of the difference."""
+        return (-self.tau * (s_ap - s_an)).sigmoid()
+
+
+@triplet_weights.register("cir")
+class CircularTripletWeight(CosineTripletWeight):
+    """Unsolved triplets more, also where both pairs are close or both far.
+
+    T = 1 / (1 + exp(τ (s_ap (2 - s_ap) - s_an²)))
+
+    Equal weights lie on circles around the ideal triplet, s_ap = 1 and s_an = 0.
+
+    Args:
+        tau: sharpness τ; the paper gives 1, and only for its plots.
+    """
+
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Tensor:
+        """A sigmoid of the distance to the ideal triplet."""
+        return (-self.tau * solved(s_ap, s_an)).sigmoid()
+
+
+@masks.register("sc1")
+class NearerThanNegative(PositiveMask):
+    """Pull the positive only where it is at least as close as the negative: P+ = 0 where s_an > s_ap."""
+
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Mask:
+        """Below the diagonal of the triplet diagram."""
+        return s_an <= s_ap
+
+
+@masks.register("sc2")
+class NearIdeal(PositiveMask):
+    """Pull the positive only in triplets near the ideal one: P+ = 0 where s_ap (2 - s_ap) - s_an² < 0.5.
+
+    Args:
+        printed: the sign of the paper's Equation 19, `> 0.5`, which drops the easy triplets; its figure and its text
+            have it the other way round, as it is by default.
+    """
+
+    def __init__(self, printed: bool = False) -> None:
+        self.printed = printed
+
+    def __call__(self, s_ap: Tensor, s_an: Tensor) -> Mask:
+        """Inside a circle around the ideal triplet; outside, as printed."""
+        return solved(s_ap, s_an) <= 0.5 if self.printed else solved(s_ap, s_an) >= 0.5
+
+
+def solved(s_ap: Tensor, s_an: Tensor) -> Tensor:
+    """`s_ap (2 - s_ap) - s_an²`: one for the ideal triplet, less by the squared distance to it in the diagram."""
+    return s_ap * (2 - s_ap) - s_an.square()
 
 
 def row_mean(values: Tensor, mask: Mask, otherwise: float) -> Tensor:
