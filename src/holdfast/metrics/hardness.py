@@ -91,8 +91,9 @@ class Hardness(Metric):
             batches, why = list(self._draw(labels)), f"fewer than two classes have {self.per_class} images"
         else:
             batches, why = [], "hardness is for unit vectors, and these are not"
+        found = self._mine(vectors, labels, batches)
         for name in self.miners:
-            values.put(f"hardness/{name}", self._mean(name, vectors, labels, batches), why)
+            values.put(f"hardness/{name}", _mean(vectors, found[name]) if batches else None, why)
         return values
 
     def _draw(self, labels: Tensor) -> Iterator[Tensor]:
@@ -112,18 +113,27 @@ class Hardness(Metric):
             drawn = torch.where(slots < sizes[chosen, None], lots, -1).topk(self.per_class).indices
             yield by_class[(starts[chosen, None] + drawn).flatten()]
 
-    def _mean(self, name: str, vectors: Tensor, labels: Tensor, batches: list[Tensor]) -> float | None:
+    def _mine(self, vectors: Tensor, labels: Tensor, batches: list[Tensor]) -> dict[str, list[Tensor]]:
+        """Rows of the triplets that each miner finds, batch by batch."""
         from holdfast import mining
 
-        miner = mining.build(name)
-        generator = torch.Generator(vectors.device).manual_seed(self.seed)
-        total, count = 0.0, 0
+        miners = {name: mining.build(name) for name in self.miners}
+        generators = {name: torch.Generator(vectors.device).manual_seed(self.seed) for name in self.miners}
+        found: dict[str, list[Tensor]] = {name: [] for name in self.miners}
         for rows in batches:
-            z = vectors[rows]
-            triplets = miner(z, labels[rows], generator)
-            if not isinstance(triplets, mining.Triplets):
-                raise DataError(f"miner '{name}' returns pairs; hardness needs a miner of triplets")
-            anchor, positive, negative = z[triplets.anchor], z[triplets.positive], z[triplets.negative]
-            total += float((distance(anchor, positive) - distance(anchor, negative)).double().sum())
-            count += len(anchor)
-        return total / count if count else None
+            z, own = vectors[rows], labels[rows]
+            batch = mining.MiningBatch(z, own)  # distances are measured once for all miners
+            for name, miner in miners.items():
+                shared = isinstance(miner, mining.TripletMiner)
+                triplets = miner.mine(batch, generators[name]) if shared else miner(z, own, generators[name])
+                if not isinstance(triplets, mining.Triplets):
+                    raise DataError(f"miner '{name}' returns pairs; hardness needs a miner of triplets")
+                found[name].append(rows[torch.stack(triplets)])
+        return found
+
+
+def _mean(vectors: Tensor, found: list[Tensor]) -> float | None:
+    """Mean `d(a, p) - d(a, n)` of triplets, given as rows of the vectors; None where there is none."""
+    anchor, positive, negative = vectors[torch.cat(found, 1)]
+    hardness = distance(anchor, positive) - distance(anchor, negative)
+    return float(hardness.double().mean()) if len(hardness) else None

@@ -63,6 +63,11 @@ class MiningBatch:
         """Euclidean distances, n × n."""
         return squared_distances(self.vectors).sqrt()  # no gradient is taken, so the root needs no care at zero
 
+    @cached_property
+    def complete(self) -> Tensor:
+        """Which rows have a positive and a negative."""
+        return some(self.positive) & some(self.negative)
+
     @property
     def partner(self) -> Tensor:
         """The other image of each consecutive pair (0, 1), (2, 3), ...; an odd last image is its own."""

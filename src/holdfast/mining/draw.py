@@ -14,15 +14,13 @@ from holdfast.sphere import Mask
 
 def uniform(allowed: Mask, generator: Generator | None) -> Tensor:
     """One allowed column per row, each with the same probability."""
-    whole = (
-        torch.int16 if allowed.shape[1] < 2**15 else torch.int32
-    )  # the time goes into memory, so the less the better
+    whole = torch.int16 if allowed.shape[1] < 2**15 else torch.int32  # the time goes into memory: the less the better
     rank = allowed.cumsum(1, dtype=whole)
-    count = rank[:, -1]
-    drawn = _rand((len(allowed),), allowed.device, generator)
+    count = rank[:, -1:]
+    drawn = _rand((len(allowed), 1), allowed.device, generator)
     # Rounding may lift drawn × count to count itself, which is one past the last allowed column.
-    wanted = torch.minimum((drawn * count).to(whole) + 1, count.clamp_min(1))
-    return torch.searchsorted(rank, wanted[:, None]).squeeze(1).clamp_max(allowed.shape[1] - 1)
+    wanted = torch.minimum((drawn * count).to(whole) + 1, count)
+    return torch.searchsorted(rank, wanted).squeeze(1)
 
 
 def weighted(log_weights: Tensor, allowed: Mask, generator: Generator | None) -> Tensor:

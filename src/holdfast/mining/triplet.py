@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from holdfast.errors import DataError
 from holdfast.mining.base import Miner, Triplets, Tuples, register
-from holdfast.mining.batch import MiningBatch, require_classes, some
+from holdfast.mining.batch import MiningBatch, require_classes
 from holdfast.mining.draw import nearest, uniform
 
 Anchors: TypeAlias = Literal["each", "first"]
@@ -37,7 +37,10 @@ class TripletMiner(Miner):
         self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
     ) -> Tuples:
         """Mine a batch; the published variant does not tell copies of an image apart."""
-        batch = MiningBatch(embeddings, labels, None if self.variant == "published" else images)
+        return self.mine(MiningBatch(embeddings, labels, None if self.variant == "published" else images), generator)
+
+    def mine(self, batch: MiningBatch, generator: Generator | None = None) -> Triplets:
+        """Mine a batch whose pairs are known; several miners may share one."""
         positive = self.choose_positives(batch, generator)
         negative = self.choose_negatives(batch, positive, generator)
         anchor = self.eligible(batch).nonzero().squeeze(1)
@@ -55,7 +58,7 @@ class TripletMiner(Miner):
 
     def eligible(self, batch: MiningBatch) -> Tensor:
         """Which rows are anchors."""
-        rows = some(batch.positive) & some(batch.negative)
+        rows = batch.complete
         if self.anchors == "first":
             rows = rows & (torch.arange(len(rows), device=rows.device) % 2 == 0)
         return rows & batch.paired if self.needs_pairs else rows
