@@ -73,15 +73,19 @@ class RunFiles:
         return {}
 
     @property
+    def all_audits(self) -> dict[str, dict[str, Any]]:
+        """Every audit by file name, `audit.json` first."""
+        return {"audit.json": self.audit, **self.audits} if self.audit else self.audits
+
+    @property
     def current_audits(self) -> dict[str, dict[str, Any]]:
         """The newest audit of each protocol and mode, by file name: `audit.json` first, none that was moved aside."""
-        there = {"audit.json": self.audit, **self.audits} if self.audit else self.audits
-        return {name: audit for name, audit in there.items() if name.count(".") == 1 and "/" not in name}
+        return {name: audit for name, audit in self.all_audits.items() if name.count(".") == 1 and "/" not in name}
 
     @property
     def view(self) -> str:
         """How the model saw the images, in words; empty where no file says."""
-        told = (document.get("view") for document in (self.evaluation, self.audit, *self.audits.values()))
+        told = (document.get("view") for document in (self.evaluation, *self.all_audits.values()))
         return next((view for view in told if isinstance(view, str) and view), "")
 
     @property

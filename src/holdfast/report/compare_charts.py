@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
-from holdfast.report.charts import PERCENT_TICKS, Axis, Series, line_chart, round_axis
+from holdfast.report.charts import PERCENT_TICKS, Axis, Chart, Series, line_chart, round_axis
 from holdfast.report.formatting import count, duration, eps, number
 from holdfast.report.runs import ComparedRun
 from holdfast.report.sections.eps_curve import STORED, Points, curve, thorough_curve
@@ -25,7 +23,7 @@ def cell(table: Table, row: int, key: str) -> TableCell:
     return TableCell() if index is None else table.rows[row].cells[index]
 
 
-def tradeoff(runs: Sequence[ComparedRun], table: Table, ranked: bool) -> Markup | None:
+def tradeoff(runs: Sequence[ComparedRun], table: Table, ranked: bool) -> Chart | None:
     """R@1 against ERS; None where no run has both, from 0 to 100 as they must be.
 
     Args:
@@ -58,7 +56,7 @@ class EpsCurves:
         attack: what was done to the images.
     """
 
-    chart: Markup
+    chart: Chart
     title: str
     attack: str
 
@@ -108,7 +106,7 @@ def _strength_title(series: Sequence[Series]) -> str:
     return f"They differ most at {eps(at)} per pixel: {first} keeps an R@1 of {number(most)}{others}"
 
 
-def learning_curves(runs: Sequence[ComparedRun]) -> Markup | None:
+def learning_curves(runs: Sequence[ComparedRun]) -> Chart | None:
     """R@1 on the validation classes while training; None where no run was validated twice."""
     series = []
     for run in runs:

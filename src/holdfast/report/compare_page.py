@@ -13,7 +13,6 @@ from urllib.parse import quote
 from holdfast.audit.ers import SCORES
 from holdfast.report.compare_charts import cell, eps_curves, learning_curves, tradeoff
 from holdfast.report.comparison import Comparison
-from holdfast.report.context import PageContext
 from holdfast.report.formatting import NONE, number, setting, short
 from holdfast.report.images import BUDGET, PageImages
 from holdfast.report.public import public_path
@@ -183,12 +182,12 @@ def shared_queries(runs: Sequence[ComparedRun]) -> list[Document]:
     asked: dict[str, dict[int, Document]] = {}
     for run in runs:
         strips = run.files.exhibits.get("strips")
-        context = PageContext(run.files, PageImages(run.files.folder / "artifacts"))
+        images = PageImages(run.files.folder / "artifacts")
         for strip in strips if isinstance(strips, list) else ():
-            source = context.images.source(block(strip, "query").get("file"))
+            source = images.source(block(strip, "query").get("file"))
             with suppress(*DAMAGED):
                 if source is not None:
-                    asked.setdefault(source, {})[run.number] = shown_strip(strip, context)
+                    asked.setdefault(source, {})[run.number] = shown_strip(strip, images)
     most = max((len(strips) for strips in asked.values()), default=0)
     shown: list[Document] = []
     size = 0

@@ -76,26 +76,13 @@ class PageContext:
 
 
 @dataclasses.dataclass(frozen=True)
-class SectionContent:
-    """A section as the page has it.
-
-    Args:
-        title: the finding.
-        content: what its template shows.
-    """
-
-    title: str
-    content: dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
 class Section:
     """One section of a run's page, as its file declares it.
 
     Args:
         key: of its template (`section_KEY.html`) and its place in the page.
         name: in the contents.
-        show: from files to what the template shows.
+        show: from files to what the template shows; its `title` is the finding.
         collect: what it needs of the model: key of `exhibits.json` → from the model to plain data. Only these may
             import torch, inside.
         of_images: made of the images that `holdfast report --data` may choose.
@@ -104,7 +91,7 @@ class Section:
 
     key: str
     name: str
-    show: Callable[[PageContext], SectionContent]
+    show: Callable[[PageContext], dict[str, Any]]
     collect: Mapping[str, Callable[[CollectContext], Any]] = dataclasses.field(default_factory=dict)
     of_images: bool = False
     optional: bool = False

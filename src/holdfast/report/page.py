@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+
+from jinja2 import UndefinedError
+from markupsafe import Markup
 
 from holdfast.files import write_atomic
-from holdfast.report.context import Absent, PageContext
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.images import PageImages
 from holdfast.report.public import report_command
-from holdfast.report.render import render
+from holdfast.report.render import part, render
 from holdfast.report.sections import SECTIONS
 from holdfast.report.sections.header import header
 from holdfast.run_folder import DAMAGED, read_run
@@ -50,20 +52,19 @@ def make(folder: Path, images: bool = True) -> Page:
         images: show images.
     """
     context = PageContext(read_run(folder), PageImages(folder / "artifacts", images))
-    sections: list[dict[str, Any]] = []
+    sections: list[tuple[Section, str, Markup]] = []
     missing: list[tuple[str, str, str]] = []
     for section in SECTIONS:
         try:
             shown = section.show(context)
-            entry = {"key": section.key, "name": section.name, "of_images": section.of_images, "title": shown.title}
-            sections.append({**entry, **shown.content})
+            sections.append((section, shown["title"], part(f"section_{section.key}.html", section=shown)))
         except Absent as absent:
             if not section.optional:
                 missing.append((section.name, absent.why, absent.command))
-        except DAMAGED:
+        except (UndefinedError, *DAMAGED):
             refresh = report_command(context.files, "--refresh")
             missing.append((section.name, "what is stored cannot be read", refresh))
-    html = render(
+    page = render(
         "report.html",
         scripts=("page.js",),
         title=f"{context.files.name} · holdfast",
@@ -73,7 +74,7 @@ def make(folder: Path, images: bool = True) -> Page:
         images=images,
         left_out=context.images.left_out,
     )
-    return Page(html, {name: why for name, why, _ in missing})
+    return Page(page, {name: why for name, why, _ in missing})
 
 
 def _joined(missing: list[tuple[str, str, str]]) -> list[dict[str, str]]:

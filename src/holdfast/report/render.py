@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.report import formatting as fmt
+from holdfast.run_files import finite
 
 
 def render(template: str, scripts: tuple[str, ...] = (), **facts: Any) -> str:
@@ -34,6 +35,16 @@ def render(template: str, scripts: tuple[str, ...] = (), **facts: Any) -> str:
     )
 
 
+def part(template: str, **facts: Any) -> Markup:
+    """A part of a page.
+
+    Args:
+        template: of the part.
+        facts: what it shows.
+    """
+    return Markup(_environment().get_template(template).render(**facts))
+
+
 @functools.cache
 def _environment() -> Environment:
     environment = Environment(
@@ -43,8 +54,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for function in (fmt.percent, fmt.number, fmt.count, fmt.eps, fmt.duration, fmt.short):
-        environment.filters[function.__name__] = function
+    numbers = (finite, fmt.number, fmt.percent, fmt.count, fmt.with_interval, fmt.brackets, fmt.eps, fmt.duration)
+    environment.filters |= {function.__name__: function for function in (*numbers, fmt.short)}
     return environment
 
 

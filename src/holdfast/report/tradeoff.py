@@ -6,9 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
-from holdfast.report.charts import Axis, Label, frame, path, point, round_axis
+from holdfast.report.charts import Axis, Chart, Label, Mark, round_axis
 
 SMALLEST, LARGEST = 24.0, 64.0
 """Diameters in pixels; the smallest still holds its letter."""
@@ -18,6 +16,8 @@ SHAPE = (820.0, 400.0)
 """Width and height at which labels are kept apart; a narrow screen hides the names and keeps the letters."""
 LETTER = 8.8
 """Width of a letter of a label, in pixels."""
+SIDES = {"right": (1, 0), "left": (-1, 0), "above": (0, 1), "below": (0, -1)}
+"""Where a name may stand, as steps from its disc to the right and up."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Disc:
     y_interval: tuple[float, float] | None = None
 
 
-def tradeoff_chart(discs: Sequence[Disc], title: str, desc: str, ranked: bool) -> Markup:
+def tradeoff_chart(discs: Sequence[Disc], title: str, desc: str, ranked: bool) -> Chart:
     """R@1 upwards against ERS to the right, cost as area.
 
     Args:
@@ -57,24 +57,14 @@ def tradeoff_chart(discs: Sequence[Disc], title: str, desc: str, ranked: bool) -
     x = _axis([d.x for d in discs], [d.x_interval for d in discs], "robustness: ERS (0 is defenceless)")
     y = _axis([d.y for d in discs], [d.y_interval for d in discs], "accuracy: R@1 on clean images, %")
     sizes = diameters([d.cost for d in discs])
-    marks = Markup("")
     front = unbeaten(discs) if ranked else []
-    if len(front) > 1:
-        line = path([(x.place(d.x), y.place(d.y)) for d in front])
-        marks += Markup('<path class="front" d="{}"/>').format(line)
+    marks = [Mark("front", [(d.x, d.y) for d in front])] if len(front) > 1 else []
     for disc, size in sorted(zip(discs, sizes, strict=True), key=lambda entry: -entry[1]):
-        place = point(x.place(disc.x), y.place(disc.y))
-        marks += Markup('<path class="disc {}" style="stroke-width:{:.0f}px" d="M{}h0"/>').format(
-            disc.kind, size, place
-        )
-        if disc.x_interval:
-            ends = [(x.place(v), y.place(disc.y)) for v in disc.x_interval]
-            marks += Markup('<path class="whisker {}" d="{}"/>').format(disc.kind, path(ends))
-        if disc.y_interval:
-            ends = [(x.place(disc.x), y.place(v)) for v in disc.y_interval]
-            marks += Markup('<path class="whisker {}" d="{}"/>').format(disc.kind, path(ends))
+        marks.append(Mark(f"disc {disc.kind}", [(disc.x, disc.y)], "h0", size))
+        whiskers = [(v, disc.y) for v in disc.x_interval or ()], [(disc.x, v) for v in disc.y_interval or ()]
+        marks += [Mark(f"whisker {disc.kind}", ends) for ends in whiskers if ends]
     letters = [Label(d.letter, x.place(d.x), y.place(d.y), "letter") for d in discs]
-    return frame(marks, x, y, title, desc, [*letters, *_names(discs, sizes, x, y)], int(SHAPE[1]))
+    return Chart(x, y, title, desc, marks, [*letters, *_names(discs, sizes, x, y)], int(SHAPE[1]))
 
 
 def diameters(costs: Sequence[float | None]) -> list[float]:
@@ -103,31 +93,23 @@ def _axis(values: Sequence[float], intervals: Sequence[tuple[float, float] | Non
 def _names(discs: Sequence[Disc], sizes: Sequence[float], x: Axis, y: Axis) -> list[Label]:
     """Names beside the discs, each on the first side where it covers nothing, none where no side is free."""
     width, height = SHAPE
-    taken = [
-        _box(width * x.place(d.x), height * y.place(d.y), size / 2, size / 2)
-        for d, size in zip(discs, sizes, strict=True)
-    ]
-    taken += [_whisker(d, x, y) for d in discs if d.x_interval]
+    centres = [(width * x.place(d.x), height * y.place(d.y)) for d in discs]
+    taken = [_box(*centre, size / 2, size / 2) for centre, size in zip(centres, sizes, strict=True)]
+    for disc, (_, py) in zip(discs, centres, strict=True):
+        if disc.x_interval:
+            low, high = (width * x.place(end) for end in disc.x_interval)
+            taken.append((low, py - 3, high, py + 3))
     labels = []
-    for disc, size in zip(discs, sizes, strict=True):
-        px, py = width * x.place(disc.x), height * y.place(disc.y)
+    for disc, size, (px, py) in zip(discs, sizes, centres, strict=True):
         half = LETTER * min(len(disc.name), 28) / 2
         away = size / 2 + 6
-        sides = {
-            "right": (px + away + half, py),
-            "left": (px - away - half, py),
-            "above": (px, py + away + 8),
-            "below": (px, py - away - 8),
-        }
-        boxes = {side: _box(*centre, half, 8) for side, centre in sides.items()}
-        free = [s for s, b in boxes.items() if _inside(b) and not any(_touch(b, other) for other in taken)]
-        if not free:
-            continue
-        side = free[0]
-        taken.append(boxes[side])
-        gap = {"right": (away, 0.0), "left": (-away, 0.0), "above": (0.0, away), "below": (0.0, -away)}[side]
-        place = (x.place(disc.x) + gap[0] / width, y.place(disc.y) + gap[1] / height)
-        labels.append(Label(disc.name, *place, f"name {side} {disc.kind}"))
+        for side, (right, up) in SIDES.items():
+            box = _box(px + right * (away + half), py + up * (away + 8), half, 8)
+            if _inside(box) and not any(_touch(box, other) for other in taken):
+                taken.append(box)
+                place = (x.place(disc.x) + right * away / width, y.place(disc.y) + up * away / height)
+                labels.append(Label(disc.name, *place, f"name {side} {disc.kind}"))
+                break
     return labels
 
 
@@ -136,13 +118,6 @@ Box = tuple[float, float, float, float]
 
 def _box(x: float, y: float, half_width: float, half_height: float) -> Box:
     return x - half_width, y - half_height, x + half_width, y + half_height
-
-
-def _whisker(disc: Disc, x: Axis, y: Axis) -> Box:
-    """Where the interval of ERS is drawn."""
-    low, high = disc.x_interval or (disc.x, disc.x)
-    height = SHAPE[1] * y.place(disc.y)
-    return SHAPE[0] * x.place(low), height - 3, SHAPE[0] * x.place(high), height + 3
 
 
 def _touch(a: Box, b: Box) -> bool:

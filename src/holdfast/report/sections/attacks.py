@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from markupsafe import Markup
-
 from holdfast.audit.ers import SCORES, SMALL_IMAGES, STEPS, usual_eps
 from holdfast.report import formatting as fmt
-from holdfast.report.charts import meter
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.public import audit_command
 from holdfast.report.sections.flags import flags_of
 from holdfast.run_files import block, finite
@@ -48,7 +45,7 @@ WISHES: dict[str, tuple[str, str]] = {
 """What an attacker wants, and what happened, with `{}` for the measured figure."""
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """The chart of the ten attacks and their mean."""
     files, audit = context.files, context.files.audit
     if not audit:
@@ -58,19 +55,18 @@ def show(context: PageContext) -> SectionContent:
     score = finite(metrics.get("ERS"))
     if not rows or score is None:
         raise Absent("audit.json holds no score of the ten attacks", audit_command(files))
-    ends = fmt.span(intervals.get("ERS"))
     doubt = _doubt(files)
-    content: dict[str, Any] = {
+    verdict = "" if doubt else f": {_verdict(score)}"
+    return {
+        "title": f"Ten attacks leave {fmt.number(score)} of 100 standing{verdict}",
+        "audit": audit,
+        "budget": block(audit, "budget"),
         "rows": rows,
-        "score": fmt.number(score),
-        "ends": fmt.brackets(ends),
-        "bar": meter(score, ends, "ERS, the mean of the ten", "bar"),
-        "budget": _conditions(audit),
+        "score": score,
+        "interval": fmt.span(intervals.get("ERS")),
         "recall": fmt.with_interval(metrics.get("R@1"), intervals.get("R@1")),
         "doubt": doubt,
     }
-    verdict = "" if doubt else f": {_verdict(score)}"
-    return SectionContent(f"Ten attacks leave {fmt.number(score)} of 100 standing{verdict}", content)
 
 
 def _doubt(files: RunFiles) -> str:
@@ -112,27 +108,10 @@ def _verdict(score: float) -> str:
 def _row(key: str, wish: str, outcome: str, value: Any, interval: Any) -> dict[str, Any]:
     known, row = finite(value), {"key": key, "wish": wish}
     if known is None:
-        return {**row, "score": fmt.NONE, "ends": "", "bar": Markup(""), "outcome": "could not be measured"}
-    score, *scaled = [SCORES[key].term(number) for number in (known, *(fmt.span(interval) or ()))]
-    span = (min(scaled), max(scaled)) if scaled else None
-    return {
-        **row,
-        "score": fmt.number(score),
-        "ends": fmt.brackets(span),
-        "bar": meter(score, span, f"{wish}: withstood", "bar"),
-        "outcome": outcome.format(fmt.number(known, min(2, SCORES[key].digits))),
-    }
-
-
-def _conditions(audit: dict[str, Any]) -> str:
-    budget = block(audit, "budget")
-    images, gallery = fmt.count(audit.get("images")), fmt.count(audit.get("gallery"))
-    some = "a class-balanced sample of " if audit.get("limit") else ""
-    method = " by random search" if budget.get("method") == "square" else ""
-    return (
-        f"Each attack changes {some}{images} images by at most {fmt.eps(budget.get('eps_pixel'))} per pixel in "
-        f"{budget.get('steps')} steps{method}; {gallery} unchanged images are searched."
-    )
+        return {**row, "score": None, "interval": None, "outcome": "could not be measured"}
+    score, *ends = [SCORES[key].term(number) for number in (known, *(fmt.span(interval) or ()))]
+    outcome = outcome.format(fmt.number(known, min(2, SCORES[key].digits)))
+    return {**row, "score": score, "interval": (min(ends), max(ends)) if ends else None, "outcome": outcome}
 
 
 SECTION = Section("attacks", "Ten attacks", show)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.run_files import block
 
 if TYPE_CHECKING:
@@ -55,26 +55,17 @@ def collect(context: CollectContext) -> list[dict[str, Any]]:
     return shown
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """Each pair with an image of both."""
     exhibits = context.files.exhibits
     if exhibits.get("confusions") == [] and "confusions" not in block(exhibits, "missing"):
-        return SectionContent("No query found a wrong class first", {"pairs": [], "words": True})
-    listed = []
+        return {"title": "No query found a wrong class first", "pairs": []}
+    pairs = []
     for pair in context.exhibit("confusions"):
         images = [context.images.tag(image) for image in pair.get("pictures") or ()]
-        listed.append(
-            {
-                "a": pair["a"],
-                "b": pair["b"],
-                "times": fmt.count(pair["times"]),
-                "percent": fmt.percent(pair.get("share")),
-                "images": images if len(images) == 2 and all(images) else [],
-            }
-        )
-    first = listed[0]
-    title = f"Most often confused: {fmt.short(first['a'], 24)} is taken for {fmt.short(first['b'], 24)}"
-    return SectionContent(title, {"pairs": listed, "words": not any(pair["images"] for pair in listed)})
+        pairs.append({**pair, "images": images if len(images) == 2 and all(images) else []})
+    a, b = (fmt.short(pairs[0][key], 24) for key in ("a", "b"))
+    return {"title": f"Most often confused: {a} is taken for {b}", "pairs": pairs}
 
 
 SECTION = Section("confusions", "Confusions", show, {"confusions": collect}, of_images=True)

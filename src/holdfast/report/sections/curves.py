@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from markupsafe import Markup
-
 from holdfast.report import formatting as fmt
-from holdfast.report.charts import PERCENT_TICKS, Axis, Label, Series, line_chart, round_axis
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.charts import PERCENT_TICKS, Axis, Chart, Label, Series, line_chart, round_axis
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.run_files import ON_TEST, best_on_test, block, curve_on_test, finite
 
 BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation", ON_TEST}
@@ -22,40 +20,27 @@ WORDS = {
 Points = list[tuple[float, float]]
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """One small chart each."""
     log = context.files.log
-    loss = points(log, "loss")
-    recall = validation(log, "R@1")
-    tested = points(curve_on_test(log), "R@1")
+    loss, recall, tested = points(log, "loss"), validation(log), points(curve_on_test(log), "R@1")
     if not loss and not recall and not tested:
         raise Absent("no metrics.jsonl with logged steps: this model was not trained here")
-    charts = []
-    if recall:
-        charts.append(_chart("Validation R@1, percent", {"R@1": recall}, percent=True, labelled=True))
-    if tested:
-        charts.append(_chart("Test R@1, percent", {"R@1": tested}, percent=True, labelled=True))
-    if loss:
-        charts.append(_chart("Training loss", {"loss": loss}))
+    recalls = {"Validation R@1, percent": recall, "Test R@1, percent": tested}
+    charts = [_chart(title, {"R@1": line}, percent=True) for title, line in recalls.items() if line]
+    charts += [_chart("Training loss", {"loss": loss})] if loss else []
     charts += [_chart(title, group) for title, group in regime_groups(log).items()]
-    content = {"charts": charts, "on_test": on_test(context) if tested else None}
-    return SectionContent(_title(recall, tested, loss), content)
+    return {"title": _title(recall, tested, loss), "charts": charts, "on_test": on_test(context) if tested else None}
 
 
 def on_test(context: PageContext) -> dict[str, Any] | None:
     """The figure of the model that is reported, and the best epoch on the test classes, each under its name."""
     evaluation = context.files.evaluation
     best = block(evaluation, "best_on_test") or best_on_test(curve_on_test(context.files.log)) or {}
-    recall = finite(best.get("R@1"))
-    if recall is None:
+    if finite(best.get("R@1")) is None:
         return None
     reported = finite(block(evaluation, "metrics").get("R@1"))
-    return {
-        "reported": None if reported is None else fmt.percent(reported),
-        "which": fmt.short(str(evaluation.get("reported") or "last")),
-        "best": fmt.percent(recall),
-        "epoch": fmt.count(best.get("epoch")),
-    }
+    return {"reported": reported, "which": evaluation.get("reported") or "last", "best": best}
 
 
 def points(log: list[dict[str, Any]], key: str) -> Points:
@@ -64,9 +49,9 @@ def points(log: list[dict[str, Any]], key: str) -> Points:
     return [(x, y) for x, y in pairs if x is not None and y is not None]
 
 
-def validation(log: list[dict[str, Any]], key: str) -> Points:
-    """(epoch, value) of every validation."""
-    return points([{"epoch": line.get("epoch"), key: block(line, "validation").get(key)} for line in log], key)
+def validation(log: list[dict[str, Any]]) -> Points:
+    """(epoch, R@1) of every validation."""
+    return points([{"epoch": line.get("epoch"), "R@1": block(line, "validation").get("R@1")} for line in log], "R@1")
 
 
 def regime_groups(log: list[dict[str, Any]]) -> dict[str, dict[str, Points]]:
@@ -80,25 +65,20 @@ def regime_groups(log: list[dict[str, Any]]) -> dict[str, dict[str, Points]]:
     return groups
 
 
-def _chart(title: str, lines: dict[str, Points], percent: bool = False, labelled: bool = False) -> dict[str, Any]:
-    every = [point for line in lines.values() for point in line]
-    x = round_axis(min(a for a, _ in every), max(a for a, _ in every), "epoch")
-    x = Axis(x.low, max(a for a, _ in every) or 1.0, x.ticks, x.title)
-    x = Axis(x.low, x.high, [(v, text) for v, text in x.ticks if v <= x.high], x.title)
-    y = Axis(0, 100, PERCENT_TICKS) if percent else round_axis(min(b for _, b in every), max(b for _, b in every))
+def _chart(title: str, lines: dict[str, Points], percent: bool = False) -> Chart:
+    """Lines over epochs; percentages with their points, the last one labelled."""
+    epochs, values = zip(*[point for line in lines.values() for point in line], strict=True)
+    last = max(epochs) or 1.0
+    x = round_axis(min(epochs), max(epochs), "epoch")
+    x = Axis(x.low, last, [(v, text) for v, text in x.ticks if v <= last], x.title)
+    y = Axis(0, 100, PERCENT_TICKS) if percent else round_axis(min(values), max(values))
     series = [
-        Series(fmt.short(name, 24), line, f"s{1 + n % 7}", dots=labelled)
-        for n, (name, line) in enumerate(lines.items())
+        Series(fmt.short(name, 24), line, f"s{1 + n % 7}", dots=percent) for n, (name, line) in enumerate(lines.items())
     ]
-    labels = []
-    if labelled:
-        last_x, last_y = every[-1]
-        labels = [
-            Label(fmt.number(last_y), x.place(last_x), y.place(last_y), "below" if y.place(last_y) > 0.8 else "end")
-        ]
-    desc = "; ".join(f"{name}: from {a[0][1]:.3g} to {a[-1][1]:.3g}" for name, a in lines.items())
-    drawn: Markup = line_chart(series, x, y, title, desc, labels, height=190)
-    return {"title": title, "svg": drawn}
+    height = y.place(values[-1])
+    end = Label(fmt.number(values[-1]), x.place(epochs[-1]), height, "below" if height > 0.8 else "end")
+    desc = "; ".join(f"{name}: from {line[0][1]:.3g} to {line[-1][1]:.3g}" for name, line in lines.items())
+    return line_chart(series, x, y, title, desc, [end] if percent else [], height=190)
 
 
 def _title(recall: Points, tested: Points, loss: Points) -> str:

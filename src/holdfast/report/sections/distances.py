@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.charts import histogram
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.charts import Axis, Chart, Label, Mark
+from holdfast.report.context import Absent, PageContext, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 BINS = 40
 LONGEST = 2.0
 """No two unit vectors are farther apart."""
+KINDS = {"s1": "same class", "s2": "different classes"}
 VISIBLE, TINY = 0.0005, 1e-6
 
 
@@ -63,36 +64,60 @@ def histograms(
     return positive, negative
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """Clean and attacked distances on one scale."""
     stored = context.exhibit("distances")
     edges = [float(edge) for edge in stored["edges"]]
     clean, attacked = (
         [_fractions(stored, f"{when}{kind}") for kind in ("positive", "negative")] for when in ("", "attacked_")
     )
-    panels = [("Unchanged images", clean), (f"After the attack, {context.strength} per pixel", attacked)]
-    known = [(name, pair) for name, pair in panels if all(pair)]
-    bins = used_bins(edges, [values for _, pair in known for values in pair])
-    top = 1.4 * max(value for _, pair in known for values in pair for value in values)
-    order = [fmt.percent(nearer_percent(*pair)) for _, pair in known]
-    title = f"Two images of one class are nearer than two of different classes {order[0]} of the time"
-    if len(order) > 1:
-        title += f"; under attack {order[1]}"
+    panels = {"Unchanged images": clean, f"After the attack, {context.strength} per pixel": attacked}
+    known = {name: pair for name, pair in panels.items() if all(pair)}
+    bins = used_bins(edges, [values for pair in known.values() for values in pair])
+    top = 1.4 * max(value for pair in known.values() for values in pair for value in values)
+    nearer = [fmt.percent(nearer_percent(*pair)) for pair in known.values()]
+    title = f"Two images of one class are nearer than two of different classes {nearer[0]} of the time"
+    if len(nearer) > 1:
+        title += f"; under attack {nearer[1]}"
     charts = [
-        {
-            "title": name,
-            "svg": histogram(
-                edges[: bins + 1],
-                [("same class", "s1", pair[0][:bins]), ("different classes", "s2", pair[1][:bins])],
-                top,
-                name,
-                f"A pair of one class is nearer than a pair of different classes in {often} of cases.",
-                "distance (0: the same place, 2: opposite)",
-            ),
-        }
-        for (name, pair), often in zip(known, order, strict=True)
+        histogram(name, edges[: bins + 1], [values[:bins] for values in pair], top, often)
+        for (name, pair), often in zip(known.items(), nearer, strict=True)
     ]
-    return SectionContent(title, {"charts": charts})
+    return {"title": title, "charts": charts}
+
+
+def histogram(title: str, edges: list[float], pair: list[list[float]], top: float, nearer: str) -> Chart:
+    """Outlines of two distributions, each named at its peak.
+
+    Args:
+        title: which images.
+        edges: of the bins, one more than there are bins.
+        pair: fraction of each bin, of distances within one class and between different ones.
+        top: the fraction at the upper end, so that several charts compare.
+        nearer: how often the first is the smaller.
+    """
+    ticks = [(v, f"{v:g}") for v in (0, 0.5, 1, 1.5, 2) if edges[0] <= v <= edges[-1]]
+    x, y = Axis(edges[0], edges[-1], ticks, "distance (0: the same place, 2: opposite)"), Axis(0, top, [(0, "")])
+    marks = []
+    for kind, values in zip(KINDS, pair, strict=True):
+        bins = zip(edges, edges[1:], values, strict=False)
+        steps = [corner for left, right, value in bins for corner in ((left, value), (right, value))]
+        marks.append(Mark(f"shade {kind}", [(edges[0], 0.0), *steps, (edges[-1], 0.0)], "Z"))
+    desc = f"A pair of one class is nearer than a pair of different classes in {nearer} of cases."
+    return Chart(x, y, title, desc, marks, _peaks(pair, edges, x, y), height=170)
+
+
+def _peaks(pair: list[list[float]], edges: list[float], x: Axis, y: Axis) -> list[Label]:
+    """A name at each peak, written away from the peak to its left and lifted where the two would meet."""
+    named = [(values.index(max(values)), kind, values) for kind, values in zip(KINDS, pair, strict=True)]
+    labels: list[Label] = []
+    for peak, kind, values in sorted(named):
+        where, height = x.place((edges[peak] + edges[peak + 1]) / 2), y.place(values[peak])
+        if any(abs(label.x - where) < 0.4 and abs(label.y - height) < 0.16 for label in labels):
+            height = max(label.y for label in labels) + 0.16
+        side = "end" if where > 0.75 else "start" if labels else ""
+        labels.append(Label(KINDS[kind], where, height, f"{kind} {side}".strip()))
+    return labels
 
 
 def used_bins(edges: list[float], fractions: list[list[float]]) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
 from holdfast.report.charts import Axis, Series, line_chart, round_axis
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.run_files import finite
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def collect(context: CollectContext) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """One chart for each kind of images: how far each statistic is from the clean one, layer by layer."""
     stored: dict[str, dict[str, dict[str, Any]]] = context.exhibit("drift")
     top = max(_value(layer, key) for layers in stored.values() for layer in layers.values() for key in STATISTICS)
@@ -40,13 +40,12 @@ def show(context: PageContext) -> SectionContent:
         ticks = [(n, str(n)) for n in range(1, len(layers) + 1, max(1, -(-len(layers) // 8)))]
         x = Axis(1, max(2, len(layers)), ticks, "BatchNorm layer, from input to output")
         desc = f"{len(layers)} layers: {fmt.short(', '.join(layers), 300)}"
-        drawn = line_chart(series, x, y, kind, desc, height=200)
-        charts.append({"title": f"Kind of images: {fmt.short(kind)}", "svg": drawn})
+        charts.append(line_chart(series, x, y, kind, desc, height=200))
         for number, (name, layer) in enumerate(layers.items(), 1):
             largest = max(largest, (_value(layer, "running_mean"), kind, f"{number} ({fmt.short(name, 32)})"))
     _, farthest, place = largest
     title = f"The mean of {fmt.short(farthest, 24)} images is farthest from that of clean ones in layer {place}"
-    return SectionContent(title, {"charts": charts})
+    return {"title": title, "charts": charts}
 
 
 def _value(layer: dict[str, Any], key: str) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
 from holdfast.report.charts import PERCENT_TICKS, Axis, Label, Series, line_chart
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.run_files import block, finite
 from holdfast.run_folder import RunFiles
 
@@ -107,21 +107,24 @@ def thorough_curve(audit: dict[str, Any]) -> Points:
     return curve({"eps_pixel": [row.get("eps") for row in rows], "R@1": [row.get("R@1") for row in rows]})
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """The curve, and that of a thorough audit where there is one."""
     stored, files = context.exhibit(STORED), context.files
     points = curve(stored)
     if not points:
         raise ValueError("a curve without points")
-    series = [Series("one attack", points, "s1", dots=True)]
+    lines = {"one attack": points}
     audits = [audit for audit in files.audits.values() if audit.get("protocol") == "thorough"]
     if audits and not context.other_data and (worst := thorough_curve(audits[0])):
-        series.append(Series("worst of many attacks (thorough audit)", worst, "s2", dots=True))
-    every = sorted({eps for line in series for eps, _ in line.points})
+        lines["worst of many attacks (thorough audit)"] = worst
+    every = sorted({eps for line in lines.values() for eps, _ in line})
     ticks = [(doublings(eps), f"{255 * eps:.3g}") for eps in _apart(every)]
     x = Axis(0, doublings(every[-1]) or 1.0, ticks, "eps: largest change of a pixel, of its 255 levels")
-    series = [dataclasses.replace(line, points=[(doublings(a), b) for a, b in line.points]) for line in series]
     y = Axis(0, 100, PERCENT_TICKS, "R@1, percent")
+    series = [
+        Series(name, [(doublings(a), b) for a, b in line], f"s{n}", dots=True)
+        for n, (name, line) in enumerate(lines.items(), 1)
+    ]
     labels = [
         Label(fmt.number(recall), x.place(doublings(eps)), y.place(recall), "end" if eps == every[-1] else "start")
         for eps, recall in points
@@ -132,13 +135,8 @@ def show(context: PageContext) -> SectionContent:
     else:
         title = f"At {rows[-1][0]} per pixel, {rows[-1][1]} of the searches still succeed"
     desc = "; ".join(f"{eps}: {recall}" for eps, recall in rows)
-    content = {
-        "svg": line_chart(series, x, y, title, desc, labels, height=300),
-        "images": fmt.count(stored.get("images")),
-        "steps": stored.get("steps"),
-        "rows": rows,
-    }
-    return SectionContent(title, content)
+    chart = line_chart(series, x, y, title, desc, labels, height=300)
+    return {"title": title, "chart": chart, "stored": stored, "rows": rows}
 
 
 def doublings(eps: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.formatting import plural
 from holdfast.report.public import audit_command, public_text
 from holdfast.run_folder import RunFiles
@@ -17,7 +17,7 @@ SHOWN = 12
 
 def all_flags(files: RunFiles) -> list[dict[str, str]]:
     """The flags of all audits, each once, the serious first."""
-    return flags_of((files.audit, *files.audits.values()))
+    return flags_of(files.all_audits.values())
 
 
 def flags_of(audits: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
@@ -34,20 +34,25 @@ def flags_of(audits: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
     return sorted(known.values(), key=lambda flag: order.index(flag["level"]))
 
 
-def show(context: PageContext) -> SectionContent:
+def count_serious(flags: list[dict[str, str]]) -> int:
+    """How many are more than notes."""
+    return sum(flag["level"] != "note" for flag in flags)
+
+
+def show(context: PageContext) -> dict[str, Any]:
     """The flags with advice."""
     files = context.files
-    if not (files.audit or files.audits):
+    if not files.all_audits:
         raise Absent("not checked: an audit looks for signs that its figures mislead", audit_command(files))
-    listed: list[dict[str, Any]] = [{**flag, "word": LEVELS[flag["level"]]} for flag in all_flags(files)]
-    serious = sum(flag["level"] != "note" for flag in listed)
-    if not listed:
+    flags = all_flags(files)
+    serious = count_serious(flags)
+    if not flags:
         title = "Nothing suggests that these figures mislead"
     elif serious:
         title = f"{plural(serious, 'reason')} to read these figures with care"
     else:
         title = "Worth knowing before you read on"
-    return SectionContent(title, {"flags": listed[:SHOWN], "more": listed[SHOWN:]})
+    return {"title": title, "flags": flags[:SHOWN], "more": flags[SHOWN:], "levels": LEVELS}
 
 
 SECTION = Section("flags", "Reliability", show)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from holdfast.report import formatting as fmt
-from holdfast.report.context import PageContext, Section, SectionContent
+from holdfast.report.context import PageContext, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +83,7 @@ def _tsne(vectors: Tensor, seed: int) -> Tensor:
     return torch.from_numpy(found).double()
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """Dots with what the page's script needs to show a thumbnail and to highlight a class."""
     stored = context.exhibit("map")
     places = [(float(x), float(y)) for x, y in stored["points"]]
@@ -94,22 +92,18 @@ def show(context: PageContext) -> SectionContent:
     if len(places) != len(labels) or not places or not 0 <= min(labels) <= max(labels) < len(names):
         raise ValueError("points and labels do not belong together")
     spots, height = fitted(places)
-    dots = Markup("").join(
-        Markup('<circle class="s{}" cx="{:.1f}" cy="{:.1f}" r="9"/>').format(1 + label % COLOURS, x, y)
-        for (x, y), label in zip(spots, labels, strict=True)
-    )
     beside = fmt.percent(neighbour_percent(places, labels))
-    title = f"On the map, {beside} of {len(places):,} images lie next to one of their own class"
-    content = {
-        "dots": dots,
-        "height": f"{height:.1f}",
-        "title": title,
+    sprite = stored.get("sprite")
+    source = context.images.source(sprite.get("file")) if isinstance(sprite, dict) else None
+    tiles = {"source": source, "tile": int(sprite["tile"]), "columns": int(sprite["columns"])} if source else None
+    return {
+        "title": f"On the map, {beside} of {len(places):,} images lie next to one of their own class",
+        "dots": [(f"s{1 + label % COLOURS}", x, y) for (x, y), label in zip(spots, labels, strict=True)],
+        "height": height,
         "method": str(stored.get("method", "")),
-        "classes": len(set(labels)),
         "names": sorted({(names[label], label) for label in labels}, key=lambda pair: pair[0].casefold()),
-        "data": {"labels": labels, "names": names, "sprite": _sprite(stored.get("sprite"), context)},
+        "data": {"labels": labels, "names": names, "sprite": tiles},
     }
-    return SectionContent(title, content)
 
 
 def neighbour_percent(places: list[tuple[float, float]], labels: list[int]) -> float:
@@ -130,13 +124,6 @@ def fitted(places: list[tuple[float, float]]) -> tuple[list[tuple[float, float]]
     aside, above = (1000 - 2 * FRAME - width * scale) / 2, max(0.0, (LEAST_HEIGHT - height * scale) / 2)
     spots = [(FRAME + aside + (x - left) * scale, FRAME + above + (low + height - y) * scale) for x, y in places]
     return spots, 2 * (FRAME + above) + height * scale
-
-
-def _sprite(sprite: Any, context: PageContext) -> dict[str, Any] | None:
-    source = context.images.source(sprite.get("file")) if isinstance(sprite, dict) else None
-    if source is None:
-        return None
-    return {"source": source, "tile": int(sprite["tile"]), "columns": int(sprite["columns"])}
 
 
 SECTION = Section("map", "Map", show, {"map": collect}, of_images=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.report import formatting as fmt
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.described import described
 from holdfast.run_files import block
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """R@1 that each attack of each other audit leaves."""
     audits, rows = context.files.audits, []
     for name, audit in audits.items():
@@ -28,7 +30,7 @@ def show(context: PageContext) -> SectionContent:
     if not rows:
         raise Absent("no other audit; `adml`, `stax` and `thorough` ask other questions")
     asks = "audit asks" if len(audits) == 1 else "audits ask"
-    return SectionContent(f"{len(audits)} further {asks} other questions", {"rows": rows})
+    return {"title": f"{len(audits)} further {asks} other questions", "rows": rows}
 
 
 SECTION = Section("others", "Other audits", show, optional=True)

@@ -5,73 +5,60 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import PageContext, Section, SectionContent
+from holdfast.report.context import PageContext, Section
 from holdfast.report.public import command, public_path, report_command, spec
 from holdfast.report.sections.attacks import TINY, usual_eps_of
 from holdfast.run_files import block, finite
 from holdfast.run_folder import RunFiles
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """Versions, seeds, budgets and commands."""
     files = context.files
     made = block(files.exhibits, "made")
-    versions: dict[str, Any] = {}
-    for document in (made, files.audit, files.evaluation):
-        versions |= block(document, "versions")
-    seen = [("Images seen as", files.view)] if files.view else []
-    facts = [("Data", spec(files.data)), *seen, *_seeds(files), *_budgets(files)]
-    if files.evaluation.get("recipe"):
-        facts.append(("Recipe", str(files.evaluation["recipe"])))
-    content = {
-        "versions": [(str(name), str(version)) for name, version in versions.items()],
-        "facts": facts,
+    seeds = {"training": files.recipe.get("seed"), "audit": files.audit.get("seed"), "this page": made.get("seed")}
+    known = [f"{name} {seed}" for name, seed in seeds.items() if seed is not None]
+    facts = {
+        "Data": spec(files.data),
+        "Images seen as": files.view,
+        "Seeds": ", ".join(known),
+        **{name: _budget(audit) for name, audit in files.all_audits.items()},
+        "Adversarial images shown here": _attack(block(made, "attack")),
+        "Recipe": str(files.evaluation.get("recipe") or ""),
+    }
+    versions = (block(document, "versions") for document in (made, files.audit, files.evaluation))
+    return {
+        "title": "How to get these figures again",
+        "versions": {name: version for those in versions for name, version in those.items()},
+        "facts": {name: text for name, text in facts.items() if text},
         "commands": _commands(files),
         "damaged": files.damaged,
     }
-    return SectionContent("How to get these figures again", content)
 
 
-def _seeds(files: RunFiles) -> list[tuple[str, str]]:
-    seeds = {
-        "training": files.recipe.get("seed"),
-        "audit": files.audit.get("seed"),
-        "this page": block(files.exhibits, "made").get("seed"),
-    }
-    known = [f"{name} {seed}" for name, seed in seeds.items() if seed is not None]
-    return [("Seeds", ", ".join(known))] if known else []
+def _budget(audit: dict[str, Any]) -> str:
+    budget = block(audit, "budget")
+    if not budget:
+        return ""
+    start = f", start {budget['start']}" if budget.get("start") else ""
+    return (
+        f"{audit.get('protocol')} ({audit.get('mode')}): ε {fmt.eps(budget.get('eps_pixel'))} "
+        f"({fmt.number(budget.get('eps_normalized'), 4)} normalised), {budget.get('steps')} steps of "
+        f"{fmt.eps(budget.get('step'))}{start}, {fmt.count(audit.get('images'))} of "
+        f"{fmt.count(audit.get('gallery'))} images attacked"
+    )
 
 
-def _budgets(files: RunFiles) -> list[tuple[str, str]]:
-    rows = []
-    for name, audit in {"audit.json": files.audit, **files.audits}.items():
-        budget = block(audit, "budget")
-        if budget:
-            start = f", start {budget['start']}" if budget.get("start") else ""
-            text = (
-                f"{audit.get('protocol')} ({audit.get('mode')}): ε {fmt.eps(budget.get('eps_pixel'))} "
-                f"({fmt.number(budget.get('eps_normalized'), 4)} normalised), {budget.get('steps')} steps of "
-                f"{fmt.eps(budget.get('step'))}{start}, {fmt.count(audit.get('images'))} of "
-                f"{fmt.count(audit.get('gallery'))} images attacked"
-            )
-            rows.append((name, text))
-    attack = block(block(files.exhibits, "made"), "attack")
-    if attack:
-        text = f"goal {attack.get('goal')}, ε {fmt.eps(attack.get('eps_pixel'))}, {attack.get('steps')} steps"
-        rows.append(("Adversarial images shown here", text))
-    return rows
+def _attack(attack: dict[str, Any]) -> str:
+    shown = f"goal {attack.get('goal')}, ε {fmt.eps(attack.get('eps_pixel'))}, {attack.get('steps')} steps"
+    return shown if attack else ""
 
 
 def _commands(files: RunFiles) -> list[str]:
-    lines = []
-    if files.recipe:
-        lines.append(
-            command("holdfast", "train", f"{files.shown_folder}/recipe.yaml", "--out", f"{files.shown_folder}-again")
-        )
-    audits = {"audit.json": files.audit, **files.audits}
+    again = command("holdfast", "train", f"{files.shown_folder}/recipe.yaml", "--out", f"{files.shown_folder}-again")
     # `audit.1.json` and the like are audits that a later one, which is listed, replaced.
-    lines += [audit_again(files, name, audit) for name, audit in audits.items() if audit and name.count(".") == 1]
-    return [*lines, _report_again(files)]
+    audits = [audit_again(files, name, audit) for name, audit in files.all_audits.items() if name.count(".") == 1]
+    return [*([again] if files.recipe else []), *audits, _report_again(files)]
 
 
 def audit_again(files: RunFiles, name: str, audit: dict[str, Any]) -> str:

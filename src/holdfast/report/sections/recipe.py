@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.described import regime_in_words
 from holdfast.report.public import public_path, public_values, report_command
 from holdfast.run_files import batch_size, block
@@ -77,20 +77,20 @@ def sentence(files: RunFiles) -> str:
     )
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """The recipe as a summary, and the data card."""
     files = context.files
     card, recipe, data = files.exhibits.get("data_card"), files.recipe, files.data.get("name", "data")
     if not recipe and not card:
         raise Absent("this folder holds an audit without a recipe or data card", report_command(files))
     title = f"{fmt.count(recipe.get('epochs'))} epochs of {data}, {_regime(files)}"
-    content = {
+    return {
+        "title": title if recipe else f"Audited on {data}",
         "facts": _facts(recipe) if recipe else [],
         "yaml": _public_yaml(files),
         "card": _card(card, context) if isinstance(card, dict) else None,
         "no_card": _why(card, context),
     }
-    return SectionContent(title if recipe else f"Audited on {data}", content)
 
 
 def _public_yaml(files: RunFiles) -> str:
@@ -165,18 +165,16 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _why(card: Any, context: PageContext) -> dict[str, str]:
+def _why(card: Any, context: PageContext) -> Absent | None:
     """Why the data card, or a part of it, is not there."""
     try:
         context.exhibit("data_card")
     except Absent as absent:
-        return {"why": absent.why, "command": absent.command}
+        return absent
     stored = card if isinstance(card, dict) else {}
     lacking = [name for name, kind in CARD.items() if not isinstance(stored.get(name), kind) or not stored[name]]
-    if not lacking:
-        return {"why": "", "command": ""}
     why = f"{', '.join(lacking).replace('_', ' ')} not recorded"
-    return {"why": why, "command": report_command(context.files, "--refresh")}
+    return Absent(why, report_command(context.files, "--refresh")) if lacking else None
 
 
 SECTION = Section("trained", "Training", show, {"data_card": collect})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from holdfast.report import formatting as fmt
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
+from holdfast.report.images import PageImages
 from holdfast.run_files import block, finite
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def matches(context: CollectContext, vector: Tensor, row: Tensor) -> list[dict[s
     return listed
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """Every strip with its images."""
     listed = mixed(listed_strips(context))
     attacked = any(strip["attacked"] for strip in listed)
@@ -134,39 +134,28 @@ def show(context: PageContext) -> SectionContent:
         title = f"Of {fooled + held:,.0f} searches that were right, {fooled:,.0f} go wrong after the attack"
     else:
         title = f"What {len(listed)} searches find"
-    content = {"open": listed[:OPEN], "more": listed[OPEN:], "strength": context.strength, "attacked": attacked}
-    return SectionContent(title, content)
+    shown = {"open": listed[:OPEN], "more": listed[OPEN:], "strength": context.strength, "attacked": attacked}
+    return {"title": title, **shown}
 
 
 def listed_strips(context: PageContext) -> list[dict[str, Any]]:
-    """All strips, as they are stored."""
-    return [shown_strip(strip, context) for strip in context.exhibit("strips")]
+    """All strips, as they are stored, with their images."""
+    return [shown_strip(strip, context.images) for strip in context.exhibit("strips")]
 
 
-def shown_strip(strip: dict[str, Any], context: PageContext) -> dict[str, Any]:
+def shown_strip(strip: dict[str, Any], images: PageImages) -> dict[str, Any]:
     """One strip with its images."""
-    attacked = block(strip, "attacked")
-    shown = {"label": strip["label"], "query": context.images.tag(strip["query"]), "attacked": None}
+    query, attacked = images.tag(strip["query"]), block(strip, "attacked")
     if attacked:
-        shown["attacked"] = {
-            "image": context.images.tag(attacked["picture"]),
-            "change": context.images.tag(attacked.get("change")),
-            "amplified": fmt.number(attacked.get("amplified"), 0),
-            "eps": fmt.eps(attacked.get("eps_pixel")),
-            **_matches(attacked, context),
-        }
-    return {**shown, **_matches(strip, context)}
+        made = {"image": images.tag(attacked["picture"]), "change": images.tag(attacked.get("change"))}
+        attacked = {**attacked, **made, **_matches(attacked, images)}
+    return {"label": strip["label"], "query": query, "attacked": attacked, **_matches(strip, images)}
 
 
-def _matches(part: dict[str, Any], context: PageContext) -> dict[str, Any]:
+def _matches(part: dict[str, Any], images: PageImages) -> dict[str, Any]:
     """What a query found, and whether the first is right."""
     found = [
-        {
-            "image": context.images.tag(match["picture"]),
-            "label": match["label"],
-            "right": match["right"] is True,
-            "distance": fmt.number(match.get("distance"), 2),
-        }
+        {**match, "label": match["label"], "image": images.tag(match["picture"]), "right": match["right"] is True}
         for match in part["matches"]
     ]
     return {"matches": found, "right": bool(found and found[0]["right"])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import Absent, PageContext, Section, SectionContent
+from holdfast.report.context import Absent, PageContext, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,30 +78,25 @@ def _lengths(vectors: Tensor) -> dict[str, float]:
     return {"ap": float(distance(anchor, positive)), "an": float(distance(anchor, negative))}
 
 
-def show(context: PageContext) -> SectionContent:
+def show(context: PageContext) -> dict[str, Any]:
     """Two rulers that start at the anchor."""
     stored = context.exhibit("triplet")
-    longest = min(FARTHEST, 1.1 * max(float(stored[key][pair]) for key in ("before", "after") for pair in ("ap", "an")))
-    before, after = (_ruler(stored[key], longest) for key in ("before", "after"))
+    before, after = ({key: float(stored[when][key]) for key in ("ap", "an")} for when in ("before", "after"))
     strength = fmt.eps(stored.get("eps_pixel"))
-    if not before["wrong"] and after["wrong"]:
-        title = f"Changes of at most {strength} per pixel bring the wrong image nearer than the right one"
-    elif after["wrong"]:
+    wrong_before, wrong_after = (ruler["an"] < ruler["ap"] for ruler in (before, after))
+    if not wrong_after:
+        title = f"The right image stays nearer, even after changes of {strength} per pixel"
+    elif wrong_before:
         title = "The wrong image is nearer than the right one, before the attack and after"
     else:
-        title = f"The right image stays nearer, even after changes of {strength} per pixel"
-    content = {
+        title = f"Changes of at most {strength} per pixel bring the wrong image nearer than the right one"
+    return {
+        "title": title,
         "images": {name: context.images.tag(stored[name]) for name in PARTS},
         "labels": dict(zip(PARTS, stored["labels"], strict=True)),
         "rulers": [("Before", before), ("After the attack", after)],
+        "longest": min(FARTHEST, 1.1 * max(*before.values(), *after.values())),
     }
-    return SectionContent(title, content)
-
-
-def _ruler(distances: dict[str, Any], longest: float) -> dict[str, Any]:
-    lengths = {key: float(distances[key]) for key in ("ap", "an")}
-    places = {f"{k}_place": f"{100 * min(1.0, max(0.0, v / longest)):.2f}%" for k, v in lengths.items()}
-    return {**{k: fmt.number(v, 2) for k, v in lengths.items()}, **places, "wrong": lengths["an"] < lengths["ap"]}
 
 
 SECTION = Section("triplet", "Triplet", show, {"triplet": collect}, of_images=True)
