@@ -43,7 +43,7 @@ def squares(images: Tensor, rows: Tensor, augment: RandomResizedCrop, generator:
     """Windows of squashed images, as holdfast made them before images kept their shapes."""
     picked = images[rows].permute(0, 3, 1, 2)
     side = torch.full((len(rows),), CANVAS, device=images.device)
-    numbers = augment.draw(len(rows), generator)[0].to(images.device)
+    numbers = augment.draw(len(rows), generator).to(images.device)
     top, left, height, width = augment.windows(side, side, numbers)[:, :, None].unbind(1)
     steps = (torch.arange(SIZE, device=images.device) + 0.5) / SIZE
     across = torch.where(numbers[:, -1:] < 0.5, 1 - steps, steps)

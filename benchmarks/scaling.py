@@ -26,8 +26,7 @@ from PIL import Image
 
 from holdfast.data import ImageTable
 from holdfast.data.batches import ClassBatches
-from holdfast.data.decode import decode
-from holdfast.data.sources import FileSource
+from holdfast.data.sources import FileSource, decode
 from holdfast.processes import joined
 from holdfast.regimes import StepContext
 from holdfast.training.recipe import load_recipe

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.data.decode import BadImage
+from holdfast.data.sources import BadImage
 from holdfast.errors import LONGEST, DataError, HoldfastError, reason, shown
 
 ANY = st.text(st.characters(exclude_categories=()))

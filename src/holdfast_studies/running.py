@@ -18,8 +18,7 @@ from holdfast.data import load
 from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
-from holdfast.models import load_model
-from holdfast.models.build import ModelConfig
+from holdfast.models import ModelConfig, load_model
 from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, passes_per_step, training_seconds
 from holdfast.training import train
 from holdfast.training.folder import TrainingFolder, differences

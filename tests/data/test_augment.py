@@ -136,12 +136,12 @@ def test_flips_mirror_half_of_the_images() -> None:
 @settings(deadline=None, max_examples=25)
 def test_both_ways_of_resampling_are_crop_and_interpolate(seed: int, size: int) -> None:
     images, augmentation = oblong(5, seed), RandomResizedCrop(size=size, scale=(0.01, 1.0))
-    numbers = augmentation.draw(5, draw(seed))[0]
+    numbers = augmentation.draw(5, draw(seed))
     windows, mirrored = augmentation.windows(images.heights, images.widths, numbers), numbers[:, -1] < 0.5
     for view in (
         one_by_one(images, size, windows, mirrored),
         by_products(images, size, windows, mirrored, images.longest),
-        augmentation.view(images, (numbers,)),
+        augmentation.view(images, numbers),
     ):
         for row, (top, left, height, width) in enumerate(windows.long().tolist()):
             crop = torch.from_numpy(images.arrays()[row])[top : top + height, left : left + width].permute(2, 0, 1)
@@ -166,7 +166,7 @@ def test_windows_lie_inside_with_the_asked_area_and_ratio(
     ratios = min(r1, r2), max(r1, r2)
     augmentation = RandomResizedCrop(size=8, scale=(min(s1, s2), max(s1, s2)), ratio=ratios)
     heights, widths = torch.full((50,), high), torch.full((50,), wide)
-    numbers = augmentation.draw(50, draw(seed))[0]
+    numbers = augmentation.draw(50, draw(seed))
     top, left, height, width = augmentation.windows(heights, widths, numbers).unbind(1)
     for first, extent, side in ((top, height, high), (left, width, wide)):
         assert (extent >= 1).all()
@@ -187,7 +187,7 @@ def test_windows_lie_inside_with_the_asked_area_and_ratio(
 
 def test_windows_spread_over_areas_and_places() -> None:
     augmentation, side = RandomResizedCrop(scale=(0.2, 1.0)), torch.full((4000,), 256)
-    numbers = augmentation.draw(4000, draw())[0]
+    numbers = augmentation.draw(4000, draw())
     top, left, height, width = augmentation.windows(side, side, numbers).unbind(1)
     area = height * width / 256**2
     assert abs(float((area < 0.5).float().mean()) - 0.375 / 0.93) < 0.06  # uniform, less the few that cannot fit

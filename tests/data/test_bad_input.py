@@ -14,8 +14,7 @@ from pictures import painted
 
 from holdfast.data import from_csv, from_folder
 from holdfast.data import tree as limits
-from holdfast.data.decode import BadImage
-from holdfast.data.sources import FileSource
+from holdfast.data.sources import BadImage, FileSource
 from holdfast.errors import DataError
 
 

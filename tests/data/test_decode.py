@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast.data.decode import BadImage, decode
+from holdfast.data.sources import BadImage, decode
 from holdfast.errors import DataError
 from holdfast.view import View
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.data.skipped import NOTHING, SkippedFiles, extensions, few
+from holdfast.data.table import NOTHING, SkippedFiles, extensions, few
 
 
 def test_nothing_is_nothing() -> None:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from pictures import Paint
 
-from holdfast.data.decode import BadImage
-from holdfast.data.sources import ArraySource, FileSource, TreeSource
-from holdfast.data.tree import Archives
+from holdfast.data.sources import ArraySource, BadImage, FileSource
+from holdfast.data.tree import Archives, TreeSource
 from holdfast.view import View
 
 

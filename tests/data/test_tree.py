@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pictures import Paint
 
-from holdfast.data.tree import Archives, Folder, open_tree, require
+from holdfast.data.tree import Archives, Folder, TreeSource, open_tree, require
 from holdfast.errors import DataError
 from holdfast.view import View
 
@@ -22,7 +22,7 @@ def test_hidden_files_are_left_out_and_links_do_not_loop(paint: Paint, tmp_path:
     assert tree.names == ["a/1.PNG", "a/b/2.png", "linked/c/5.png", "notes.txt"]
     assert tree.images() == ["a/1.PNG", "a/b/2.png", "linked/c/5.png"]
     assert tree.text("notes.txt") == "x"
-    assert tree.source(["a/b/2.png"]).image(0).shape == (24, 24, 3)
+    assert TreeSource(tree, ["a/b/2.png"]).image(0).shape == (24, 24, 3)
 
 
 def test_archives_are_one_tree(paint: Paint, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_archives_are_one_tree(paint: Paint, tmp_path: Path) -> None:
     assert isinstance(tree, Archives)
     assert tree.names == ["a/1.png", "a/1.png.txt", "b/2.png", "b/2.png.txt"]
     assert tree.text("b/2.png.txt") == "y.zip"
-    assert tree.source(["b/2.png", "a/1.png"]).images([0, 1], View(8))[1].shape == (8, 8, 3)
+    assert TreeSource(tree, ["b/2.png", "a/1.png"]).images([0, 1], View(8))[1].shape == (8, 8, 3)
     assert open_tree(str(tmp_path / "x.zip"), "a zip file").images() == ["a/1.png"]
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from holdfast.data import ImageStore, ImageTable, RaggedImages, centre_crop
 from holdfast.data.augment import RandomResizedCrop
-from holdfast.data.decode import resized
-from holdfast.data.sources import FileSource
+from holdfast.data.sources import FileSource, resized
 from holdfast.models import Embedder
 from holdfast.models.preprocessing import ensure_torchvision
 from holdfast.view import Fit, View
@@ -75,17 +74,17 @@ def test_squashing_and_bars() -> None:
 def test_training_crops_are_torchvisions(seed: int, height: int, width: int, size: int) -> None:
     image, augmentation = photograph(height, width), RandomResizedCrop(size=size)
     stored = RaggedImages.of([np.asarray(image)])
-    numbers = augmentation.draw(1, torch.Generator().manual_seed(seed))[0]
+    numbers = augmentation.draw(1, torch.Generator().manual_seed(seed))
     top, left, high, wide = augmentation.windows(stored.heights, stored.widths, numbers)[0].long().tolist()
     expected = peer.resized_crop(image, top, left, high, wide, [size, size], antialias=True)
     expected = peer.horizontal_flip(expected) if numbers[0, -1] < 0.5 else expected
-    torch.testing.assert_close(augmentation.view(stored, (numbers,))[0], bytes_of(expected), rtol=0, atol=CLOSE)
+    torch.testing.assert_close(augmentation.view(stored, numbers)[0], bytes_of(expected), rtol=0, atol=CLOSE)
 
 
 def test_windows_are_spread_as_torchvisions_are() -> None:
     image, augmentation = photograph(60, 100), RandomResizedCrop(size=8)
     heights, widths = torch.full((3000,), 60), torch.full((3000,), 100)
-    numbers = augmentation.draw(3000, torch.Generator().manual_seed(0))[0]
+    numbers = augmentation.draw(3000, torch.Generator().manual_seed(0))
     ours = augmentation.windows(heights, widths, numbers).double()
     torch.manual_seed(0)
     cut = v2.RandomResizedCrop(8)
@@ -99,7 +98,7 @@ def test_windows_are_spread_as_torchvisions_are() -> None:
 def test_an_image_that_no_window_fits_is_cut_in_the_middle() -> None:
     heights, widths = torch.tensor([100, 10]), torch.tensor([10, 100])
     augmentation = RandomResizedCrop(size=8, scale=(1.0, 1.0))
-    numbers = augmentation.draw(2, torch.Generator().manual_seed(0))[0]
+    numbers = augmentation.draw(2, torch.Generator().manual_seed(0))
     assert augmentation.windows(heights, widths, numbers).tolist() == [[43, 0, 13, 10], [0, 43, 10, 13]]
 
 

@@ -21,8 +21,7 @@ from scipy.io import savemat
 from target_packages import Files, _unpack
 
 from holdfast.data import ImageTable, load
-from holdfast.data.decode import BadImage
-from holdfast.data.sources import FileSource
+from holdfast.data.sources import BadImage, FileSource
 from holdfast.view import View
 
 BIRDS = [f"{number:03}.Bird_{number}/{i}.jpg" for number in (1, 100, 101, 200) for i in range(2)]

@@ -15,7 +15,7 @@ from sample_images import photo
 
 from holdfast.config import instantiate
 from holdfast.data import Reader
-from holdfast.data.decode import BadImage
+from holdfast.data.sources import BadImage
 from holdfast.view import View
 
 NAMES = (

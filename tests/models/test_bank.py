@@ -18,8 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 import holdfast
 from holdfast.errors import ModelError, RecipeError
 from holdfast.models import Embedder
-from holdfast.models.bank import BANK_FILE, BatchNormBank, SetStart, Through
-from holdfast.models.batchnorm import batchnorm_layers
+from holdfast.models.bank import BANK_FILE, BatchNormBank, SetStart, batchnorm_layers
+from holdfast.models.embedder import Through
 from holdfast.training.checkpoint import load_checkpoint, save_checkpoint
 from holdfast.training.optimizers import Average
 from holdfast.training.recipe import load_recipe

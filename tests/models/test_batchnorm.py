@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holdfast.models import Embedder
-from holdfast.models.batchnorm import batchnorm_layers
+from holdfast.models.bank import batchnorm_layers
 
 
 @pytest.mark.parametrize(

@@ -218,4 +218,4 @@ def test_an_audit_of_another_model_leaves_the_card_alone(run: Path, tmp_path: Pa
     [(RECIPE["batch"], "6 classes of 3 images"), ({"classes": 9, "per_class": 2, "sampler": "pairs"}, "9 pairs")],
 )
 def test_it_says_what_a_batch_is_made_of(batch: dict[str, Any], said: str) -> None:
-    assert ("batch", said) in training_rows({**RECIPE, "batch": batch}, None, [])
+    assert ("batch", said) in training_rows({**RECIPE, "batch": batch}, {}, [])

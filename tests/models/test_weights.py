@@ -45,7 +45,7 @@ def test_files_load_whatever_their_wrapping(prefix: str, suffix: str, tmp_path: 
 def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
     file = tmp_path / "small.safetensors"
     save_file(Embedder("resnet18", dim=None).backbone.state_dict(), file)
-    with pytest.raises(ModelError, match=r"does not fit resnet50.*another architecture"):
+    with pytest.raises(ModelError, match="does not fit resnet50"):
         load_backbone_weights(Embedder("resnet50", dim=None).backbone, "resnet50", str(file))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch.distributed as dist
 
-from holdfast.processes.heartbeat import Heartbeat
+from holdfast.processes.joining import Heartbeat
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="needs torch.distributed")
 LONG = 20.0

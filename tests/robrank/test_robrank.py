@@ -26,7 +26,7 @@ from holdfast.losses import Criterion
 from holdfast.losses import build as build_loss
 from holdfast.mining import Miner, Triplets
 from holdfast.models import Embedder
-from holdfast.models.batchnorm import BatchNormPolicy
+from holdfast.models.embedder import BatchNormPolicy
 from holdfast.regimes import Batch, Regime, StepContext, StepResult
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from torch import nn
 from holdfast.errors import ModelError, SearchError
 from holdfast.models import Embedder
 from holdfast.search import Index, add_images, create_index, model_of, read_index, read_manifest, write_index
-from holdfast.search.kinds import KINDS
+from holdfast.search.index import KINDS
 from holdfast.view import View
 
 

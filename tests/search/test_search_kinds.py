@@ -10,7 +10,7 @@ from index_cases import index_of, unit_vectors
 from numpy.typing import NDArray
 
 from holdfast.errors import SearchError
-from holdfast.search.kinds import KINDS, MANY, Structure, cell_count, kind_for
+from holdfast.search.index import KINDS, MANY, Structure, cell_count, kind_for
 
 DIM = 16
 

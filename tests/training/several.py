@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from holdfast.data import RaggedImages
-from holdfast.data.augment import Augment, Draws
+from holdfast.data import Augment, RaggedImages
 from holdfast.processes import joined
 from holdfast.regimes import StepContext
 from holdfast.training.recipe import load_recipe
@@ -94,10 +93,10 @@ class Precise(Augment):
 
     of: Augment
 
-    def draw(self, count: int, generator: Generator) -> Draws:
+    def draw(self, count: int, generator: Generator) -> Tensor:
         return self.of.draw(count, generator)
 
-    def view(self, images: RaggedImages, draws: Draws) -> Tensor:
+    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
         return self.of.view(images, draws).double()
 
 

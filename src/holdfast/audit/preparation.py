@@ -20,8 +20,8 @@ from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
-from holdfast.models.bank import Through
 from holdfast.models.compiled import Compile, CompiledPasses, worth_compiling
+from holdfast.models.embedder import Through
 
 PROBED = (24, 4)
 """Classes, and images of each, that the first checks take."""

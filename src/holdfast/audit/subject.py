@@ -15,7 +15,7 @@ from holdfast.attacks.forward import Precision
 from holdfast.data import ImageStore
 from holdfast.metrics import EmbeddedSet
 from holdfast.models import Embedder
-from holdfast.models.bank import Through
+from holdfast.models.embedder import Through
 from holdfast.sphere import precise
 
 SQUARE_QUERIES = 500

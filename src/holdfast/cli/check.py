@@ -19,7 +19,7 @@ def arguments(sub: Parser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print what is wrong."""
     from holdfast.data import check, load
-    from holdfast.data.skipped import SkippedFiles
+    from holdfast.data.table import SkippedFiles
 
     images = load(options.data, skip_bad=True)  # what is missing is told among the other problems
     problems = check(images)

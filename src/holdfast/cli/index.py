@@ -107,7 +107,7 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
 
 def _refuse(options: argparse.Namespace) -> None:
     """Refuse options that are wrong or would do nothing, before any work is done."""
-    from holdfast.search.kinds import kind_for
+    from holdfast.search.index import kind_for
 
     if not options.add:
         kind_for(0, options.kind)

@@ -34,7 +34,7 @@ def arguments(sub: Parser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Search, and print what was found."""
     from holdfast.data import ImageStore
-    from holdfast.data.readers.images import image_files
+    from holdfast.data.readers.folder import image_files
     from holdfast.devices import choose_device
     from holdfast.evaluation import read_table
     from holdfast.files import write_atomic

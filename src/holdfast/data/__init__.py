@@ -4,21 +4,7 @@ from holdfast.config import builder
 from holdfast.data.augment import Augment, CentreCrop, RandomCrop, RandomResizedCrop, centre_crop
 from holdfast.data.batches import SAMPLERS, Batches, ClassBatches, PairBatches, Sampler
 from holdfast.data.check import Problem, check
-from holdfast.data.decode import BadImage
 from holdfast.data.ragged import RaggedImages
-from holdfast.data.readers import (
-    Cars,
-    CsvFile,
-    Cub,
-    Digits,
-    Glyphs,
-    ImageFolder,
-    Images,
-    InShop,
-    Mnist,
-    Omniglot,
-    OnlineProducts,
-)
 from holdfast.data.readers.base import (
     Reader,
     TreeReader,
@@ -30,9 +16,19 @@ from holdfast.data.readers.base import (
     registry,
     spellings,
 )
-from holdfast.data.sources import ArraySource, FileSource, ImageSource, TreeSource
+from holdfast.data.readers.cars import Cars
+from holdfast.data.readers.csv_file import CsvFile
+from holdfast.data.readers.cub import Cub
+from holdfast.data.readers.digits import Digits, Mnist
+from holdfast.data.readers.folder import ImageFolder, Images
+from holdfast.data.readers.glyphs import Glyphs
+from holdfast.data.readers.inshop import InShop
+from holdfast.data.readers.omniglot import Omniglot
+from holdfast.data.readers.sop import OnlineProducts
+from holdfast.data.sources import ArraySource, BadImage, FileSource, ImageSource
 from holdfast.data.store import ImageStore
 from holdfast.data.table import ImageTable
+from holdfast.data.tree import TreeSource
 
 build, names = builder(registry), registry.names
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -17,9 +17,6 @@ from holdfast.errors import RecipeError
 from holdfast.registry import Registry
 from holdfast.view import Fit, View
 
-Draws: TypeAlias = tuple[Tensor, ...]
-"""What is random about the views of some images, one row per image."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Augment(ABC):
@@ -30,6 +27,8 @@ class Augment(ABC):
     """
 
     size: int | None = None
+    numbers: ClassVar[int] = 0
+    """Uniform numbers that the view of an image depends on."""
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -39,9 +38,7 @@ class Augment(ABC):
         """The same augmentation for a model's view: of its size, unless it has one of its own."""
         size = self.size or view.size
         if size > view.canvas + 2 * self.room:
-            raise RecipeError(
-                f"augment.size ({size}) does not fit into images of {view.canvas} px; raise model.canvas or lower it"
-            )
+            raise RecipeError(f"augment.size ({size}) does not fit into images of {view.canvas} px; raise model.canvas")
         return replace(self, size=size)
 
     @property
@@ -61,15 +58,15 @@ class Augment(ABC):
         """
         return self.view(images, self.draw(len(images), generator))
 
-    @abstractmethod
-    def draw(self, count: int, generator: Generator) -> Draws:
-        """What is random about the views of `count` images of any shape: tensors with one row per image.
+    def draw(self, count: int, generator: Generator) -> Tensor:
+        """What is random about the views of `count` images of any shape: a row of numbers in [0, 1) for each.
 
         Apart from `view`, so that some images of a batch can be made without the others.
         """
+        return torch.rand(count, self.numbers, generator=generator, device=generator.device)
 
     @abstractmethod
-    def view(self, images: RaggedImages, draws: Draws) -> Tensor:
+    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
         """The view that was drawn of each image."""
 
     @property
@@ -100,11 +97,6 @@ def centre_crop(images: RaggedImages, view: View) -> Tensor:
     return to_float(images.pick(top[:, None] + steps, left[:, None] + steps))
 
 
-def draw_numbers(count: int, columns: int, generator: Generator) -> Tensor:
-    """Uniform numbers in [0, 1), a row for each image."""
-    return torch.rand(count, columns, generator=generator, device=generator.device)
-
-
 def place(draw: Tensor, room: Tensor) -> Tensor:
     """A uniform number as a whole one of 0..room, both included; rooms are whole numbers of any dtype."""
     return torch.minimum((draw * (room + 1)).floor(), room.to(draw.dtype)).clamp(min=0)
@@ -122,21 +114,22 @@ class CentreCrop(Augment):
     Relations: `random-crop` for small images, `random-resized-crop` for photographs.
     """
 
-    _fit: ClassVar[Fit] = "crop"
+    fit: ClassVar[Fit] = "crop"
 
     def fitted(self, view: View) -> Augment:
         """The same for a model's view, cut where evaluation cuts it."""
         fitted = super().fitted(view)
-        object.__setattr__(fitted, "_fit", view.fit)  # not an argument: a recipe says it of the model
-        return fitted
+        return SquashedCentreCrop(size=fitted.size) if view.fit == "squash" else fitted
 
-    def draw(self, count: int, generator: Generator) -> Draws:
-        """Nothing."""
-        return ()
-
-    def view(self, images: RaggedImages, draws: Draws) -> Tensor:
+    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
         """The centre crop."""
-        return centre_crop(images, View(self.side, fit=self._fit))
+        return centre_crop(images, View(self.side, fit=self.fit))
+
+
+class SquashedCentreCrop(CentreCrop):
+    """The middle of images that were squashed to the canvas; a recipe says so of the model."""
+
+    fit: ClassVar[Fit] = "squash"
 
 
 @register("random-crop")
@@ -155,6 +148,7 @@ class RandomCrop(Augment):
 
     padding: int = 0
     flip: bool = True
+    numbers: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,19 +160,13 @@ class RandomCrop(Augment):
         """The padding."""
         return self.padding
 
-    def draw(self, count: int, generator: Generator) -> Draws:
-        """Three numbers an image: from the top, from the left, mirrored or not."""
-        return (draw_numbers(count, 3, generator),)
-
-    def view(self, images: RaggedImages, draws: Draws) -> Tensor:
-        """The window of each image."""
+    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
+        """The window of each image, from a number for its top, for its left and for mirroring."""
         images.refuse_smaller(self.side, self.padding)
-        down, across, mirror = draws[0].to(images.device).unbind(1)
+        down, across, mirror = draws.to(images.device).unbind(1)
         over = 2 * self.padding - self.side
-        top, left = (
-            place(draw, sides + over).long() - self.padding
-            for draw, sides in ((down, images.heights), (across, images.widths))
-        )
+        top = place(down, images.heights + over).long() - self.padding
+        left = place(across, images.widths + over).long() - self.padding
         steps = torch.arange(self.side, device=images.device)
         columns = torch.where((mirror < 0.5)[:, None] & self.flip, steps.flip(0), steps)
         return to_float(images.pick(top[:, None] + steps, left[:, None] + columns, outside=self.padding > 0))
@@ -208,6 +196,7 @@ class RandomResizedCrop(Augment):
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: bool = True
+    numbers: ClassVar[int] = 2 * ATTEMPTS + 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -216,15 +205,11 @@ class RandomResizedCrop(Augment):
         if not 0 < self.ratio[0] <= self.ratio[1]:
             raise RecipeError(f"augment.ratio must be positive and rise, got {list(self.ratio)}")
 
-    def draw(self, count: int, generator: Generator) -> Draws:
-        """Area and ratio for every attempt, the place, and mirrored or not, as numbers in [0, 1)."""
-        return (draw_numbers(count, 2 * ATTEMPTS + 3, generator),)
-
-    def view(self, images: RaggedImages, draws: Draws) -> Tensor:
+    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
         """The window of each image, resized."""
-        numbers = draws[0].to(images.device)
-        windows = self.windows(images.heights, images.widths, numbers)
-        mirrored = (numbers[:, -1] < 0.5) & self.flip
+        draws = draws.to(images.device)
+        windows = self.windows(images.heights, images.widths, draws)
+        mirrored = (draws[:, -1] < 0.5) & self.flip
         if images.device.type == "cpu":
             return one_by_one(images, self.side, windows, mirrored)
         return by_products(images, self.side, windows, mirrored, self._longest(images))
@@ -240,7 +225,7 @@ class RandomResizedCrop(Augment):
         Args:
             heights: of the images.
             widths: of the images.
-            numbers: what `draw` drew for each.
+            numbers: what `draw` drew for each: area and ratio for every attempt, then the place.
         """
         full = heights[:, None].to(numbers.dtype), widths[:, None].to(numbers.dtype)
         areas, ratios = numbers[:, :ATTEMPTS], numbers[:, ATTEMPTS : 2 * ATTEMPTS]

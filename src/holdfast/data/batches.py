@@ -99,9 +99,7 @@ class ClassBatches(Batches):
         """Each group has classes that differ."""
         at_once = self.classes // self.groups
         if len(self._rows) < at_once:
-            raise DataError(
-                f"a batch of {at_once} classes needs more than the {len(self._rows)} there are; lower batch.classes"
-            )
+            raise DataError(f"there are only {len(self._rows)} classes for batches of {at_once}; lower batch.classes")
 
     def __len__(self) -> int:
         return max(-(-len(self._rows) // self.classes), len(self._codes) // (self.classes * self.per_class))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.data.readers.base import Reader
-from holdfast.data.skipped import SkippedFiles, counted, few
 from holdfast.data.store import WORKERS, chunks
-from holdfast.data.table import SPLITS, ImageTable, Integers
+from holdfast.data.table import SPLITS, ImageTable, Integers, SkippedFiles, counted, few
 from holdfast.errors import one_line
 from holdfast.view import View
 
@@ -74,47 +74,38 @@ def _twice(table: ImageTable) -> Iterator[Problem]:
     rows = [row for row, name in enumerate(table.ids) if counts[name] > 1]
     if rows:
         names = list(dict.fromkeys(table.ids[row] for row in rows))
-        yield Problem(
-            "listed-twice",
-            f"{counted(names, 'file')} listed more than once ({few(names, 3)})",
-            "keep one line of each: an image that is its own match is always found",
-            rows,
-        )
+        what = f"{counted(names, 'file')} listed more than once ({few(names, 3)})"
+        mend = "keep one line of each: an image that is its own match is always found"
+        yield Problem("listed-twice", what, mend, rows)
 
 
 def _classes(table: ImageTable) -> Iterator[Problem]:
     for split in ("train", "val", "test"):
         rows = np.flatnonzero(table.splits == split)
         labels, first, counts = np.unique(table.labels[rows], return_index=True, return_counts=True)
-        if (counts == 1).any():
-            names = [table.class_names[label] for label in labels[counts == 1]]
-            yield Problem(
-                "single-image-class",
-                f"{len(names):,} classes have one image in '{split}' ({few(names, 3)})",
-                "add a second image or remove the class: a lone image has no match",
-                rows[first[counts == 1]].tolist(),
-            )
+        single = counts == 1
+        if single.any():
+            what = f"{single.sum():,} classes have one image in '{split}' ({_few_classes(table, labels[single])})"
+            mend = "add a second image or remove the class: a lone image has no match"
+            yield Problem("single-image-class", what, mend, rows[first[single]].tolist())
 
 
 def _splits(table: ImageTable) -> Iterator[Problem]:
-    learnt = np.isin(table.splits, ("train", "val"))
-    shared = np.intersect1d(table.labels[learnt], table.labels[~learnt])
+    train, val = table.splits == "train", table.splits == "val"
+    advice = "retrieval is measured on classes that training has not seen"
+    yield from _shared(table, "train or val", train | val, "test, query or gallery", ~(train | val), advice)
+    yield from _shared(table, "train", train, "val", val, "or leave val out and let 'validation' choose classes")
+
+
+def _shared(
+    table: ImageTable, one: str, in_one: NDArray[np.bool_], other: str, in_other: NDArray[np.bool_], advice: str
+) -> Iterator[Problem]:
+    """Labels on both sides of a split, each side with its name and its rows."""
+    shared = np.intersect1d(table.labels[in_one], table.labels[in_other])
     if len(shared):
-        yield Problem(
-            "shared-label",
-            f"{len(shared):,} labels are both in train or val and in test, query or gallery "
-            f"({_classes_of(table, shared)})",
-            "give each class to one side only: retrieval is measured on classes that training has not seen",
-            np.flatnonzero(np.isin(table.labels, shared)).tolist(),
-        )
-    both = np.intersect1d(table.labels[table.splits == "train"], table.labels[table.splits == "val"])
-    if len(both):
-        yield Problem(
-            "shared-label",
-            f"{len(both):,} labels are both in train and in val ({_classes_of(table, both)})",
-            "give each class to one side only, or leave val out and let 'validation' choose classes",
-            np.flatnonzero(np.isin(table.labels, both) & learnt).tolist(),
-        )
+        what = f"{len(shared):,} labels are both in {one} and in {other} ({_few_classes(table, shared)})"
+        rows = np.flatnonzero(np.isin(table.labels, shared) & (in_one | in_other)).tolist()
+        yield Problem("shared-label", what, f"give each class to one side only; {advice}", rows)
 
 
 def _queries(table: ImageTable) -> Iterator[Problem]:
@@ -125,12 +116,9 @@ def _queries(table: ImageTable) -> Iterator[Problem]:
         seen[int(table.labels[row])].add(int(groups[row]))
     lost = [int(row) for row in queries if not seen[int(table.labels[row])] - {int(groups[row])}]
     if lost:
-        yield Problem(
-            "query-without-match",
-            f"{len(lost):,} queries have no match in the gallery ({few([table.ids[row] for row in lost], 3)})",
-            "add gallery images of their label (of another group, where there are groups) or remove the queries",
-            lost,
-        )
+        what = f"{len(lost):,} queries have no match in the gallery ({few([table.ids[row] for row in lost], 3)})"
+        mend = "add gallery images of their label (of another group, where there are groups) or remove the queries"
+        yield Problem("query-without-match", what, mend, lost)
 
 
 def _images(table: ImageTable) -> Iterator[Problem]:
@@ -157,23 +145,18 @@ def _images(table: ImageTable) -> Iterator[Problem]:
 
 def _duplicates(table: ImageTable, rows: Integers, thumbnails: NDArray[np.uint8]) -> Iterator[Problem]:
     splits = table.splits[rows]
-    for i, one in enumerate(SPLITS):
-        for other in SPLITS[i + 1 :]:
-            mine, theirs = np.flatnonzero(splits == one), np.flatnonzero(splits == other)
-            pairs = near_duplicates(thumbnails[mine], thumbnails[theirs])
-            if len(pairs) == 0:
-                continue
+    for one, other in itertools.combinations(SPLITS, 2):
+        mine, theirs = np.flatnonzero(splits == one), np.flatnonzero(splits == other)
+        pairs = near_duplicates(thumbnails[mine], thumbnails[theirs])
+        if len(pairs):
             a, b = rows[mine[pairs[:, 0]]], rows[theirs[pairs[:, 1]]]
-            yield Problem(
-                "near-duplicate",
-                f"{len(np.unique(b)):,} images of '{other}' look the same as one of '{one}' "
-                f"({one_line(table.ids[a[0]])} and {one_line(table.ids[b[0]])})",
-                "keep all copies of an image in one split",
-                np.unique(np.concatenate((a, b))).tolist(),
-            )
+            first = f"{one_line(table.ids[a[0]])} and {one_line(table.ids[b[0]])}"
+            what = f"{len(np.unique(b)):,} images of '{other}' look the same as one of '{one}' ({first})"
+            mend = "keep all copies of an image in one split"
+            yield Problem("near-duplicate", what, mend, np.unique(np.concatenate((a, b))).tolist())
 
 
-def _classes_of(table: ImageTable, labels: Integers) -> str:
+def _few_classes(table: ImageTable, labels: Integers) -> str:
     return few([table.class_names[label] for label in labels], 3)
 
 

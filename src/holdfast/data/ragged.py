@@ -70,10 +70,7 @@ class RaggedImages:
     def arrays(self) -> list[NDArray[np.uint8]]:
         """Each image as an array of shape (height, width, 3)."""
         shapes = torch.stack((self.starts, self.heights, self.widths), 1).tolist()
-        return [
-            self.pixels[start : start + height * width].view(height, width, 3).cpu().numpy()
-            for start, height, width in shapes
-        ]
+        return [self.pixels[at : at + h * w].view(h, w, 3).cpu().numpy() for at, h, w in shapes]
 
     def packed(self, device: torch.device) -> RaggedImages:
         """The same images in a buffer of their own on a device; as they are where they are there already."""

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.data.augment import centre_crop
-from holdfast.data.decode import BadImage
 from holdfast.data.ragged import RaggedImages
-from holdfast.data.sources import Pixels
+from holdfast.data.sources import BadImage, Pixels
 from holdfast.data.table import ImageTable
 from holdfast.errors import DataError, described
 from holdfast.view import View
@@ -107,8 +106,7 @@ class ImageStore:
 
     def describe(self) -> str:
         """One line: how many images are kept where, and how much room they take."""
-        total = self._bytes
-        room = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.1f} MB"
+        room = f"{self._bytes / 1e9:.1f} GB" if self._bytes >= 1e9 else f"{self._bytes / 1e6:.1f} MB"
         places = {"device": f"cached on {self.device}", "memory": "cached in memory", "none": "decoded at each use"}
         skipped = f"; {len(self.skipped):,} unreadable skipped" if self.skipped else ""
         return f"{len(self.table):,} images {places[self.cache]} ({room}){skipped}"
@@ -206,7 +204,5 @@ def read_chunk(table: ImageTable, rows: NDArray[np.int64], view: View) -> Chunk:
             except BadImage as error:
                 bad[row] = error
     except (RuntimeError, SystemExit) as error:  # no fault of an image: those are told by name
-        raise DataError(
-            f"a thread that decodes images died ({described(error)}); run the same command again"
-        ) from error
+        raise DataError(f"a thread that decodes images died ({described(error)}); start again") from error
     return np.array(good, np.int64), pixels, bad

@@ -1,9 +1,11 @@
-"""A table of images: where each comes from, what it shows and which split it belongs to."""
+"""A table of images: where each comes from, what it shows, which split it belongs to, and which files were left out."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 import numpy as np
@@ -11,15 +13,60 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from holdfast.data.ragged import RaggedImages
-from holdfast.data.skipped import NOTHING, SkippedFiles
 from holdfast.data.sources import ImageSource
-from holdfast.errors import DataError, unknown
+from holdfast.errors import DataError, one_line, unknown
 from holdfast.view import View
 
+COLUMNS = ("positions", "labels", "splits", "coarse", "groups")
+"""Arrays of a table with an entry for each row; the last two are not in every table."""
 SPLITS = ("train", "val", "test", "query", "gallery")
 
 Level = Literal["fine", "coarse"]
 Integers = NDArray[np.int64]
+
+SHOWN = 2
+"""Names that stand for the rest."""
+
+KINDS_SHOWN = 3
+"""Extensions that are counted one by one."""
+
+
+@dataclass(frozen=True)
+class SkippedFiles:
+    """What a reader left out of its table, by the reason.
+
+    Args:
+        no_images: files whose extension is not one of an image.
+        unplaced: images in no class folder, or that no list names.
+        hidden: hidden files and folders and those that systems leave behind (.DS_Store, Thumbs.db).
+    """
+
+    no_images: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything was left out that a person may have meant to be read."""
+        return bool(self.no_images or self.unplaced)
+
+    def lines(self) -> list[str]:
+        """One line for each reason: how many files, and a few of them."""
+        said = [
+            f"{counted(self.no_images, 'file')} no image by extension ({extensions(self.no_images)})",
+            f"{counted(self.unplaced, 'image')} in no class folder or list ({few(self.unplaced)})",
+            f"{counted(self.hidden, 'file')} hidden or of the system ({few(self.hidden)})",
+        ]
+        return [line for line, names in zip(said, vars(self).values(), strict=True) if names]
+
+    def __str__(self) -> str:
+        return "; ".join(self.lines()) or "nothing"
+
+    def counts(self) -> dict[str, int]:
+        """How many of each."""
+        return {name: len(names) for name, names in vars(self).items()}
+
+
+NOTHING = SkippedFiles()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,14 +100,12 @@ class ImageTable:
     skipped_files: SkippedFiles = NOTHING
 
     def __post_init__(self) -> None:
-        for field in ("positions", "labels", "splits", "coarse", "groups"):
-            column = getattr(self, field)
-            if column is not None:
-                if len(column) != len(self.ids):
-                    raise ValueError(f"'{field}' has {len(column)} rows, 'ids' {len(self.ids)}")
-                locked = column.view()  # the caller's own array stays as it is
-                locked.flags.writeable = False
-                object.__setattr__(self, field, locked)
+        for name, column in self._columns().items():
+            if len(column) != len(self.ids):
+                raise ValueError(f"'{name}' has {len(column)} rows, 'ids' {len(self.ids)}")
+            locked = column.view()  # the caller's own array stays as it is
+            locked.flags.writeable = False
+            object.__setattr__(self, name, locked)
         for split in np.unique(self.splits):
             if split not in SPLITS:
                 raise DataError(unknown("split", str(split), SPLITS))
@@ -106,15 +151,11 @@ class ImageTable:
         """The given rows (indices, or one boolean per row) as a table of their own."""
         chosen = _array(rows)
         chosen = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
-        return replace(
-            self,
-            positions=self.positions[chosen],
-            labels=self.labels[chosen],
-            splits=self.splits[chosen],
-            ids=[self.ids[i] for i in chosen],
-            coarse=None if self.coarse is None else self.coarse[chosen],
-            groups=None if self.groups is None else self.groups[chosen],
-        )
+        columns: dict[str, Any] = {name: column[chosen] for name, column in self._columns().items()}
+        return replace(self, ids=[self.ids[i] for i in chosen], **columns)
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        return {name: column for name in COLUMNS if (column := getattr(self, name)) is not None}
 
     def has(self, split: str) -> bool:
         """Whether any row belongs to a split."""
@@ -165,3 +206,22 @@ def _numbered(names: Iterable[str]) -> tuple[Integers, list[str]]:
     number: dict[str, int] = {}
     labels = np.array([number.setdefault(n, len(number)) for n in names], np.int64)
     return labels, list(number)
+
+
+def counted(names: Sequence[str], noun: str) -> str:
+    """Such as 1 file is, 2 files are."""
+    return f"{len(names):,} {noun}{' is' if len(names) == 1 else 's are'}"
+
+
+def extensions(names: Sequence[str]) -> str:
+    """How many files of each extension, the most frequent first, and one of them by name."""
+    kinds = Counter(PurePosixPath(name).suffix.lower()[:20] or "no extension" for name in names)
+    shown = kinds.most_common(KINDS_SHOWN)
+    parts = [f"{one_line(kind)} {count:,}" for kind, count in shown]
+    rest = len(names) - sum(count for _, count in shown)
+    return f"{', '.join([*parts, f'others {rest:,}'] if rest else parts)}: {few(names)}"
+
+
+def few(names: Sequence[str], most: int = SHOWN) -> str:
+    """The first names, as text that a terminal only shows."""
+    return ", ".join(one_line(name) for name in names[:most]) + (", ..." if len(names) > most else "")

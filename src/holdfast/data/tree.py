@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from holdfast.data.decode import EXTENSIONS
-from holdfast.data.skipped import SkippedFiles
-from holdfast.data.sources import ImageSource, TreeSource, open_plain
+from holdfast.data.sources import EXTENSIONS, ImageSource, Pixels, decode, open_plain
+from holdfast.data.table import SkippedFiles, few
 from holdfast.errors import DataError
+from holdfast.view import View
 
 LARGEST = 2**28
 """Bytes of a list, and of a file in an archive, unpacked; a small archive can hold gigabytes of nothing."""
@@ -54,17 +54,11 @@ class Tree(ABC):
                 raise ValueError(f"it has more than {LARGEST / 1e6:,.0f} MB, more than any list takes")
             return content
         except Exception as error:  # no plain file, damaged, encrypted, packed in a way that Python does not know, ...
-            raise DataError(
-                f"cannot read '{self.where(name)}': {error}; look at the file, or fetch it again"
-            ) from error
+            raise DataError(f"cannot read '{self.where(name)}': {error}; look at it, or fetch it again") from error
 
     def text(self, name: str) -> str:
         """Content of a text file."""
         return self.content(name).decode("utf-8-sig", errors="replace")
-
-    def source(self, names: Sequence[str]) -> ImageSource:
-        """These files as images; a name that is not there is found missing when it is read."""
-        return TreeSource(self, names)
 
     def images(self) -> list[str]:
         """Names of image files, by extension, in order."""
@@ -98,6 +92,29 @@ class Tree(ABC):
         """The shortest path that ends in this name, for a dataset unpacked inside a folder of its own."""
         hits = [n for n in self.names if n == name or n.endswith("/" + name)]
         return min(hits, key=len, default=None)
+
+
+class TreeSource(ImageSource):
+    """Image files of a tree.
+
+    Args:
+        tree: a folder, or archives.
+        names: which files; one that is not there is found missing when it is read.
+    """
+
+    def __init__(self, tree: Tree, names: Sequence[str]) -> None:
+        self.tree, self.names = tree, list(names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def where(self, index: int) -> str:
+        """Its place on disk, or archive and member."""
+        return self.tree.where(self.names[index])
+
+    def image(self, index: int, view: View | None = None) -> Pixels:
+        """RGB pixels of one file."""
+        return decode(lambda: self.tree.open(self.names[index]), self.where(index), view)
 
 
 def is_image(name: str) -> bool:
@@ -285,8 +302,5 @@ def _leads_out(name: str) -> bool:
 def refuse_missing(missing: Sequence[str], where: str) -> None:
     """One line that names the first few missing files."""
     if missing:
-        few = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
-        raise DataError(
-            f"{len(missing):,} of the files listed in '{where}' are missing ({few}); "
-            "add them, or leave such images out with --skip-bad"
-        )
+        said = f"{len(missing):,} of the files listed in '{where}' are missing ({few(missing, 3)})"
+        raise DataError(f"{said}; add them, or leave such images out with --skip-bad")

@@ -38,10 +38,8 @@ class EasyPositive(TripletMiner):
         super().__init__(anchors)
         chosen = Random() if negative is None else built(Miner, negative)
         if isinstance(chosen, EasyPositive) or not isinstance(chosen, TripletMiner | MultiSimilarityMiner):
-            raise RecipeError(
-                f"easy-positive cannot take negatives from {type(chosen).__name__}; "
-                "use random, distance, semihard, hardest or multi-similarity"
-            )
+            others = "random, distance, semihard, hardest or multi-similarity"
+            raise RecipeError(f"easy-positive cannot take negatives from {type(chosen).__name__}; use {others}")
         self.negative = chosen
         self.triplets = chosen.triplets
 

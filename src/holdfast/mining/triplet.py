@@ -72,10 +72,7 @@ class TripletMiner(Miner):
         """No anchor is left: an error where the batch is to blame, nothing where it just has no positive pair."""
         require_classes(batch.negative)
         if self.needs_pairs and bool(batch.positive.any()):
-            raise DataError(
-                "no two consecutive images share a class; anchors 'first' and variant 'published' need batches of "
-                "consecutive same-class pairs"
-            )
+            raise DataError("no two consecutive images share a class; anchors: first and variant: published need pairs")
 
 
 @register("random")

@@ -1,13 +1,11 @@
 """Embedders: pixels to unit vectors."""
 
 from holdfast.models.backbones import Backbone, MnistPlaneNet, SmallConvNet, build_backbone
-from holdfast.models.bank import BatchNormBank, SetStart, Through
-from holdfast.models.batchnorm import BatchNormPolicy
-from holdfast.models.build import ModelConfig
+from holdfast.models.bank import BatchNormBank, SetStart
 from holdfast.models.card import write_card
-from holdfast.models.embedder import Embedder
+from holdfast.models.embedder import BatchNormPolicy, Embedder, Through
 from holdfast.models.export import Parity, Quantised, export_int8, export_onnx
-from holdfast.models.load import as_embedder, load_model, spellings
+from holdfast.models.load import ModelConfig, as_embedder, load_model, spellings
 from holdfast.models.preprocessing import Preprocessing
 
 __all__ = ["Backbone", "BatchNormBank", "BatchNormPolicy", "Embedder", "MnistPlaneNet", "ModelConfig", "Parity"]

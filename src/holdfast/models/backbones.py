@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import inspect
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, described
+from holdfast.errors import ModelError, described, reason
 from holdfast.models.preprocessing import (
     SMALL,
     TORCHVISION,
@@ -26,22 +27,20 @@ from holdfast.models.preprocessing import (
 )
 from holdfast.models.stem import with_blocked_stem
 
-ENTRIES = {
-    "conv-small": "three strided convolutions, 32-64-128, for 28-64 px",
-    "conv-tiny": "three strided convolutions, 16-32-64: half the time of conv-small",
-    "mnist-plane": "the EPS paper's MNIST network; use with dim: 2, normalize: false",
-    "resnet18": "timm; so is every other name that `timm.list_models()` knows",
-    "resnet50": "timm; layout: stride-1x1 for weights in the layout of 2015",
-    "resnet50.tv_in1k": "timm, with the tag of some weights: those that papers of metric learning start from",
-    "resnet152": "timm",
-    "torchvision:mobilenet_v2": "torchvision; so is every torchvision:NAME (or NAME.WEIGHTS) that classifies images",
-    "package.module:function": "your own: a function without arguments that returns a module, images to vectors",
-}
-
 
 def entries() -> dict[str, str]:
     """Names that stand for all that can be built, with a line on each."""
-    return dict(ENTRIES)
+    return {
+        "conv-small": "three strided convolutions, 32-64-128, for 28-64 px",
+        "conv-tiny": "three strided convolutions, 16-32-64: half the time of conv-small",
+        "mnist-plane": "the EPS paper's MNIST network; use with dim: 2, normalize: false",
+        "resnet18": "timm; so is every other name that `timm.list_models()` knows",
+        "resnet50": "timm; layout: stride-1x1 for weights in the layout of 2015",
+        "resnet50.tv_in1k": "timm, with the tag of some weights: those that papers of metric learning start from",
+        "resnet152": "timm",
+        "torchvision:mobilenet_v2": "torchvision; so is every torchvision:NAME (or NAME.WEIGHTS) for classification",
+        "package.module:function": "your own: a function without arguments that returns a module, images to vectors",
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,46 +94,27 @@ def may_build(name: str, trust_code: bool | str) -> bool:
     return not is_user_code(name) or trust_code is True or trust_code == name
 
 
-def call_by_path(path: str) -> nn.Module:
-    """Call `package.module:function` without arguments; it must return a module."""
-    module_name, _, function_name = path.partition(":")
+def call_by_path(path: str, load: Callable[[str], ModuleType] = importlib.import_module) -> nn.Module:
+    """Call a user's function, named after its module, without arguments; it must return a torch module.
+
+    Args:
+        path: `package.module:function`.
+        load: imports the part before the colon.
+    """
+    where, _, name = path.rpartition(":")
     try:
-        function: Any = importlib.import_module(module_name)
-        for part in function_name.split("."):
-            function = getattr(function, part)
-    except ModuleNotFoundError as error:
-        raise ModelError(f"backbone '{path}': {error}; is it installed and spelt package.module:function?") from error
-    except AttributeError as error:
-        raise ModelError(f"backbone '{path}': {error}") from error
+        found: Any = load(where)
     except Exception as error:  # whatever a user's module may raise
-        raise ModelError(f"backbone '{path}' cannot be imported ({described(error)})") from error
-    return checked_module(function, path)
-
-
-def checked_module(function: Any, path: str) -> nn.Module:
-    """Call a user's factory and make sure a torch module came back."""
-    if not _callable_bare(function):
-        raise ModelError(f"'{path}' must be a function that can be called without arguments")
+        raise ModelError(f"'{where}' cannot be imported ({described(error)}); check its spelling") from error
     try:
-        module = function()
-    except Exception as error:  # whatever a user's code may raise
-        raise ModelError(f"'{path}' failed ({described(error)})") from error
+        for part in name.split("."):
+            found = getattr(found, part)
+        module = found()
+    except Exception as error:  # whatever a user's function may raise
+        raise ModelError(f"'{path}', called without arguments, failed ({described(error)})") from error
     if not isinstance(module, nn.Module):
         raise ModelError(f"'{path}' must return a torch.nn.Module, got {type(module).__name__}")
     return module
-
-
-def _callable_bare(function: Any) -> bool:
-    """Whether something can be called without arguments, as far as its signature tells."""
-    if not callable(function):
-        return False
-    try:
-        inspect.signature(function).bind()
-    except TypeError:
-        return False
-    except ValueError:  # builtins without a signature
-        return True
-    return True
 
 
 def wrap_module(module: nn.Module, expects: Preprocessing) -> Backbone:
@@ -143,6 +123,7 @@ def wrap_module(module: nn.Module, expects: Preprocessing) -> Backbone:
 
 
 def _probe(module: nn.Module, size: int) -> int:
+    taken = f"(B, 3, {size}, {size})"
     modes = {m: m.training for m in module.modules()}
     module.eval()
     parameter = next(module.parameters(), torch.empty(0))
@@ -150,16 +131,13 @@ def _probe(module: nn.Module, size: int) -> int:
         with torch.no_grad():
             out = module(torch.zeros(2, 3, size, size, device=parameter.device, dtype=parameter.dtype))
     except Exception as error:  # whatever a user's module may raise
-        raise ModelError(
-            f"the module does not take images of shape (B, 3, {size}, {size}) ({described(error)}); "
-            "give --size (model.size in a recipe)"
-        ) from error
+        raise ModelError(f"the module does not take images {taken} ({described(error)}); give --size") from error
     finally:
         for m, mode in modes.items():
             m.training = mode
     if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != 2:
         shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
-        raise ModelError(f"the module must map images (B, 3, {size}, {size}) to vectors (B, D), got {shape}")
+        raise ModelError(f"the module must map images {taken} to vectors (B, D), got {shape}")
     return int(out.shape[1])
 
 
@@ -179,7 +157,7 @@ def _torchvision(name: str, expects: Preprocessing, pretrained: bool) -> Backbon
     try:
         module = models.get_model(architecture, weights=weights if pretrained else None, **sized)
     except OSError as error:
-        raise ModelError(_no_download(name, error)) from error
+        raise _no_download(name, error) from error
     for classifier in ("fc", "classifier", "head", "heads"):
         if hasattr(module, classifier):
             setattr(module, classifier, nn.Identity())
@@ -208,17 +186,14 @@ def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
         return timm.create_model(name, pretrained=pretrained, num_classes=0)
     except Exception as error:  # offline, or a size that the architecture cannot be cut into
         if pretrained:
-            raise ModelError(_no_download(name, error)) from error
+            raise _no_download(name, error) from error
         at = f" for {size} px" if size else ""
         raise ModelError(f"{name} cannot be built{at} ({described(error)}); try another --size") from error
 
 
-def _no_download(name: str, error: Exception) -> str:
-    reason = " ".join(str(error).partition("\n")[0].split())
-    return (
-        f"cannot fetch the published weights of {name} ({reason}); connect to the internet, "
-        "or give a local file: model.weights in a recipe"
-    )
+def _no_download(name: str, error: Exception) -> ModelError:
+    told = f"cannot fetch the published weights of {name} ({reason(error)})"
+    return ModelError(f"{told}; connect to the internet, or give a local file: model.weights in a recipe")
 
 
 POOL = "global_pool"
@@ -245,10 +220,7 @@ def add_max_pooling(backbone: nn.Module) -> None:
     """Let a backbone return both; its parameters stay as they are."""
     pool = getattr(backbone, POOL, None)
     if not isinstance(getattr(pool, "pool", None), nn.AdaptiveAvgPool2d):
-        raise ModelError(
-            "this backbone does not end in timm's average pooling, beside which features could be max-pooled; "
-            "use pooling: average, or a backbone such as resnet50"
-        )
+        raise ModelError("this backbone does not end in timm's average pooling; use pooling: average, or resnet50")
     setattr(backbone, POOL, AverageAndMax(pool))  # type: ignore[arg-type]
 
 

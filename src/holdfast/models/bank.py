@@ -13,18 +13,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from holdfast.errors import ModelError, unknown
-from holdfast.models.batchnorm import batchnorm_layers
-
-if TYPE_CHECKING:
-    from holdfast.models.embedder import Embedder
+from holdfast.errors import ModelError, reason, unknown
 
 CLEAN = "clean"
 """The backbone's own set: what clean images train, and all that inference and export keep."""
@@ -34,6 +31,11 @@ BANK_FILE = "batchnorm.safetensors"
 
 TAKEN = frozenset({CLEAN, *dir(nn.ModuleDict())})
 """Words that cannot name an auxiliary set."""
+
+
+def batchnorm_layers(module: nn.Module) -> Iterator[_BatchNorm]:
+    """Every BatchNorm layer inside a module."""
+    return (m for m in module.modules() if isinstance(m, _BatchNorm))
 
 
 def check_name(name: str) -> None:
@@ -93,7 +95,7 @@ class BatchNormBank(nn.Module):
             raise ModelError(f"there is a BatchNorm set '{start.name}' already; give each distribution its own name")
         if not self._layers:
             raise ModelError(
-                "this backbone has no BatchNorm layers, so distributions cannot have sets of their own; use another"
+                "this backbone has no BatchNorm layers, so no distribution can have its own set; use another"
             )
         layers = copy.deepcopy(nn.ModuleList(batchnorm_layers(backbone)))  # together, so that what is shared stays so
         for layer in batchnorm_layers(layers):
@@ -167,7 +169,7 @@ class BatchNormBank(nn.Module):
                 read.add(backbone, SetStart(name))
             read.load_state_dict(tensors)
         except Exception as error:  # safetensors and torch raise many types; to the user each is a file that is wrong
-            raise ModelError(f"{file} does not fit its model: {' '.join(str(error).split())[:200]}") from error
+            raise ModelError(f"{file} does not fit its model: {reason(error)}") from error
         self.sets = read.sets
 
     def _by_place(self, distribution: str) -> dict[str, _BatchNorm]:
@@ -188,24 +190,3 @@ def _add_noise(layer: _BatchNorm, noise: float, generator: Generator | None) -> 
     for tensor in (layer.weight, layer.bias):
         drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float32)
         tensor.add_(drawn.to(tensor), alpha=noise)
-
-
-class Through(nn.Module):
-    """An embedder seen through one BatchNorm set: images to vectors, for whatever takes a model.
-
-    Args:
-        model: the embedder.
-        distribution: whose set its passes use.
-    """
-
-    def __init__(self, model: Embedder, distribution: str = CLEAN) -> None:
-        super().__init__()
-        self.model = model
-        self.distribution = distribution
-        self.size, self.dim, self.mean = model.size, model.dim, model.mean
-        self.training = model.training  # a new module starts in training mode
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Embeddings of images in [0, 1]."""
-        z: Tensor = self.model(images, distribution=self.distribution)
-        return z

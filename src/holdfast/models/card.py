@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.console import figure
 from holdfast.errors import ModelError, reason
@@ -24,6 +24,9 @@ from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
+
+Document: TypeAlias = Mapping[str, Any]
+"""Plain data, as JSON or YAML holds it."""
 
 LIBRARY = "holdfast"
 TASK = "image-feature-extraction"
@@ -40,10 +43,10 @@ _SPECIAL = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", "[": "\\[", "]"
 
 
 def card_text(
-    recipe: Mapping[str, Any],
-    evaluation: Mapping[str, Any] | None = None,
-    audits: Sequence[Mapping[str, Any]] = (),
-    log: Sequence[Mapping[str, Any]] = (),
+    recipe: Document,
+    evaluation: Document | None = None,
+    audits: Sequence[Document] = (),
+    log: Sequence[Document] = (),
     *,
     license: str | None = None,
     title: str | None = None,
@@ -60,6 +63,7 @@ def card_text(
     """
     from huggingface_hub import ModelCardData
 
+    evaluation = evaluation or {}
     title = heading(title or f"{said(recipe['loss']['name'])} on {data_name(recipe['data'])}")
     found = results(evaluation, audits)
     header = ModelCardData(
@@ -70,19 +74,19 @@ def card_text(
         model_name=title if found else None,
         eval_results=found or None,
     )
-    count = (evaluation or {}).get("images")
+    count = evaluation.get("images")
     text = _template().render(
         card_data=header.to_yaml(),
         title=title,
         version=__version__,
         unit_length=recipe["model"].get("normalize", True),
-        view=said((evaluation or {}).get("view") or ""),
+        view=said(evaluation.get("view") or ""),
         data=data_name(recipe["data"]),
         splits=data_rows(evaluation),
         training=training_rows(recipe, evaluation, log),
         metrics=metric_rows(evaluation),
         images=f"{count:,} images of " if count else "",
-        split=said((evaluation or {}).get("split")),
+        split=said(evaluation.get("split")),
         audits=[audit_section(audit) for audit in audits],
         license=license,
     )
@@ -125,15 +129,13 @@ def data_name(data: Any) -> str:
     return said(f"{block.get('name', 'unknown')} ({place})" if place else block.get("name", "unknown"))
 
 
-def data_rows(evaluation: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:
+def data_rows(evaluation: Document) -> list[tuple[str, str, str]]:
     """Images and classes of each split."""
-    splits = (evaluation or {}).get("splits", {})
-    return [(said(name), said(counts.get("images")), said(counts.get("classes"))) for name, counts in splits.items()]
+    splits = evaluation.get("splits", {}).items()
+    return [(said(name), said(counts.get("images")), said(counts.get("classes"))) for name, counts in splits]
 
 
-def training_rows(
-    recipe: Mapping[str, Any], evaluation: Mapping[str, Any] | None, log: Sequence[Mapping[str, Any]]
-) -> list[tuple[str, str]]:
+def training_rows(recipe: Document, evaluation: Document, log: Sequence[Document]) -> list[tuple[str, str]]:
     """How it was trained and what that cost."""
     model, batch, optimizer = recipe["model"], recipe.get("batch", {}), recipe.get("optimizer", {})
     weights = model.get("weights") or recipe.get("init")
@@ -149,14 +151,14 @@ def training_rows(
         ("optimiser", f"{optimizer.get('name')}, learning rate {optimizer.get('lr')}"),
         ("epochs", recipe.get("epochs")),
         ("seed", recipe.get("seed")),
-        ("recipe", (evaluation or {}).get("recipe")),
+        ("recipe", evaluation.get("recipe")),
         ("cost", training_cost(recipe, log)),
-        ("made with", ", ".join(f"{name} {v}" for name, v in ((evaluation or {}).get("versions") or {}).items())),
+        ("made with", ", ".join(f"{name} {v}" for name, v in (evaluation.get("versions") or {}).items())),
     ]
     return [(key, said(value)) for key, value in rows if value not in (None, "")]
 
 
-def training_cost(recipe: Mapping[str, Any], log: Sequence[Mapping[str, Any]]) -> str | None:
+def training_cost(recipe: Document, log: Sequence[Document]) -> str | None:
     """Steps, passes per step and time, from the log lines of training steps."""
     batch = batch_size(recipe)
     taken = [step for step, line in steps(log) if line.get("images_per_second")]
@@ -168,9 +170,9 @@ def training_cost(recipe: Mapping[str, Any], log: Sequence[Mapping[str, Any]]) -
     return f"{max(taken):,.0f} steps, {passes_per_step(log) or 1:.1f} passes a step, {seconds / 60:.1f} minutes"
 
 
-def metric_rows(evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def metric_rows(evaluation: Document) -> list[tuple[str, str]]:
     """The metrics that comparisons have, and every percentage."""
-    values, described = (evaluation or {}).get("metrics", {}), stored(evaluation or {})
+    values, described = evaluation.get("metrics", {}), stored(evaluation)
     on_page = {key for key, info in described.items() if info.percent and info.shown == "page" and "/" not in key}
     told = {key: info for key, info in described.items() if info.compared or key in on_page}
     shown = told or {key: percentage("") for key in OLD_PERCENTAGES}
@@ -180,7 +182,7 @@ def metric_rows(evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     return [(said(key), f"{value:.{shown[key].digits}f}") for key, value in measured.items()]
 
 
-def audit_section(audit: Mapping[str, Any]) -> dict[str, Any]:
+def audit_section(audit: Document) -> dict[str, Any]:
     """Title, setting, figures and flags of one audit."""
     budget, intervals = audit["budget"], audit.get("intervals", {})
     subset = " (a subset)" if audit.get("limit") else ""
@@ -203,14 +205,14 @@ def audit_section(audit: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def results(evaluation: Mapping[str, Any] | None, audits: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
+def results(evaluation: Document, audits: Sequence[Document]) -> list[EvalResult]:
     """Headline figures as the Hub's model index has them."""
     from huggingface_hub import EvalResult
 
-    def entry(document: Mapping[str, Any], key: str, name: str) -> EvalResult:
+    def entry(document: Document, key: str, name: str) -> EvalResult:
         data = data_name(document["data"])
         return EvalResult(
-            task_type="image-feature-extraction",
+            task_type=TASK,
             dataset_type=data,
             dataset_name=data,
             dataset_split=said(document.get("split")),
@@ -219,9 +221,8 @@ def results(evaluation: Mapping[str, Any] | None, audits: Sequence[Mapping[str, 
             metric_value=round(float(document["metrics"][key]), 2),
         )
 
-    found = []
-    if evaluation and "data" in evaluation:
-        found = [entry(evaluation, key, key) for key in ("R@1", "mAP@R") if evaluation["metrics"].get(key) is not None]
+    headlines = [key for key in ("R@1", "mAP@R") if "data" in evaluation and evaluation["metrics"].get(key) is not None]
+    found = [entry(evaluation, key, key) for key in headlines]
     for audit in audits:
         if audit["metrics"].get("ERS") is not None:
             eps = f"{255 * float(audit['budget']['eps_pixel']):.3g}/255"
@@ -260,7 +261,7 @@ def write_card(run: str | Path, *, license: str | None = None, title: str | None
             raise ValueError(", ".join(damaged))
         text = card_text(
             found.recipe,
-            found.evaluation or None,
+            found.evaluation,
             list(found.current_audits.values()),
             found.log,
             license=license or kept.get("license"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, overload
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 from holdfast.errors import ModelError, reason, shown
 from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, may_build, wrap_module
-from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank
-from holdfast.models.batchnorm import BatchNormPolicy, apply_policy
+from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_layers
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
 from holdfast.models.preprocessing import LARGEST, Preprocessing, colours, default_canvas, settings_of_before
 from holdfast.models.weights import Layout, use_stride_1x1
@@ -24,6 +23,10 @@ from holdfast.view import Fit, Interpolation, View
 WEIGHTS_FILE = "model.safetensors"
 HUB = ("revision", "cache_dir", "force_download", "local_files_only", "token")
 """Arguments of `from_pretrained` that are the hub's, not the model's."""
+
+BatchNormPolicy: TypeAlias = Literal["train", "freeze-statistics", "freeze"]
+"""`train`: batch statistics, running ones updated. `freeze-statistics`: running statistics are used and kept, the
+affine weights train. `freeze`: neither changes."""
 
 _WORDS = {
     "layout": get_args(Layout),
@@ -193,16 +196,17 @@ class Embedder(
     def train(self: E, mode: bool = True) -> E:
         """Training mode under the BatchNorm policy."""
         super().train(mode)
-        if mode:
-            apply_policy(self, self.batchnorm)
+        if mode and self.batchnorm != "train":
+            for layer in batchnorm_layers(self):
+                layer.eval()
+                if self.batchnorm == "freeze":
+                    layer.requires_grad_(False)
         return self
 
     def _save_pretrained(self, save_directory: Path) -> None:
         """Called by `save_pretrained`, which then writes config.json from the constructor's arguments."""
         if self._hub_mixin_config is None:
-            raise ModelError(
-                "a wrapped module has no name to rebuild it from; build it as Embedder('package.module:fn')"
-            )
+            raise ModelError("a wrapped module has no name to rebuild it from; use Embedder('package.module:function')")
         for name in (WEIGHTS_FILE, BANK_FILE, "README.md"):
             if (save_directory / name).is_symlink():  # a stranger's folder may lead elsewhere
                 (save_directory / name).unlink()
@@ -244,6 +248,27 @@ class Embedder(
         return model.eval()
 
 
+class Through(nn.Module):
+    """An embedder seen through one BatchNorm set: images to vectors, for whatever takes a model.
+
+    Args:
+        model: the embedder.
+        distribution: whose set its passes use.
+    """
+
+    def __init__(self, model: Embedder, distribution: str = CLEAN) -> None:
+        super().__init__()
+        self.model = model
+        self.distribution = distribution
+        self.size, self.dim, self.mean = model.size, model.dim, model.mean
+        self.training = model.training  # a new module starts in training mode
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Embeddings of images in [0, 1]."""
+        z: Tensor = self.model(images, distribution=self.distribution)
+        return z
+
+
 def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
     """Fill a module from a safetensors file; every tensor must be there and fit."""
     from safetensors.torch import load_model
@@ -252,9 +277,7 @@ def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
         raise ModelError(f"no {WEIGHTS_FILE} in {file.parent}; is it a packaged model or a finished run?")
     try:
         load_model(model, file, strict=True, device=device)
-    except (
-        Exception
-    ) as error:  # safetensors and torch raise many types; to the user each means a file that does not fit
+    except Exception as error:  # safetensors and torch raise many types; each means a file that does not fit
         raise ModelError(f"{file} does not fit its config.json: {reason(error)}") from error
 
 

@@ -133,10 +133,8 @@ def checked_difference(model: Embedder, graph: bytes, images: Tensor | None = No
     shown = [torch.rand(shape, generator=seeds.generator(0, "export")), *([] if images is None else [images])]
     difference = max(_difference(model, graph, some) for some in shown)
     if not difference <= TOLERANCE:  # NaN too
-        raise ModelError(
-            f"the exported graph differs from torch by {difference:.1e}, more than {TOLERANCE:.0e}; nothing was "
-            "written. Does the model draw at random, or depend on the rest of the batch?"
-        )
+        told = f"the graph differs from torch by {difference:.1e}, more than {TOLERANCE:.0e}; nothing was written"
+        raise ModelError(f"{told}. Does the model draw at random, or depend on the rest of the batch?")
     return difference
 
 
@@ -190,10 +188,8 @@ def export_int8(
     if before is None or after is None:
         raise ModelError("R@1 is undefined for these images, so int8 cannot be judged; give others with --data")
     if after < before - MOST_LOST:
-        raise ModelError(
-            f"int8 takes R@1 from {before:.1f} to {after:.1f}, more than {MOST_LOST:g} point; nothing was written. "
-            "Export without int8"
-        )
+        lost = f"int8 takes R@1 from {before:.1f} to {after:.1f}, more than {MOST_LOST:g} point"
+        raise ModelError(f"{lost}; nothing was written. Export without int8")
     recall = {"torch": before, "int8": after}
     return Quantised(**_written(file, graph, embedder, opset), recall=recall, calibration_images=len(images))
 

@@ -1,20 +1,69 @@
-"""Any model a person can name: a run, a package, a hub id, a published backbone, a function in a file."""
+"""Embedders by description: the `model:` block of a recipe, or whatever a person can name on the command line."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from torch import nn
 
 from holdfast.errors import ModelError, described, reason
 from holdfast.files import kind_of
-from holdfast.models.backbones import checked_module
-from holdfast.models.embedder import WEIGHTS_FILE, Embedder
+from holdfast.models.backbones import call_by_path
+from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder
 from holdfast.models.onnx_file import OnnxModule
 from holdfast.models.preprocessing import TORCHVISION
-from holdfast.models.weights import load_backbone_weights
+from holdfast.models.weights import Layout, load_backbone_weights
+from holdfast.view import Fit, Interpolation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What a recipe says about the model; the arguments of `Embedder`, and the weights to start from.
+
+    Args:
+        weights: `imagenet` (published weights, fetched by timm or torchvision: those of the backbone's tag, or the
+            library's present choice where it has none), a local file, or None for random.
+    """
+
+    backbone: str = "resnet50"
+    dim: int | None = 128
+    weights: str | None = None
+    size: int | None = None
+    canvas: int | None = None
+    layout: Layout = "standard"
+    normalize: bool = True
+    batchnorm: BatchNormPolicy = "train"
+    fit: Fit | None = None
+    interpolation: Interpolation | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "size", "canvas"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, got {value}")
+
+    def build(self, like: Embedder | None = None) -> Embedder:
+        """The embedder with its starting weights; random parts come from torch's global generator.
+
+        Args:
+            like: a trained model that it will start from, which sees images in its own way: what is left out here of
+                size, canvas, fit and interpolation is taken from it, and so are the colours.
+        """
+        arguments = dataclasses.asdict(self)
+        weights = arguments.pop("weights")
+        if like is not None and like._hub_mixin_config is not None:  # a wrapped module says nothing of its own
+            own = like.preprocessing.settings()
+            if self.size not in (None, like.size):
+                del own["canvas"]  # of another size; the backbone knows its crop fraction
+            arguments |= {key: value for key, value in own.items() if arguments.get(key) is None}
+        embedder = Embedder(**arguments)
+        if weights not in (None, "none"):
+            load_backbone_weights(embedder.backbone, self.backbone, weights, self.size)
+        return embedder
 
 
 def spellings() -> list[str]:
@@ -36,35 +85,30 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
             (of a recipe's, say) allows that one alone.
         sets: also read the auxiliary BatchNorm sets that a run or package folder may hold, to look through them.
     """
-    head, colon, tail = spec.rpartition(":")
-    if colon and head.endswith(".py"):
-        return Embedder.wrap(_call_in_file(Path(head), tail), size or 224).eval()
-    if spec.startswith("onnx:"):
-        graph = OnnxModule(Path(spec.removeprefix("onnx:")))
-        refuse_size(spec, graph.size, size)
-        side = size or graph.size or 224
-        return Embedder.wrap(
-            graph, side, graph.canvas, graph.unit_length, fit=graph.fit, interpolation=graph.interpolation
-        ).eval()
+    if spec.rpartition(":")[0].endswith(".py"):
+        return Embedder.wrap(call_by_path(spec, _run_file), size or 224).eval()
     if spec.startswith(("timm:", TORCHVISION)):
         return _published(spec.removeprefix("timm:"), size).eval()
     folder = Path(spec)
     kind = kind_of(folder)
-    if kind == "folder":
+    if spec.startswith("onnx:"):
+        graph = OnnxModule(Path(spec.removeprefix("onnx:")))
+        side = graph.size or size or 224
+        model = Embedder.wrap(graph, side, graph.canvas, graph.unit_length, graph.fit, graph.interpolation).eval()
+    elif kind == "folder":
         package = folder / "model" if (folder / "model").is_dir() else folder
         model = _load_folder(package, trust_code)
         if sets:
             model.bank.load(model.backbone, package)
-        refuse_size(spec, model.size, size)
-        return model
-    if kind or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
+    elif kind or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
         raise ModelError(f"no model at '{spec}'; MODEL is {', '.join(spellings())}")
-    try:
-        model = Embedder.from_pretrained(spec, trust_code=trust_code)
-    except ModelError:
-        raise
-    except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
-        raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
+    else:
+        try:
+            model = Embedder.from_pretrained(spec, trust_code=trust_code)
+        except ModelError:
+            raise
+        except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
+            raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
     refuse_size(spec, model.size, size)
     return model
 
@@ -107,18 +151,12 @@ def _load_folder(folder: Path, trust_code: bool | str) -> Embedder:
         raise ModelError(f"{folder / 'config.json'} is damaged ({described(error)})") from error
 
 
-def _call_in_file(file: Path, function: str) -> nn.Module:
-    if not file.is_file():
-        raise ModelError(f"no file {file}; MODEL file.py:function names a Python file and a function in it")
-    spec = importlib.util.spec_from_file_location(f"holdfast_user_{file.stem}", file)
+def _run_file(file: str) -> ModuleType:
+    """A user's Python file as a module."""
+    spec = importlib.util.spec_from_file_location(f"holdfast_user_{Path(file).stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # so that classes defined in the file can find their own module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever a user's code may raise
-        raise ModelError(f"{file} cannot be imported ({described(error)})") from error
-    if not hasattr(module, function):
-        raise ModelError(f"{file} has no function '{function}'")
-    return checked_module(getattr(module, function), f"{file}:{function}")
+    spec.loader.exec_module(module)
+    return module

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, described, shown
+from holdfast.errors import ModelError, described, reason, shown
 from holdfast.files import kind_of
 from holdfast.models.embedder import Embedder
 from holdfast.models.preprocessing import LARGEST
@@ -63,9 +63,7 @@ def build_graph(model: Embedder, opset: int, notes: Mapping[str, str]) -> bytes:
                 dynamo=False,
             )
     except Exception as error:  # the exporter has no common exception type; each means an operator ONNX lacks
-        raise ModelError(
-            f"this model has no ONNX form at opset {opset} ({described(error)}); try a later one"
-        ) from error
+        raise ModelError(f"there is no ONNX form at opset {opset} ({described(error)}); try a later one") from error
     return noted(content.getvalue(), {**facts(model), **notes})
 
 
@@ -132,7 +130,7 @@ class OnnxModule(nn.Module):
             )
             inputs, notes = self._session.get_inputs(), self._session.get_modelmeta().custom_metadata_map
         except Exception as error:  # onnxruntime has a dozen exception types; each means the file is no usable graph
-            raise ModelError(f"cannot read {file}: {' '.join(str(error).split())[:160]}") from error
+            raise ModelError(f"cannot read {file}: {reason(error)}") from error
         if len(inputs) != 1 or len(inputs[0].shape) != 4:
             raise ModelError(f"{file} must take one input of shape (B, 3, H, W)")
         self._input = inputs[0].name
@@ -175,7 +173,7 @@ def check_graph(file: Path) -> None:
     try:
         proto = onnx.load(file, load_external_data=False)
     except Exception as error:  # protobuf has several exception types; each means that the file is no graph
-        raise ModelError(f"cannot read {file}: {' '.join(str(error).split())[:160]}") from error
+        raise ModelError(f"cannot read {file}: {reason(error)}") from error
     folder = file.resolve().parent
     for place in _outside_tensors(proto):
         if not (folder / place).resolve().is_relative_to(folder):

@@ -186,10 +186,6 @@ def _view(own: int, crop: float | Fraction, size: int | None, fit: Fit, interpol
     return View(side, canvas, fit, interpolation)  # type: ignore[arg-type]  # checked above
 
 
-_SCHEMAS = {
-    "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-}
 _libraries: list[Any] = []  # a schema lives as long as the library object that defined it
 
 
@@ -201,7 +197,7 @@ def ensure_torchvision() -> None:
         if "torchvision::" not in str(error):
             raise
         library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-        for name, schema in _SCHEMAS.items():
-            library.define(name + schema)
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _libraries.append(library)
         importlib.import_module("torchvision")

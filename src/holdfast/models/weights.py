@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, reason
 from holdfast.files import kind_of
 from holdfast.models.backbones import build_backbone
 
@@ -30,10 +30,8 @@ def read_state(file: Path) -> dict[str, Tensor]:
         else:
             state = _read_torch(file)
     except Exception as error:  # each reader has its own exception types; all mean the file is not what it should be
-        reason = str(error).partition("\n")[0]
-        raise ModelError(
-            f"cannot read weights from {file}: {reason}; use a safetensors file or a state dict"
-        ) from error
+        told = f"cannot read weights from {file}: {reason(error)}"
+        raise ModelError(f"{told}; use a safetensors file or a state dict") from error
     tensors = {k: v for k, v in state.items() if isinstance(k, str) and isinstance(v, Tensor)}
     return {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
 
@@ -71,9 +69,7 @@ def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: in
     wrong = [k for k in wanted if k in found and found[k].shape != wanted[k].shape]
     for problem, keys in (("lacks", missing), ("has unknown", extra), ("has other shapes for", wrong)):
         if keys:
-            raise ModelError(
-                f"{weights} does not fit {name}: it {problem} {_first(keys)}; is it another architecture's?"
-            )
+            raise ModelError(f"{weights} does not fit {name}: it {problem} {_first(keys)}; is it of another model?")
     broken = [k for k in wanted if k in found and not bool(torch.isfinite(found[k]).all())]
     if broken:
         raise ModelError(f"{weights} holds NaN or infinite weights in {_first(broken)}; get or save it again")

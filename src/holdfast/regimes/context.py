@@ -21,9 +21,9 @@ from holdfast.attacks.shard import shard_goal
 from holdfast.losses import Criterion, Encoded
 from holdfast.mining import Tuples
 from holdfast.models import Embedder
-from holdfast.models.bank import CLEAN, Through
-from holdfast.models.batchnorm import batchnorm_layers
+from holdfast.models.bank import CLEAN, batchnorm_layers
 from holdfast.models.compiled import CompiledPasses
+from holdfast.models.embedder import Through
 from holdfast.processes import Blocks, current_processes
 from holdfast.processes.batchnorm import SharedBatchNorm
 

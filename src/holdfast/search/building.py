@@ -21,8 +21,7 @@ from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import current_processes
 from holdfast.search.embedding import embed_images, fingerprint_images, model_facts, refuse_other_model
-from holdfast.search.index import Fingerprints, Index
-from holdfast.search.kinds import kind_for
+from holdfast.search.index import Fingerprints, Index, kind_for
 from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 

@@ -125,13 +125,10 @@ def model_facts(model: Embedder, reference: str) -> ModelFacts:
 def refuse_other_model(model: Embedder, facts: ModelFacts) -> None:
     """Refuse a model whose vectors cannot be compared with those of an index."""
     own = model_facts(model, "")
-    if own.probe.shape == facts.probe.shape:
-        apart = np.linalg.norm(own.probe - facts.probe, axis=1).max() / max(np.linalg.norm(own.probe, axis=1).max(), 1)
-        if apart <= SAME and own.view != facts.view:
-            raise ModelError(
-                f"this model sees images otherwise ({own.view}) than the index was made with ({facts.view}); give the "
-                "one that made it, or build an index with this one"
-            )
-        if apart <= SAME:
-            return
-    raise ModelError("this is not the model that made the index; give the same one, or build an index with this one")
+    advice = "give the one that made the index, or build an index with this one"
+    longest = max(np.linalg.norm(own.probe, axis=1).max(), 1)
+    other = own.probe.shape != facts.probe.shape
+    if other or not np.linalg.norm(own.probe - facts.probe, axis=1).max() <= SAME * longest:  # NaN too
+        raise ModelError(f"this is not the model that made the index; {advice}")
+    if own.view != facts.view:
+        raise ModelError(f"this model sees images otherwise ({own.view}) than the index's ({facts.view}); {advice}")

@@ -6,7 +6,6 @@ import base64
 import io
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 from PIL import Image
 
@@ -32,25 +31,9 @@ def strip_page(answers: Sequence[Answer], queries: ImageTable | None, gallery: I
 
     template = files("holdfast.search").joinpath("strip.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    asked, found = Thumbnails(queries), Thumbnails(gallery)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": one_line(answer.query),
-            "image": asked.of(answer.query),
-            "mark": str(answer.verdict or ""),
-            "matches": [
-                {
-                    "name": one_line(match.id),
-                    "label": one_line(match.label),
-                    "distance": f"{match.distance:.3f}",
-                    "image": found.of(match.id),
-                }
-                for match in answer.matches
-            ],
-        }
-        for answer in answers
-    ]
-    return environment.from_string(template).render(rows=rows, note=note)
+    environment.filters["one_line"] = one_line
+    images = {"image_of_query": Thumbnails(queries).of, "image_of_match": Thumbnails(gallery).of}
+    return environment.from_string(template).render(answers=answers, note=note, **images)
 
 
 class Thumbnails:
@@ -72,6 +55,6 @@ class Thumbnails:
         thumbnail = Image.fromarray(pixels)
         thumbnail.thumbnail((SIDE, SIDE))
         out = io.BytesIO()
-        thumbnail.save(out, "PNG" if max(thumbnail.size) <= 48 else "JPEG")
         kind = "png" if max(thumbnail.size) <= 48 else "jpeg"
+        thumbnail.save(out, kind)
         return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"

@@ -4,7 +4,7 @@ The folder holds `manifest.json`, one safetensors file of arrays, one JSON file 
 `model/`. The manifest names the two files by their digests and is replaced in one step: before, the folder is the old
 index, afterwards the new one.
 
-What makes a search fast is built from the vectors when it is needed (`kinds.Structure`). Folders of before hold it too,
+What makes a search fast is built from the vectors when it is needed (`index.Structure`). Folders of before hold it too,
 as arrays under `structure.`: these are not read, so such a folder opens like any other.
 """
 
@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from holdfast.errors import SearchError
 from holdfast.files import write_atomic, write_json
 from holdfast.run_files import parse_json
-from holdfast.search.index import STATISTICS, Index, ModelFacts, usable
-from holdfast.search.kinds import KINDS
+from holdfast.search.index import KINDS, STATISTICS, Index, ModelFacts, usable
 from holdfast.versions import versions
 from holdfast.view import Fit, Interpolation, View
 
@@ -76,9 +75,7 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The checked manifest of an index whose folder holds only plain files and folders."""
     if not (folder / MANIFEST).is_file():
-        raise SearchError(
-            f"there is no index in '{folder}'; make one with `holdfast index MODEL --data DATA --out DIR`"
-        )
+        raise SearchError(f"there is no index in '{folder}'; make one: holdfast index MODEL --data DATA --out DIR")
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise SearchError(f"{path} is a link or no plain file; an index with such files is not opened")

@@ -100,10 +100,8 @@ def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> Ve
         [torch.cat(column).numpy() for column in zip(*kept[kind], strict=True)] for kind in (True, False)
     )
     if not len(positive[0]) or len(negative[0]) <= LEAST_ACCEPTED:
-        raise DataError(
-            f"verification needs pairs of one class and more than {LEAST_ACCEPTED} pairs of two; "
-            f"there are {len(positive[0])} and {len(negative[0])}: add images"
-        )
+        wanted = f"verification needs pairs of one class and more than {LEAST_ACCEPTED} pairs of two"
+        raise DataError(f"{wanted}; there are {len(positive[0])} and {len(negative[0])}: add images")
     near, far = positive[0].argsort(kind="stable"), negative[0].argsort(kind="stable")
     return VerificationPairs(
         positive[0][near], positive[1][near], negative[0][far], np.stack(negative[1:], 1)[far], sizes.numpy()
@@ -116,10 +114,8 @@ def thresholds(pairs: VerificationPairs, fars: Sequence[float], seed: int = 0) -
         if not 0 < far < 1:
             raise DataError(f"a rate of false acceptance lies between 0 and 1, got {far:g}")
         if far < pairs.smallest_far:
-            raise DataError(
-                f"{len(pairs.negative):,} negative pairs are too few to estimate a FAR of {far:g}; "
-                f"the smallest they allow is {pairs.smallest_far:.1e}: ask for that, or add images"
-            )
+            few = f"{len(pairs.negative):,} negative pairs are too few to estimate a FAR of {far:g}"
+            raise DataError(f"{few}; the smallest they allow is {pairs.smallest_far:.1e}: ask for that, or add images")
     found = []
     for far in fars:
         at = _limit(pairs.negative, far)

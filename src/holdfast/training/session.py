@@ -20,7 +20,7 @@ from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, reason
 from holdfast.losses import Criterion
 from holdfast.models import Embedder, ModelConfig, load_model
-from holdfast.models.batchnorm import batchnorm_layers
+from holdfast.models.bank import batchnorm_layers
 from holdfast.processes import current_processes
 from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer

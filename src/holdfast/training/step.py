@@ -38,7 +38,7 @@ class BatchImages:
         return self._view(self._store.get(self._rows[once]), once)[back]
 
     def _view(self, images: RaggedImages, positions: Tensor) -> Tensor:
-        return self._augment.view(images, tuple(drawn[positions.to(drawn.device)] for drawn in self._draws))
+        return self._augment.view(images, self._draws[positions.to(self._draws.device)])
 
 
 def load_batch(session: Session, context: StepContext, rows: Tensor) -> Batch:

@@ -8,7 +8,7 @@ from pictures import Paint
 from torch import nn
 
 from holdfast.data import load
-from holdfast.data.readers.images import image_files
+from holdfast.data.readers.folder import image_files
 from holdfast.errors import DataError
 from holdfast.evaluation import evaluate
 from holdfast.view import View

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from holdfast.config import instantiate
 from holdfast.data.splits import thinned, with_validation
 from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, open_tree
+from holdfast.data.tree import Tree, TreeSource, open_tree
 from holdfast.errors import DataError, RecipeError
 from holdfast.registry import Registry
 
@@ -46,10 +46,7 @@ class Reader(ABC):
     def __post_init__(self) -> None:
         check_fraction("validation", self.validation, below=1.0)
         if not 0 < self.train_fraction <= 1:
-            raise RecipeError(
-                f"data.train_fraction is a fraction of each class's images, above 0 and at most 1; got "
-                f"{self.train_fraction:g}"
-            )
+            raise RecipeError(f"data.train_fraction must be above 0 and at most 1, got {self.train_fraction:g}")
 
     @abstractmethod
     def read(self) -> ImageTable:
@@ -99,7 +96,7 @@ class TreeReader(Reader):
         """
         own = next((name for name in registry.names() if registry.get(name) is type(self)), type(self).__name__)
         skipped = tree.skipped_files(names, within)
-        return ImageTable.of(tree.source(names), ids=ids or names, name=own, skipped_files=skipped, **told)
+        return ImageTable.of(TreeSource(tree, names), ids=ids or names, name=own, skipped_files=skipped, **told)
 
     def refused(self, why: str) -> DataError:
         """One line on a root that does not hold the dataset."""

@@ -59,9 +59,8 @@ class Cars(TreeReader):
                 raise ValueError("a class without a name")
             models = [str(titles[number - 1]) for number in numbers]
         except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise DataError(
-                f"'{Path(self.root) / annotations}' is not Cars196's list ({described(error)}); fetch it again"
-            ) from error
+            where = Path(self.root) / annotations
+            raise DataError(f"'{where}' is not Cars196's list ({described(error)}); fetch it again") from error
         require(tree, names, self.root, self.skip_bad)
         return names, numbers, models
 

@@ -49,15 +49,12 @@ class CsvFile(Reader):
         """The listed images."""
         path = user_path(self.file)
         columns = _columns(path)
-        paths = [path.parent / p for p in columns["path"]]
         if not self.skip_bad:
-            refuse_missing(
-                [given for given, p in zip(columns["path"], paths, strict=True) if kind_of(p) != "file"], self.file
-            )
+            refuse_missing([name for name in columns["path"] if kind_of(path.parent / name) != "file"], self.file)
         if len(set(columns["label"])) < 2:
             raise DataError(f"'{self.file}' holds fewer than two labels; add images of another class")
         return ImageTable.of(
-            FileSource(paths),
+            FileSource([path.parent / name for name in columns["path"]]),
             classes=columns["label"],
             splits=columns.get("split") or zero_shot(columns["label"], self.test, self.test_seed),
             ids=columns["path"],
@@ -106,9 +103,7 @@ def _known(header: list[str], path: Path) -> list[str]:
         raise DataError(f"'{path}' has two columns '{twice}'; take one out")
     for name in REQUIRED:
         if name not in header:
-            raise DataError(
-                f"'{path}' has no column '{name}'; its header must name path and label, got: {', '.join(header)}"
-            )
+            raise DataError(f"'{path}' has no column '{name}'; its header must name it, got: {', '.join(header)}")
     return [name for name in REQUIRED + OPTIONAL if name in header]
 
 

@@ -6,15 +6,14 @@ import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from holdfast.data.decode import resized
 from holdfast.data.readers.base import Reader, register
-from holdfast.data.sources import ArraySource
+from holdfast.data.sources import ArraySource, resized
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import user_path
 from holdfast.errors import DataError, RecipeError
@@ -55,20 +54,14 @@ class Digits(Reader):
             raise DataError("the dataset 'digits' comes with scikit-learn; install scikit-learn") from error
         bunch = load_digits()
         grey = (bunch.images * (255 / 16)).round().astype(np.uint8)
-        return digit_table(
-            ArraySource(np.stack([resized(Image.fromarray(image), View(self.size)) for image in grey])),
-            bunch.target.astype(np.int64),
-            np.where(bunch.target <= 5, "train", "test"),
-            name="digits",
-        )
+        images = np.stack([resized(Image.fromarray(image), View(self.size)) for image in grey])
+        return digit_table(images, bunch.target, np.where(bunch.target <= 5, "train", "test"), name="digits")
 
 
-def digit_table(
-    source: ArraySource, digits: np.typing.NDArray[np.int64], splits: np.typing.NDArray[np.str_], name: str
-) -> ImageTable:
+def digit_table(images: NDArray[np.uint8], digits: NDArray[Any], splits: ArrayLike, name: str) -> ImageTable:
     """A table of digit images with the coarse labels odd and even."""
     return ImageTable.of(
-        source,
+        ArraySource(images),
         classes=[str(d) for d in digits],
         splits=splits,
         ids=[str(i) for i in range(len(digits))],
@@ -107,9 +100,7 @@ class Mnist(Reader):
             if len(pixels) != len(digits):
                 raise DataError(f"'{root}': {len(pixels)} {prefix} images but {len(digits)} labels; fetch MNIST again")
             if (digits > 9).any() or 0 in pixels.shape:
-                raise DataError(
-                    f"'{root}': a {prefix} file holds no images, or labels other than 0-9; fetch MNIST again"
-                )
+                raise DataError(f"'{root}': a {prefix} file has no images, or labels other than 0-9; fetch MNIST again")
             if self.protocol != "official":
                 learnt = split == "train" or self.protocol == "seen"
                 pixels, digits = pixels[(digits <= 5) == learnt], digits[(digits <= 5) == learnt]
@@ -118,19 +109,14 @@ class Mnist(Reader):
             splits += [split] * len(digits)
         if images[0].shape[1:] != images[1].shape[1:]:
             raise DataError(f"'{root}': the images for training and testing differ in size; fetch MNIST again")
-        return digit_table(
-            ArraySource(np.concatenate(images)), np.concatenate(labels).astype(np.int64), np.array(splits), name="mnist"
-        )
+        return digit_table(np.concatenate(images), np.concatenate(labels), splits, name="mnist")
 
 
 def _idx(root: Path, name: str, axes: int) -> NDArray[np.uint8]:
     """The array of one idx file: two zero bytes, type 8, the number of axes, each length, then the values."""
     path = next((p for p in (root / f"{name}.gz", root / name) if kind_of(p) == "file"), None)
     if path is None:
-        raise DataError(
-            f"there is no '{name}.gz' in '{root}'; expected MNIST's four idx files "
-            "(train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and the same with t10k)"
-        )
+        raise DataError(f"there is no '{name}.gz' in '{root}'; expected MNIST's four idx files under their own names")
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(LARGEST)

@@ -68,10 +68,8 @@ class Glyphs(Reader):
         images, chosen = _draw_all(self.per_class, self.characters, self.size, self.seed)
         characters = [c for c in chosen for _ in range(self.per_class)]
         scripts = np.array([SCRIPTS.index(_script(c)) for c in chosen])
-        held_out = np.concatenate(
-            [part_of_classes(np.flatnonzero(scripts == s), 0.5, self.seed) for s in np.unique(scripts)]
-        )
-        test = np.repeat(np.isin(np.arange(len(chosen)), held_out), self.per_class)
+        halves = [part_of_classes(np.flatnonzero(scripts == s), 0.5, self.seed) for s in np.unique(scripts)]
+        test = np.repeat(np.isin(np.arange(len(chosen)), np.concatenate(halves)), self.per_class)
         return ImageTable.of(
             ArraySource(images),
             classes=characters,
@@ -144,8 +142,8 @@ def _faces() -> dict[Path, frozenset[str]]:
     from fontTools.ttLib import TTFont  # type: ignore[import-untyped]  # comes with matplotlib
 
     folder = Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
-    paths = sorted((p for p in folder.glob("DejaVu*.ttf") if "Display" not in p.name), key=lambda p: p.stem)
-    paths.sort(key=lambda p: p.stem != "DejaVuSans")
+    faces = (p for p in folder.glob("DejaVu*.ttf") if "Display" not in p.name)
+    paths = sorted(faces, key=lambda p: (p.stem != "DejaVuSans", p.stem))
     if not paths:
         raise DataError("matplotlib is installed without its DejaVu fonts, which 'glyphs' needs; reinstall matplotlib")
     letters = {p: map(chr, TTFont(p, lazy=True).getBestCmap()) for p in paths}
@@ -166,9 +164,8 @@ def _draw(character: str, face: Path) -> Image.Image:
     ImageDraw.Draw(sheet).text((CANVAS, CANVAS), character, fill=255, font=_font(face))
     tight = sheet.crop(sheet.getbbox())
     scale = 0.75 * CANVAS / max(tight.size)
-    fitted = tight.resize(
-        (max(round(tight.width * scale), 1), max(round(tight.height * scale), 1)), Image.Resampling.BILINEAR
-    )
+    width, height = (max(round(side * scale), 1) for side in tight.size)
+    fitted = tight.resize((width, height), Image.Resampling.BILINEAR)
     canvas = Image.new("L", (CANVAS, CANVAS))
     canvas.paste(fitted, ((CANVAS - fitted.width) // 2, (CANVAS - fitted.height) // 2))
     return canvas
