@@ -5,35 +5,33 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
+from holdfast.config import instantiate
 from holdfast.registry import Registry
-from holdfast.yaml_files import read_yaml
 from holdfast_studies.claims import Claim
-from holdfast_studies.drawing import Curves, Drawing
+from holdfast_studies.declared import declared
+from holdfast_studies.drawing import Curves, Drawing, described
 from holdfast_studies.jobs import EMBEDDED, Arm, Cell, Scale, called
 from holdfast_studies.results import ON_TEST
 
-CATALOGUE = Path(__file__).parent / "catalogue"
 SEEDS: dict[Scale, tuple[int, ...]] = {"pocket": (0, 1, 2), "paper": (0,)}
 """Where neither the study nor the user says otherwise."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a study is at one scale.
+    """What a study is at one scale; claims, drawings, columns and notes in its paper's YAML file come after these.
 
     Args:
         arms: what is compared; the same job in two studies is done once. Empty where the study has no such scale.
         claims: what must come out.
         drawings: its figures.
-        columns: heading → figure, of the table of arms; those of its text when left out.
-        notes: what a reader must know: how this scale differs from the paper's setting; as for columns.
+        columns: heading → figure, of the table of arms.
+        notes: what a reader must know: how this scale differs from the paper's setting.
     """
 
     arms: Sequence[Arm]
-    claims: Sequence[Claim]
+    claims: Sequence[Claim] = ()
     drawings: Sequence[Drawing] = ()
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: str = ""
@@ -111,7 +109,7 @@ Planned = Callable[[Scale], Plan]
 
 
 def study(name: str) -> Callable[[Planned], Planned]:
-    """Decorator that registers a study, whose words stand in a YAML file of its paper beside the code.
+    """Decorator that registers a study, of which the YAML file of its paper says all that needs no code.
 
     Args:
         name: the study's id. The first line of the function's docstring is its title.
@@ -122,40 +120,22 @@ def study(name: str) -> Callable[[Planned], Planned]:
 
         @functools.cache
         def whole(scale: Scale) -> Plan:
-            own, text = plan(scale), texts()[name]
-            words = text["words"] | {"here": text["words"].get(scale, "")}
-            notes = text.get("notes", "")
-            notes = notes if isinstance(notes, str) else notes[scale]
-            columns = own.columns or text.get("columns", {})
-            return dataclasses.replace(own, columns=columns, notes=notes.format(**words))
+            own, text = plan(scale), declared(name, scale)
+            claims: tuple[Claim, ...] = instantiate(tuple[Claim, ...], text["claims"], where=f"{name}: claims")
+            notes, columns = text.get("notes", ""), {**own.columns, **text["columns"]}
+            drawings = [described(block, called(own.arms), columns) for block in text["drawings"]]
+            return Plan(own.arms, [*own.claims, *claims], [*own.drawings, *drawings], columns, notes)
 
         @registry.register(name)
         @functools.wraps(plan)
         def made() -> Study:
-            text = texts()[name]
+            text = declared(name, "paper")
             source, published, ours = text["source"], text["published"], text.get("ours", False)
             return Study(id=name, title=title, source=source, published=published, plan=whole, ours=ours)
 
         return plan
 
     return add
-
-
-@functools.cache
-def paper(name: str) -> dict[str, Any]:
-    """What stands in a paper's YAML file: studies by id, `words` that their notes share, and tables of its own."""
-    found: dict[str, Any] = read_yaml((CATALOGUE / f"{name}.yaml").read_text("utf-8"))
-    return found
-
-
-@functools.cache
-def texts() -> dict[str, dict[str, Any]]:
-    """Study → what its paper's file says of it, with the words that notes of that paper share."""
-    found: dict[str, dict[str, Any]] = {}
-    for own in (paper(file.stem) for file in sorted(CATALOGUE.glob("*.yaml"))):
-        studies = {name: text for name, text in own.items() if name[0].isupper()}
-        found |= {name: {**text, "words": own.get("words", {})} for name, text in studies.items()}
-    return found
 
 
 def get(name: str) -> Study:

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
+from holdfast.registry import Registry
 from holdfast_studies.results import NOT_RUN, ONE_SEED, Results, SeedInterval, Status, difference, interval
 from holdfast_studies.setting import Setting
 
@@ -137,6 +138,11 @@ class Claim(ABC):
         return Verdict(claim=self.text, status=status, evidence=evidence, parts=tuple(parts))
 
 
+registry: Registry[Claim] = Registry("claim", Claim, "holdfast_studies.catalogue")
+register = registry.register
+
+
+@register("ordered")
 @dataclasses.dataclass(frozen=True)
 class Ordered(Claim):
     """Each arm lies above the next in a figure.
@@ -147,7 +153,7 @@ class Ordered(Claim):
         noise: between two runs of one recipe, for verdicts on one seed.
         least: by how much at least.
         smaller: the figure falls along the arms' order: the first has the smallest.
-        printed: how far apart the source has each arm and the next, where it was measured on the same data.
+        printed: the figure of each arm as the source has it, where it was measured on the same data.
     """
 
     arms: tuple[str, ...]
@@ -159,12 +165,18 @@ class Ordered(Claim):
     printed: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.printed and (len(self.printed) != len(self.arms) - 1 or min(self.printed) <= 0):
-            raise ValueError(f"{self.text}: printed needs a positive difference for each arm and the next")
+        if self.printed and (len(self.printed) != len(self.arms) or min(self.apart) <= 0):
+            raise ValueError(f"{self.text}: printed needs a figure for each arm, in the order of the claim")
+
+    @property
+    def apart(self) -> tuple[float, ...]:
+        """How far apart the source has each arm and the next."""
+        sign = -1 if self.smaller else 1
+        return tuple(sign * (first - second) for first, second in itertools.pairwise(self.printed))
 
     def verdict(self, results: Results) -> Verdict:
         """Holds if every link does; does not hold if any link is reversed."""
-        rows = itertools.zip_longest(self.arms[:-1], self.arms[1:], self.printed)
+        rows = itertools.zip_longest(self.arms[:-1], self.arms[1:], self.apart)
         links = [self._link(results, *row) for row in rows]
         evidence = f"{self.figure}: " + "; ".join(link.evidence for link in links)
         return self.found(joint([link.status for link in links]), evidence, links)
@@ -182,6 +194,7 @@ class Ordered(Claim):
         return dataclasses.replace(found, claim=f"{first}, {second}")
 
 
+@register("near")
 @dataclasses.dataclass(frozen=True)
 class Near(Claim):
     """Two arms differ by no more than a tolerance in a figure.
@@ -216,6 +229,7 @@ class Near(Claim):
         return self.found(status, f"{evidence}, tolerance {self.within:g}", stopped=stopped)
 
 
+@register("beyond")
 @dataclasses.dataclass(frozen=True)
 class Beyond(Claim):
     """An arm's figure lies above (or below) a bound.
@@ -258,6 +272,7 @@ class Beyond(Claim):
         return self.found(status, f"{self.arm}, {self.figure}: {numbers}, bound {bound:g}", stopped=stopped)
 
 
+@register("all")
 @dataclasses.dataclass(frozen=True)
 class All(Claim):
     """Several claims at once.
@@ -306,11 +321,6 @@ class Judged(Claim):
 def ruled(claim: Claim, rule: Rule) -> Judged:
     """The same claim, judged by a rule around it."""
     return Judged(claim.text, rule, claim.of_levels, reading=claim.reading, limit=claim.limit)
-
-
-def gaps(printed: Sequence[float]) -> tuple[float, ...]:
-    """How far each figure of a printed order lies above the next."""
-    return tuple(upper - lower for upper, lower in itertools.pairwise(printed))
 
 
 def told(found: SeedInterval | None, results: Results, arms: Iterable[str], figure: str) -> str:

@@ -89,6 +89,20 @@ class Curves:
 Drawing: TypeAlias = Bars | Lines | Scatter | Curves
 
 
+def described(block: Mapping[str, Any], arms: tuple[str, ...], columns: Mapping[str, str]) -> Drawing:
+    """A drawing from plain data.
+
+    Args:
+        block: `name` is `bars`, `lines`, `scatter` or `curves`, the rest are its arguments.
+        arms: of the study, which it shows where it names none.
+        columns: of the study's table, which bars show where they name no figures.
+    """
+    kinds: dict[str, Callable[..., Drawing]] = {"bars": Bars, "lines": Lines, "scatter": Scatter, "curves": Curves}
+    defaults = {"bars": {"arms": arms, "figures": columns}, "lines": {}}.get(block["name"], {"arms": arms})
+    given = {key: tuple(value) if key == "arms" else value for key, value in block.items() if key != "name"}
+    return kinds[block["name"]](**{**defaults, **given})
+
+
 def draw(drawing: Drawing, results: Results, names: Mapping[str, str]) -> Figure | None:
     """The figure; None where nothing that it shows was run."""
     import matplotlib as mpl

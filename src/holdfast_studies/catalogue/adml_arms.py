@@ -30,14 +30,6 @@ HALF: dict[Scale, dict[str, Any]] = {"pocket": POCKET, "paper": {"epochs": HALF_
 TUNED_MARK, HALF_MARK = "tuned", "half"
 """In the names of arms: on the ground of `resnet50-ms-tuned`, or of half the length."""
 
-R1_NOISE = 2.0
-"""Points of clean R@1 that two arms may differ by with one seed and no cause: 1.645 × the pooled standard deviation of
-a difference between arms, measured at pocket scale (1.2) without the triplet rows of A5, of which one moves by 9; no
-more than this at paper scale."""
-
-ATTACKED_NOISE = 4.0
-"""The same of R@1 under an attack (2.4)."""
-
 LIMITS: dict[Scale, int] = {"pocket": 500, "paper": 1000}
 """Images attacked one by one. Where the whole set is replaced, all are: a sample would leave few positives in it."""
 

@@ -10,8 +10,6 @@ from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
 from holdfast_studies.catalogue.adml_arms import SEVERAL
 from holdfast_studies.catalogue.hardness_arms import (
-    AS_GOOD,
-    AS_ROBUST,
     ERS,
     ERS_NOISE,
     FIXED,
@@ -20,10 +18,9 @@ from holdfast_studies.catalogue.hardness_arms import (
     STEPS,
     hm,
     more_ers,
-    more_r1,
 )
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
-from holdfast_studies.claims import Claim
+from holdfast_studies.claims import Claim, Ordered
 from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Probe, Scale, Training
 
@@ -128,6 +125,8 @@ def _sets(scale: Scale) -> Training:
 REPLAYS = 4
 LESS, ALIKE = 2 / 3, 1.2
 """Shares of the passes of HM."""
+AS_ROBUST, AS_GOOD = 3.0, 5.0
+"""ERS by which an arm may lie lower and be called as robust, points of R@1 by which it may and be said to keep it."""
 SPENT = "spent/passes"
 """Nominal: HM skips triplets that are hard already, so that it spends less."""
 WHOLE, HALF = "HM[S, LGA]", "HM[S, LGA], half the epochs"
@@ -165,10 +164,10 @@ def free(scale: Scale) -> Plan:
     return Plan(
         hardness_arms.named(jobs),
         [
-            at_most(LESS, more_ers(as_robust, FREE_HALF, WHOLE, least=-AS_ROBUST), FREE_HALF),
-            at_most(LESS, more_r1(as_good, FREE_HALF, WHOLE, least=-AS_GOOD), FREE_HALF),
-            at_most(ALIKE, more_ers(alike, FREE, WHOLE), FREE),
-            at_most(1.0, more_ers(same, FREE_EPOCHS, WHOLE), FREE_EPOCHS),
+            at_most(LESS, more_ers(as_robust, (FREE_HALF, WHOLE), least=-AS_ROBUST), FREE_HALF),
+            at_most(LESS, Ordered(as_good, (FREE_HALF, WHOLE), noise=R1_NOISE, least=-AS_GOOD), FREE_HALF),
+            at_most(ALIKE, more_ers(alike, (FREE, WHOLE)), FREE),
+            at_most(1.0, more_ers(same, (FREE_EPOCHS, WHOLE)), FREE_EPOCHS),
         ],
         [
             Scatter("ERS for its nominal price", tuple(jobs), SPENT, ERS),

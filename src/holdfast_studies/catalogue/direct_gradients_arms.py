@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from holdfast.gradients import Components
-from holdfast_studies.base import paper
+from holdfast_studies.declared import paper
 from holdfast_studies.drawing import Lines
 from holdfast_studies.jobs import Arm, Measure, Scale, Training
 

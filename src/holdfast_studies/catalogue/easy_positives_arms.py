@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeAlias
 
+from holdfast_studies.declared import paper
 from holdfast_studies.jobs import Arm, Measure, Probe, Scale, Training
 
 Row: TypeAlias = dict[str, Any]
 """Dotted overrides of a recipe, as the paper has them for a row of its table."""
-
-R1_NOISE = 4.0
-"""Points of R@1 that two arms may differ by with one seed and no cause: 1.645 × the pooled standard deviation of a
-difference between arms (2.4), measured at pocket scale; E1, in the plane, has far more and many seeds."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,9 +39,7 @@ MULTI_SIMILARITY: dict[str, Any] = {
 }
 """With the settings that this paper prints, averaged as its framework does."""
 
-BAND, SOFT = "semi-hard in a band", "semi-hard as softhard"
-"""How a positive is semi-hard, which the paper says of its triplets without easy positives and does not explain: one
-that has a negative a little farther away, or one beyond the nearest negative, as its framework's `softhard`."""
+BAND, SOFT = (str(paper("easy_positives")["words"][reading]) for reading in ("band", "soft"))
 
 LOSSES: dict[str, Pair] = {
     "triplet": _pair(TRIPLET, {"name": "semihard", "positives": "semihard"}, "semihard", reading=BAND),

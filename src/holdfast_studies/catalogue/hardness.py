@@ -1,35 +1,26 @@
-"""HM: how hard mined triplets are (H1), from which hardness to which (H2), and its settings (H5)."""
+"""HM: mined triplets (H1), source and destination (H2), steps and parts (H3), rivals (H4), settings (H5)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.hardness_arms import (
-    ERS,
+    FIXED,
     MINERS,
-    NEAR_CHANCE,
-    SAME_ERS,
+    PUBLISHED,
     STAND_IN,
-    by_protocol,
+    STEPS,
+    act,
+    est,
     hm,
     miner,
-    more_ers,
-    more_r1,
     named,
-    same_ers,
-    scores,
     standard,
+    trained,
 )
-from holdfast_studies.claims import All, Beyond, Near, Ordered
-from holdfast_studies.drawing import Bars, Lines, Scatter
-from holdfast_studies.jobs import Arm, Computation, Job, Probe, Scale, Training, called
-
-HARDNESS, VARIANCE, OF_MEANS = (f"mined-hardness/{name}" for name in ("hardness", "variance", "variance of means"))
-SEED_NOISE = 0.005
-"""Of a mean over hundreds of batches: enough for one seed."""
-SAME = 0.02
-"""What counts as equally hard: a sixth of the published step from softhard to distance."""
-REPAIRED = "softhard, repaired"
-"""The miner's default variant: its positive is never the anchor itself."""
+from holdfast_studies.drawing import Lines
+from holdfast_studies.jobs import Arm, Computation, Job, Probe, Scale, Training
 
 
 def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Job:
@@ -44,44 +35,18 @@ def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Jo
 
 @study("H1")
 def hardness_of_miners(scale: Scale) -> Plan:
-    """How hard the triplets of five miners are before training."""
+    """How hard the triplets of five miners are before training.
+
+    The miner's default variant is the repaired one: its positive is never the anchor itself.
+    """
     jobs = {name: _mining(scale, miner=name) for name in MINERS.values()}
-    jobs[REPAIRED] = _mining(scale, ("the miner as it should be",), miner="softhard", variant="default")
-    spread = (("within batches", VARIANCE, 1e-4), ("from batch to batch", OF_MEANS, 1e-5))
-    others = [name for name in MINERS.values() if name != "softhard"]
-    return Plan(
-        [Arm(name, job, (0, 1, 2)) for name, job in jobs.items()],
-        [
-            *(
-                Ordered(
-                    f"random < semihard < {softhard} < distance in mean hardness",
-                    ("distance", softhard, "semihard", "random"),
-                    HARDNESS,
-                    noise=SEED_NOISE,
-                )
-                for softhard in ("softhard", REPAIRED)
-            ),
-            Near("distance and hardest are equally hard", ("distance", "hardest"), SAME, HARDNESS, noise=SEED_NOISE),
-            *(
-                All(
-                    f"the hardness of softhard triplets varies most, {where}",
-                    tuple(Ordered(other, ("softhard", other), figure, noise=noise) for other in others),
-                )
-                for where, figure, noise in spread
-            ),
-        ],
-        [Bars("Hardness of mined triplets", tuple(jobs), {"E[H]": HARDNESS}, unit="")],
-        {"E[H]": HARDNESS, "Var[H] within batches": VARIANCE, "Var of batch means": OF_MEANS},
-    )
+    jobs["softhard, repaired"] = _mining(scale, ("the miner as it should be",), miner="softhard", variant="default")
+    return Plan([Arm(name, job, (0, 1, 2)) for name, job in jobs.items()])
 
 
 PAIRS = ("SM", "RM", "SH", "RS", "RH", "MS", "DM", "DH")
 """Sources and destinations that are tried at pocket scale; the claims rest on them."""
 POCKET_EPOCHS = 12
-CHANCE_NOISE = 1.0
-"""Points of R@1 near chance that one seed may be off by: there, runs differ less than those of models that learn."""
-TRAIN = ("HM[S, M]", "HM[R, M]", "HM[S, LGA]", "HM[D, M]", "HM[D, H]")
-COLLAPSE = ("HM[R, S]", "HM[R, H]", "HM[M, S]", "HM[S, H]", "HM[S, 0]")
 
 
 @study("H2")
@@ -94,89 +59,97 @@ def source_and_destination(scale: Scale) -> Plan:
     grid |= {"HM[S, LGA]": hm(scale, epochs=epochs), "HM[S, 0]": hm(scale, "S", 0.0, epochs=epochs)}
     if scale == "paper":  # source and destination the same: plain training
         grid |= {f"standard[{letter}]": standard(scale, letter) for letter in MINERS}
-    return Plan(
-        named(grid),
-        [
-            All(
-                "S and R towards M, S towards LGA, and D towards M or H do not collapse",
-                tuple(Beyond(arm, arm, "R@1", above=NEAR_CHANCE, noise=CHANCE_NOISE) for arm in TRAIN),
-            ),
-            All(
-                "R and M towards S, R and S towards H, and S towards the constant 0 collapse",
-                tuple(Beyond(arm, arm, "R@1", below=NEAR_CHANCE, noise=CHANCE_NOISE) for arm in COLLAPSE),
-            ),
-            *by_protocol(
-                scale,
-                lambda figure: All(
-                    "D towards M or H, which moves little, gains less ERS than S or R towards M",
-                    tuple(
-                        more_ers(f"{more} > {less}", more, less, figure=figure)
-                        for more in ("HM[S, M]", "HM[R, M]")
-                        for less in ("HM[D, M]", "HM[D, H]")
-                    ),
-                ),
-            ),
-            more_r1("towards M, the source S keeps more R@1 than R", "HM[S, M]", "HM[R, M]"),
-        ],
-        [Scatter("Sources and destinations", tuple(grid), "R@1", ERS)],
-        {"R@1": "R@1", **scores(scale), "one point or line": "collapsed", "mean distance": "distance_all"},
-    )
+    return Plan(named(grid))
 
 
-LGA, ICS = "HM[S, LGA]", "HM[S, LGA]&ICS"
-MARGIN, HEAVY, BOOSTED = f"{ICS}, margin 0.2", f"{ICS}, weight 1", "HM[S, g_B(M)]"
+ETAS: dict[Scale, tuple[int, ...]] = {"pocket": (1, 2, 4, 8), "paper": (2, 4, 8, 16, 32)}
+GAMMA = 0.2
+"""The triplet margin γ."""
+
+
+def _varied(scale: Scale, eta: int) -> dict[str, Training]:
+    """Methods whose η the paper varies."""
+    methods = {
+        "HM[S, LGA]": hm(scale, steps=eta),
+        "HM[S, LGA]&ICS": hm(scale, steps=eta, regime={"ics": 0.5}),
+        "HM[S, M]": hm(scale, "S", "M", steps=eta),
+        "HM[R, M]": hm(scale, "R", "M", steps=eta),
+        "HM[S, -γ/2]": hm(scale, "S", -GAMMA / 2, steps=eta),
+    }
+    return methods | ({f"ACT[{s}]": act(scale, s, steps=eta) for s in "RS"} if scale == "paper" else {})
+
+
+@study("H3")
+def steps_and_parts(scale: Scale) -> Plan:
+    """Steps of the adversary, and the parts of HM one by one."""
+    usual, etas, methods = STEPS[scale], ETAS[scale], _varied(scale, STEPS[scale])
+    if scale == "paper":
+        methods |= {"HM[S, -γ]": hm(scale, "S", -GAMMA), "HM[R, LGA]": hm(scale, "R", "lga")}
+        for source, destination in (("R", "M"), ("S", "M"), ("R", "lga"), ("S", "lga")):
+            name = f"HM[{source}, {destination.upper()}]&ICS"
+            methods[name] = hm(scale, source, destination, regime={"ics": 0.5})
+    jobs = {f"{name}, η {usual}": job for name, job in methods.items()}
+    swept = tuple(_varied(scale, usual)) if scale == "paper" else ("HM[S, LGA]",)
+    for eta in etas:
+        jobs |= {f"{name}, η {eta}": job for name, job in _varied(scale, eta).items() if name in swept and eta != usual}
+    lines = {name: {float(eta): f"{name}, η {eta}" for eta in etas} for name in swept}
+    figures = {"ERS": "ers-fixed/ERS", "R@1": "R@1"}
+    drawings = [Lines(f"{name} over η", lines, figure, x="η", logarithmic=True) for name, figure in figures.items()]
+    return Plan(named(jobs), drawings=drawings)
+
+
+BOTH = (FIXED, PUBLISHED)
+FURTHER = {"cars": 0.5, "sop": 0.05}
+"""Datasets beyond the scale's own, and their weight of the intra-class structure term."""
+
+
+def _methods(scale: Scale, weight: float = 0.5, **more: Any) -> dict[str, Training]:
+    """The table's four defences."""
+    return {
+        "EST[R]": est(scale, measures=BOTH, **more),
+        "ACT[R]": act(scale, "R", measures=BOTH, **more),
+        "HM[S, LGA]": hm(scale, measures=BOTH, **more),
+        "HM[S, LGA]&ICS": hm(scale, regime={"ics": weight}, measures=BOTH, **more),
+    }
+
+
+@study("H4")
+def rivals(scale: Scale) -> Plan:
+    """HM against EST and ACT at equal η."""
+    defences, others = _methods(scale), {"HM[S, M]": hm(scale, "S", "M", measures=BOTH)}
+    same_source, plain = {"ACT[S]": act(scale, "S", measures=BOTH)}, standard(scale, measures=BOTH)
+    if scale == "pocket":
+        return Plan(named({"standard": plain, **defences, **others, **same_source}))
+    # The table's own rows, then what explains them, other data, the strong η, another backbone
+    plain_of = {d: trained(scale, "resnet18-triplet-random", {}, data=d, measures=BOTH) for d in ("cub", *FURTHER)}
+    main = {name: defences.pop(name) for name in ("ACT[R]", "HM[S, LGA]", "HM[S, LGA]&ICS")}
+    further = {**defences, **others}
+    for data, weight in FURTHER.items():
+        on_it = {"standard[R]": plain_of[data], **_methods(scale, weight, data=data)}
+        further |= {f"{name}, {data}": job for name, job in on_it.items()}
+    further |= {f"{name}, η 32": job for name, job in _methods(scale, steps=32).items()} | same_source
+    frozen = {"model.batchnorm": "freeze-statistics"}
+    further |= {"standard[S]": plain, "EST[R], BatchNorm frozen": est(scale, measures=BOTH, over=frozen)}
+    tuned = Training("hm-lga-ics-tuned", "cub", settings={"evaluate_every": 50}, measures=BOTH)
+    further["HM[S, LGA]&ICS, tuned"] = tuned
+    return Plan(named({"standard[R]": plain_of["cub"]}) + named(main, (0, 1)) + named(further))
 
 
 @study("H5")
 def settings_of_hm(scale: Scale) -> Plan:
     """u, weight and margin of ICS, and other gradual adversaries."""
     jobs = {
-        LGA: hm(scale),
-        ICS: hm(scale, regime={"ics": 0.5}),
+        "HM[S, LGA]": hm(scale),
+        "HM[S, LGA]&ICS": hm(scale, regime={"ics": 0.5}),
         "HM[S, M]": hm(scale, "S", "M"),
         "u 2.2": hm(scale, regime={"u": 2.2}),
         "u 0.1": hm(scale, over={"regime.u": 0.1}),
         "HM[S, g_2]": hm(scale, "S", "g-2"),
         "HM[S, g_1/2]": hm(scale, "S", "g-half"),
-        BOOSTED: hm(scale, "S", {"name": "g-b", "of": miner(scale, "M"), "xi": 0.1}),
-        HEAVY: hm(scale, regime={"ics": 1.0}),
-        MARGIN: hm(scale, regime={"ics": 0.5, "ics_margin": 0.2}),
+        "HM[S, g_B(M)]": hm(scale, "S", {"name": "g-b", "of": miner(scale, "M"), "xi": 0.1}),
+        "HM[S, LGA]&ICS, weight 1": hm(scale, regime={"ics": 1.0}),
+        "HM[S, LGA]&ICS, margin 0.2": hm(scale, regime={"ics": 0.5, "ics_margin": 0.2}),
     }
-    small, large = (f"{ICS}, sop, weight {weight}" for weight in (0.05, 0.5))
-    if scale == "paper":
-        jobs |= {name: hm(scale, data="sop", regime={"ics": weight}) for name, weight in ((small, 0.05), (large, 0.5))}
-    gradual = ("HM[S, g_2]", LGA, "HM[S, g_1/2]")
-    makers = [
-        lambda figure: more_ers("a larger u (2.2) gains ERS", "u 2.2", LGA, figure=figure),
-        lambda figure: more_ers("ERS: g_2 > LGA > g_1/2", *gradual, figure=figure),
-        lambda figure: All(
-            "boosting M (g_B) gains ERS and costs R@1",
-            (more_ers("ERS", BOOSTED, "HM[S, M]", figure=figure), more_r1("R@1", "HM[S, M]", BOOSTED)),
-        ),
-        lambda figure: All(
-            f"a margin in ICS costs R@1 and changes ERS by less than {SAME_ERS:g}",
-            (more_r1("R@1", ICS, MARGIN), same_ers("ERS", MARGIN, ICS, figure=figure)),
-        ),
-    ]
-    if scale == "paper":
-        makers.append(
-            lambda figure: All(
-                "on SOP the weight 0.5 is worse than 0.05 in both",
-                (more_r1("R@1", small, large), more_ers("ERS", small, large, figure=figure)),
-            )
-        )
-    arms = named(jobs)
-    return Plan(
-        arms,
-        [
-            more_r1("a larger u (2.2) costs R@1", LGA, "u 2.2"),
-            more_r1("R@1: g_1/2 > LGA > g_2", *gradual[::-1]),
-            more_r1("twice the weight of ICS costs R@1", ICS, HEAVY),
-            *by_protocol(scale, *makers),
-        ],
-        [
-            Scatter("Settings of HM", called(arms), "R@1", ERS),
-            Lines("ERS over u", {LGA: {0.1: "u 0.1", 0.2: LGA, 2.2: "u 2.2"}}, ERS, x="u", logarithmic=True),
-        ],
-        {"R@1": "R@1", **scores(scale), "TMA": "ers-fixed/TMA", "ES:D": "ers-fixed/ES:D"},
-    )
+    for weight in (0.05, 0.5) if scale == "paper" else ():
+        jobs[f"HM[S, LGA]&ICS, sop, weight {weight}"] = hm(scale, data="sop", regime={"ics": weight})
+    return Plan(named(jobs))

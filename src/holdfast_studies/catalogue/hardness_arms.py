@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast_studies.claims import Claim, Near, Ordered, ruled
+from holdfast_studies.claims import Claim, Judged, Near, Ordered, joint, register, ruled
+from holdfast_studies.declared import paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
-from holdfast_studies.results import Outcome, Results, Status
+from holdfast_studies.results import NOT_RUN, Outcome, Results, Status, interval
 
 MINERS = {"R": "random", "M": "semihard", "S": "softhard", "D": "distance", "H": "hardest"}
-GAMMA = 0.2
-"""The triplet margin γ."""
-R1_NOISE = 6.5
-"""Points of R@1 that two arms may differ by with one seed and no cause: 1.645 × the pooled standard deviation of a
-difference between arms, measured at pocket scale (3.9); on CUB it is far less (0.4)."""
-ERS_NOISE = 3.0
-"""The same of ERS (1.8, without EST, whose ERS moves by 11; on CUB 0.2 to 0.7)."""
 AUDITED = 300
 """Images whose ERS is measured, against the whole gallery."""
 ERS = "ers-fixed/ERS"
-PUBLISHED_ERS = "ers-published/ERS"
+R1_NOISE, ERS_NOISE = (float(paper("hardness")["noise"][figure]) for figure in ("R@1", ERS))
 STEPS: dict[Scale, int] = {"pocket": 4, "paper": 8}
 """η where a table does not vary it. Pocket steps are twice as long, so that as many of them reach as far."""
 LENGTHS = {"glyphs": 24, "cub": 44, "cars": 32, "sop": 5}
@@ -36,21 +29,8 @@ _COMMON: dict[Scale, dict[str, Any]] = {
     "paper": {**STAND_IN, "on_collapse": "warn", "checkpoint_every": 500},
 }
 
-
-PROTOCOLS: dict[Scale, dict[str, str]] = {
-    "pocket": {"": ERS},
-    "paper": {"": ERS, " (published protocol)": PUBLISHED_ERS},
-}
-"""After the text of a claim → the ERS that it is about."""
-
-
 FIXED, PUBLISHED = AuditMeasure(limit=AUDITED), AuditMeasure(mode="published", limit=AUDITED)
 """ERS with the attacks as they should be, and as they were published; the latter too where the paper's rows are."""
-
-
-def scores(scale: Scale) -> dict[str, str]:
-    """Columns of tables."""
-    return {"ERS": ERS, **({"ERS as published": PUBLISHED_ERS} if scale == "paper" else {})}
 
 
 def named(jobs: Mapping[str, Training], seeds: tuple[int, ...] | None = None) -> list[Arm]:
@@ -143,37 +123,59 @@ NEAR_CHANCE = 3.0
 """R@1 below which a model counts as collapsed: ten times what chance gets among the 315 test classes of glyphs, three
 times among CUB's 100, where the paper prints 0.8 for a collapse."""
 
-SAME_ERS = 4.0
-"""ERS within which two arms count as equal; one seed cannot tell less."""
 
-AS_ROBUST = 3.0
-"""ERS by which an arm may lie lower and be called as robust."""
+@register("more-ers")
+def more_ers(
+    text: str,
+    arms: tuple[str, ...],
+    figure: str = ERS,
+    noise: float = ERS_NOISE,
+    least: float = 0.0,
+    printed: tuple[float, ...] = (),
+) -> Claim:
+    """Each arm lies above the next in ERS; seeds in which one of them collapsed are left out.
 
-AS_GOOD = 5.0
-"""Points of R@1 by which an arm may lie lower and be said to keep it."""
-
-
-def more_ers(text: str, *arms: str, least: float = 0.0, figure: str = ERS, printed: tuple[float, ...] = ()) -> Claim:
-    """Each arm lies above the next in ERS."""
-    claim = Ordered(text, arms, figure, noise=ERS_NOISE, least=least, printed=printed)
+    Args:
+        text: the claim in words.
+        arms: from the highest to the lowest.
+        figure: the ERS of one protocol.
+        noise: between two runs of one recipe, for verdicts on one seed.
+        least: by how much at least.
+        printed: ERS of each arm as the paper has it.
+    """
+    claim = Ordered(text, arms, figure, noise=noise, least=least, printed=printed)
     return standing(claim, arms, favoured=arms[:-1])
 
 
-def same_ers(text: str, one: str, other: str, figure: str = ERS) -> Claim:
-    """Two arms differ in ERS by little."""
-    arms = (one, other)
-    return standing(Near(text, arms, SAME_ERS, figure, noise=ERS_NOISE), arms, favoured=arms)
+@register("same-ers")
+def same_ers(text: str, arms: tuple[str, str], within: float, figure: str, noise: float) -> Claim:
+    """Two arms differ in ERS by little; seeds in which one of them collapsed are left out."""
+    return standing(Near(text, arms, within, figure, noise=noise), arms, favoured=arms)
 
 
-def by_protocol(scale: Scale, *makers: Callable[[str], Claim]) -> list[Claim]:
-    """Claims about ERS in each way that the scale measures it, which the end of their text says."""
-    made = [(make(figure), suffix) for make in makers for suffix, figure in PROTOCOLS[scale].items()]
-    return [dataclasses.replace(claim, text=claim.text + suffix) for claim, suffix in made]
+@register("levels-off")
+def levels_off(text: str, arms: tuple[str, str, str], figure: str, noise: float) -> Claim:
+    """The gain from the first arm to the second is larger than that to the third, which must not be a loss.
 
+    Args:
+        text: the claim in words.
+        arms: with η, twice and four times as many steps; names end with `, η STEPS`.
+        figure: the ERS of one protocol.
+        noise: of ERS between two runs of one recipe.
+    """
 
-def more_r1(text: str, *arms: str, least: float = 0.0, printed: tuple[float, ...] = ()) -> Ordered:
-    """Each arm lies above the next in R@1; collapsed models count as they are."""
-    return Ordered(text, arms, noise=R1_NOISE, least=least, printed=printed)
+    def rule(results: Results) -> tuple[Status, str]:
+        below, at, above = (results.by_seed(arm, figure) for arm in arms)
+        seeds = sorted(below.keys() & at.keys() & above.keys())
+        bend = interval([2 * at[seed] - below[seed] - above[seed] for seed in seeds], 2 * noise)
+        gain = interval([above[seed] - at[seed] for seed in seeds], noise)
+        if bend is None or gain is None:
+            return "undecided", NOT_RUN
+        _, usual, most = (arm.rpartition(", ")[2] for arm in arms)
+        evidence = f"{figure}: gain to {usual} less gain to {most}: {bend}; gain to {most}: {gain}"
+        return joint([bend.status(), gain.status(-noise)]), evidence
+
+    return standing(Judged(text, rule), arms, favoured=arms)
 
 
 def standing(claim: Claim, arms: Sequence[str], favoured: Sequence[str]) -> Claim:

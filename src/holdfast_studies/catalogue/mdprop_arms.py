@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.training.recipe_files import read_plain
+from holdfast_studies.declared import paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 
 RECIPES = {
@@ -21,14 +22,12 @@ RECIPES = {
 """Arm → recipe at paper size. `MDProp-1` has one extra BatchNorm set (T 3), `MDProp` has two (T 1 and 5); `released` is
 the latter as the authors' code trains it."""
 
-FROZEN, LEARNS = "BatchNorm of the baseline frozen", "BatchNorm of the baseline learns"
+_WORDS = paper("mdprop")["words"]
+METHODS: dict[Scale, list[str]] = _WORDS["methods"]
 BASELINES: dict[Scale, dict[str, str]] = {
-    "pocket": {"standard": ""},
-    "paper": {"standard, frozen": FROZEN, "standard": LEARNS},
+    scale: {row["baseline"]: row["reading"] for row in rows} for scale, rows in _WORDS["baselines"].items()
 }
-"""Standard training → reading. The paper takes its baseline's settings from Roth et al., whose BatchNorm is frozen, and
-has BatchNorm learn in its own models; it does not say which of both its baseline does. A network that starts from
-random weights has no statistics to freeze."""
+"""Standard training → reading."""
 
 SHORT: dict[Scale, dict[str, Any]] = {
     "pocket": {"epochs": 24, "evaluate_every": 24},
@@ -38,18 +37,6 @@ SHORT: dict[Scale, dict[str, Any]] = {
 
 RADII: dict[Scale, float] = {"pocket": 0.03, "paper": 0.01}
 """ε of training in normalised units, and of the attack: 0.01 of an image of 32 pixels is next to nothing."""
-
-STAX_FIXED, STAX_REPLACED = "stax-fixed/stax/R@1", "stax-replaced/stax/R@1"
-R1_NOISE: dict[Scale, float] = {"pocket": 3.1, "paper": 2.0}
-"""Points of clean R@1 that two arms may differ by with one seed and no cause: 1.645 × the pooled standard deviation of
-a difference between arms (1.9 at pocket scale, where ArcFace and few images are the unsteady ones; on CUB 0.7 for arms
-of ADML and HM, rounded up, as others may be less steady)."""
-
-ATTACKED_NOISE = 6.4
-"""The same of R@1 under single-target attacks at pocket scale (3.9)."""
-
-AS_GOOD = 4.0
-"""Points of clean R@1 by which an arm may lie lower and be called as good; one seed cannot tell less."""
 
 
 def fixed(scale: Scale) -> AuditMeasure:

@@ -7,10 +7,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from holdfast_studies.claims import Claim, Judged, Near, Ordered, Rule, Verdict, joint, ruled
-from holdfast_studies.results import NOT_RUN, Results, SeedInterval, Status, difference, interval
+from holdfast_studies.claims import Claim, Judged, Near, Ordered, Rule, Verdict, joint, register, ruled
+from holdfast_studies.results import NOT_RUN, ONE_SEED, Results, SeedInterval, Status, difference, interval
 
 
+@register("lower")
 @dataclasses.dataclass(frozen=True)
 class Lower(Claim):
     """One figure of an arm lies below another of the same arm.
@@ -280,6 +281,33 @@ class ChosenBeatsEach(Claim):
         if "holds" in ways:
             return "holds"
         return "does not hold" if set(ways) == {"does not hold"} else "undecided"
+
+
+@register("close")
+def close(text: str, arm: str, expected: dict[str, float], within: float) -> Judged:
+    """All of some figures of an arm lie close to expected ones.
+
+    Args:
+        text: the claim in words.
+        arm: whose figures.
+        expected: figure → what a plain script found.
+        within: points by which each may differ.
+    """
+
+    def rule(results: Results) -> tuple[Status, str]:
+        found = {figure: results.mean(arm, figure) for figure in expected}
+        shown = "; ".join(
+            f"{figure}: {NOT_RUN if value is None else f'{value:.1f}'}, script {expected[figure]:g}"
+            for figure, value in found.items()
+        )
+        if len(results.outcomes.get(arm, [])) == 1:
+            shown += f" {ONE_SEED}"
+        known = {figure: value for figure, value in found.items() if value is not None}
+        if any(abs(value - expected[figure]) > within for figure, value in known.items()):
+            return "does not hold", shown
+        return ("holds" if len(known) == len(expected) else "undecided"), shown
+
+    return Judged(text, rule, levels=True)
 
 
 PASSES = "log/passes"

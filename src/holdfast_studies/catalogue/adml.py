@@ -1,0 +1,211 @@
+"""ADML: attacks on trained models (A1, A9), clean gain (A2, A4, A5, A8), robustness (A3), parts of losses (A6, A7)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from holdfast_studies.base import Plan, study
+from holdfast_studies.catalogue import adml_arms
+from holdfast_studies.catalogue.adml_arms import (
+    GOALS,
+    HALF,
+    LIMITS,
+    PARTS,
+    PARTS_ROW,
+    PIXELS,
+    RECIPES,
+    UNITS,
+    USUAL,
+    WEIGHTS,
+)
+from holdfast_studies.catalogue.rules import no_prediction, peak
+from holdfast_studies.claims import Judged
+from holdfast_studies.declared import paper
+from holdfast_studies.drawing import Bars, Lines
+from holdfast_studies.jobs import Arm, Probe, Scale, called
+
+
+@study("A1")
+def attacks_on_trained(scale: Scale) -> Plan:
+    """Alignment and uniformity attacks hurt a trained model far more than the triplet attack."""
+    name, recipe = (None, None) if scale == "pocket" else ("Triplet-D", "resnet50-triplet")
+    audits = tuple(adml_arms.attacks(scale).values())
+    return Plan([adml_arms.arm(scale, "standard", name, recipe=recipe, measures=audits)])
+
+
+TABLE_3 = ("standard", "+T", "+A", "+U")
+SHORT: dict[str, dict[str, Any]] = {
+    "cars": {"epochs": 40, "evaluate_every": 20},
+    "sop": {"epochs": 10, "evaluate_every": 5},
+    "inshop": {"epochs": 10, "evaluate_every": 5},
+}
+"""Of the paper's 100 epochs; an epoch over Online Products has ten times the steps of one over CUB."""
+
+
+def elsewhere(prefix: str, data: str, kinds: tuple[str, ...]) -> list[Arm]:
+    """The kinds on another dataset, with its own weight and attack.
+
+    Args:
+        prefix: of the names of its arms.
+        data: key of `SHORT`.
+        kinds: keys of `RECIPES`.
+    """
+    found = []
+    for kind in kinds:
+        recipe, row = RECIPES[kind], {}
+        if kind != "standard" and data == "cars":
+            recipe = f"{recipe}-cars"
+        elif kind != "standard":
+            recipe, row = f"adml-a-{data}", {"regime.goal": {**GOALS[kind], "reference": "joint"}}
+        name = f"{prefix}{kind}"
+        found.append(adml_arms.arm("paper", kind, name, row=row, settings=SHORT[data], recipe=recipe, data=data))
+    return found
+
+
+@study("A2")
+def clean_gain(scale: Scale) -> Plan:
+    """ADML+A and +U beat standard training and +T on clean images; A+U together is about as good as T.
+
+    Online Products and In-shop are planned for whoever has them.
+    """
+    arms = adml_arms.variants(scale) + adml_arms.others(scale)
+    if scale == "paper":
+        arms += adml_arms.tuned() + elsewhere("CARS ", "cars", tuple(RECIPES))
+        arms += elsewhere("SOP ", "sop", TABLE_3) + elsewhere("In-shop ", "inshop", TABLE_3)
+    return Plan(arms)
+
+
+LEAST: dict[Scale, float] = {"pocket": 0.1, "paper": 0.2}
+"""λ from which robustness should grow."""
+
+
+@study("A3")
+def robustness_grows(scale: Scale) -> Plan:
+    """Under the alignment attack A > U > T > none, and robustness grows with λ."""
+    audits, usual, least = adml_arms.attacks(scale), USUAL[scale], LEAST[scale]
+    own, other = (tuple(a for said, a in audits.items() if said.startswith(usual) == same) for same in (True, False))
+    arms = [adml_arms.arm(scale, "standard", measures=tuple(audits.values()))]
+    arms += adml_arms.variants(scale, ("+T", "+U", "+A"), own)
+    arms += adml_arms.others(scale, ("+T", "+U", "+A"), other) if scale == "paper" else []
+    weights = tuple(w for of_kind in WEIGHTS[scale].values() for w in of_kind if w >= least)
+    known = {*called(arms)}
+    arms += [arm for arm in adml_arms.weighted(scale, weights, own[:1]) if arm.name not in known]
+    lines = {
+        kind: {w: name for w, name in adml_arms.series(scale, kind).items() if w == 0 or w >= least}
+        for kind in WEIGHTS[scale]
+    }
+    figure = f"{audits[usual].prefix}/alignment/R@1"
+    return Plan(arms, drawings=[Lines("R@1 under the alignment attack against λ", lines, figure, x="λ")])
+
+
+@study("A4")
+def rises_then_falls(scale: Scale) -> Plan:
+    """Clean R@1 rises and then falls with λ."""
+    weights, noise = adml_arms.WEIGHTS[scale], paper("adml")["noise"]["R@1"]
+    lines = {kind: adml_arms.series(scale, kind) for kind in weights}
+    known = {arm.name: arm for arm in adml_arms.weighted(scale, tuple(w for own in weights.values() for w in own))}
+    claims = [
+        Judged(
+            f"with some λ between 0 and 1, ADML{kind} has a higher clean R@1 than with either end",
+            peak(tuple(line.values()), noise),
+            reading=USUAL[scale],
+        )
+        for kind, line in lines.items()
+    ]
+    arms = [known[name] for name in dict.fromkeys(name for line in lines.values() for name in line.values())]
+    return Plan(arms, claims, [Lines("Clean R@1 against λ", lines, x="λ")])
+
+
+@study("A5")
+def every_loss(scale: Scale) -> Plan:
+    """The gain of ADML holds for triplet, margin, multi-similarity and InfoNCE."""
+    kinds = ("standard", "+A") if scale == "pocket" else ("standard", "+A", "+U", "+T")
+
+    def named(loss: str, kind: str) -> str:
+        """Multi-similarity is the recipes' own, so its arms are those of other studies."""
+        if loss != "multi-similarity":
+            return loss if kind == "standard" else f"{loss} {kind}"
+        if scale == "pocket":
+            return kind
+        return f"{kind}, {adml_arms.HALF_MARK}" if kind in ("standard", "+T") else f"{kind} λ 0.1"
+
+    return Plan(
+        [
+            adml_arms.arm(scale, kind, named(loss, kind), row=adml_arms.loss_row(scale, loss), settings=HALF[scale])
+            for loss in ("triplet", "margin", "multi-similarity", "info-nce")
+            for kind in kinds
+        ]
+    )
+
+
+LOSSES = ("linear", "triplet", "margin", "multi-similarity")
+ROWS: dict[str, dict[str, Any]] = {
+    "before": {"epochs": 1, "optimizer.lr": 1e-12},
+    "energy": {"loss": {"name": "energy"}},
+    "energy, s = 0": {"loss": {"name": "energy", "kind": "riesz", "s": 0}},
+    "energy, s = 1": {"loss": {"name": "energy", "kind": "riesz", "s": 1}},
+}
+"""Arms of A7 without a part of a loss. The first learns nothing, and BatchNorm layers that keep statistics up see the
+images once; then regularisers: the Gaussian one, whose score the table also gives, and the two hyperspherical ones."""
+
+
+@study("A6")
+def positive_only(scale: Scale) -> Plan:
+    """Positive-only losses map everything to one point."""
+    return Plan([adml_arms.half(scale), *(adml_arms.one_part(scale, loss, "positive") for loss in LOSSES)])
+
+
+@study("A7")
+def negative_only(scale: Scale) -> Plan:
+    """Negative-only triplet, margin and multi-similarity are as uniform as energy regularisers; linear is not."""
+    measures = (Probe("pair-distances"),)
+    others = []
+    for name, own in ROWS.items():
+        first = name == "before"  # the untrained network is looked at after its one epoch
+        row = own if first else {**PARTS_ROW[scale], **own}
+        settings = {**PARTS[scale], **({"epochs": 1, "evaluate_every": 1} if first else {})}
+        others.append(adml_arms.arm(scale, "standard", name, row=row, settings=settings, measures=measures))
+    parts = [adml_arms.one_part(scale, loss, "negative", measures) for loss in LOSSES]
+    return Plan([others[0], *parts, *others[1:]])
+
+
+@study("A8")
+def hardness_predicts_nothing(scale: Scale) -> Plan:
+    """How hard an attack is does not predict the clean gain of training on it."""
+    learnt = adml_arms.variants(scale)[1:] + adml_arms.others(scale)
+    probes = {}
+    for one in learnt:
+        goal = dict(GOALS[one.name.split()[0]])
+        units = {} if one.reading == PIXELS else {"units": UNITS[one.reading]}
+        arguments = {"goal": goal.pop("name"), **goal, "limit": LIMITS[scale], **units}
+        probes[one.name] = Probe("attack-strength", arguments, f"strength{one.name}")
+    standard = adml_arms.arm(scale, "standard", measures=tuple(probes.values()))
+    arms = [standard, *(dataclasses.replace(one, reading="") for one in learnt)]  # units are but a strength here
+    drops = {name: f"{probe.prefix}/drop" for name, probe in probes.items()}
+    return Plan(
+        arms,
+        [
+            Judged(
+                f"the hardness of an attack ({how}) does not predict the clean gain of training on it",
+                no_prediction({name: f"{probe.prefix}/{key}" for name, probe in probes.items()}, "standard"),
+            )
+            for key, how in (("drop", "how far it lowers R@1"), ("shift", "how far it moves embeddings"))
+        ],
+        [
+            Bars("Points of R@1 that each attack costs the standard model", ("standard",), drops),
+            Bars("Clean R@1 after training on each attack", called(arms), {"R@1": "R@1"}),
+        ],
+        {"R@1": "R@1"} | {f"drop by {name}": figure for name, figure in drops.items()},
+    )
+
+
+@study("A9")
+def make_up_decides(scale: Scale) -> Plan:
+    """Which attack looks strongest depends on what batches are made of.
+
+    Multi-similarity, 128 dims, 56 × 2, a constant 1e-5, 2,600 steps on CUB; nothing at pocket scale.
+    """
+    make_ups = ("ordered", "28x4", "56x2", "shuffled")
+    audits = tuple(adml_arms.audit(units, batches) for units in UNITS for batches in make_ups)
+    return Plan([] if scale == "pocket" else [adml_arms.half(scale, measures=audits)])
