@@ -16,7 +16,8 @@ from target_packages import Files, _read, _unpack, damaged_json
 
 from holdfast.errors import HoldfastError
 from holdfast.models.card import write_card
-from holdfast.report.comparison import compare, read_comparison
+from holdfast.report.compare_page import compare
+from holdfast.report.comparison import read_comparison
 from holdfast.report.page import make
 from holdfast_studies import base, leaderboard
 from holdfast_studies.document import plain_job, read_plain, results_of

@@ -13,15 +13,21 @@ from compared_runs import add_exhibits, ers_audit, make_run
 from holdfast.audit import ers_score
 from holdfast.audit.ers import TERMS
 from holdfast.errors import HoldfastError
-from holdfast.report.compare_charts import cell, eps_curves
+from holdfast.report.compare_charts import eps_curves
 from holdfast.report.compare_page import recipe_differences, shared_queries
 from holdfast.report.comparison import Comparison, read_comparison
 from holdfast.report.runs import short_names
+from holdfast.report.tables import Table, TableCell
 from holdfast.report.tradeoff import LARGEST, SMALLEST, Disc, diameters, unbeaten
 
 
+def cell(table: Table, row: int, key: str) -> TableCell:
+    return table.column(key).cells[row]
+
+
 def best(comparison: Comparison, key: str) -> list[str]:
-    return [row.name for i, row in enumerate(comparison.table.rows) if cell(comparison.table, i, key).best]
+    table = comparison.table
+    return [name for name, cell in zip(table.names, table.column(key).cells, strict=True) if cell.best]
 
 
 def test_figures_come_from_the_files(tmp_path: Path) -> None:
@@ -163,7 +169,7 @@ def test_seeds_of_one_recipe_are_summed_up(tmp_path: Path) -> None:
     assert read_comparison(folders[:1]).seeds is None
     made = read_comparison([*folders, make_run(tmp_path / "other")])
     assert made.seeds is not None
-    assert [row.name for row in made.seeds.rows] == ["hm (3 seeds)"]
+    assert made.seeds.names == ("hm (3 seeds)",)
     for key, values in (("R@1", recalls), ("ERS", scores)):
         found = cell(made.seeds, 0, key)
         assert found.value == pytest.approx(sum(values) / 3)
@@ -257,7 +263,7 @@ def test_curves_of_different_attacks_are_not_drawn_together(tmp_path: Path) -> N
     add_exhibits(folders[1], 5, 1, [66, 64, 61, 52, 37, 12])
     curves = eps_curves(read_comparison(folders).runs)
     assert curves is not None
-    assert curves.title == "They differ most at 4/255 per pixel: b keeps an R@1 of 52.0, a 9.0"
+    assert curves[0].title == "They differ most at 4/255 per pixel: b keeps an R@1 of 52.0, a 9.0"
     file = folders[1] / "artifacts" / "exhibits.json"
     document = json.loads(file.read_text())
     document["radius"]["steps"] = 3

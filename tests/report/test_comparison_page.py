@@ -15,7 +15,7 @@ import pytest
 from compared_runs import add_exhibits, ers_audit, make_run
 
 from holdfast.cli import main
-from holdfast.report.comparison import compare
+from holdfast.report.compare_page import compare
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e"
 VOID = {"meta", "img", "br", "input", "link", "hr"}

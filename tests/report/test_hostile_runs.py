@@ -15,7 +15,8 @@ from compared_runs import RECIPE, add_exhibits, make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.report.comparison import compare, read_comparison
+from holdfast.report.compare_page import compare
+from holdfast.report.comparison import read_comparison
 from holdfast.run_files import batch_size, finite
 from holdfast.run_folder import read_run
 

@@ -16,7 +16,8 @@ from holdfast.metric_info import MetricInfo, stored
 from holdfast.metrics import EmbeddedSet, Metric, Values
 from holdfast.metrics.base import registry
 from holdfast.models import Embedder
-from holdfast.report.comparison import compare, read_comparison
+from holdfast.report.compare_page import compare
+from holdfast.report.comparison import read_comparison
 from holdfast.report.page import make
 from holdfast.report.tables import to_csv
 

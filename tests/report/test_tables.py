@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.report.tables import Column, Row, Table, TableCell, to_csv, to_latex, to_markdown
+from holdfast.report.tables import Column, Table, TableCell, to_csv, to_latex, to_markdown
 
 RECALL = Column("R@1", "R@1", "Clean", "clean", "found first, %")
 MOVED = Column("ES:D", "ES:D", "Attacked", "ers", "how far", "lower", 3)
@@ -19,12 +21,16 @@ VALUES = st.floats(-1e6, 1e6)
 
 
 def made(*rows: tuple[str, float | None, float | None]) -> Table:
-    cells = [Row(name, (TableCell(recall), TableCell(moved))) for name, recall, moved in rows]
-    return Table((RECALL, MOVED), tuple(cells))
+    names, recalls, moved = zip(*rows, strict=True)
+    return table_of(names, (RECALL, map(TableCell, recalls)), (MOVED, map(TableCell, moved)))
+
+
+def table_of(names: Iterable[str], *columns: tuple[Column, Iterable[TableCell]]) -> Table:
+    return Table(tuple(names), tuple(dataclasses.replace(column, cells=tuple(cells)) for column, cells in columns))
 
 
 def marks(table: Table) -> list[list[bool]]:
-    return [[cell.best for cell in row.cells] for row in table.rows]
+    return [[column.cells[row].best for column in table.columns] for row in range(len(table.names))]
 
 
 def test_best_is_marked_in_the_right_direction_and_flips() -> None:
@@ -61,17 +67,17 @@ def test_an_order_that_may_be_chance_is_not_marked(
     intervals: list[tuple[float, float] | None], marked: list[int], rivals: list[int]
 ) -> None:
     cells = [TableCell(value, interval) for value, interval in zip((80.0, 70.0, 60.0), intervals, strict=True)]
-    table = Table((RECALL,), tuple(Row(str(i), (cell,)) for i, cell in enumerate(cells)))
-    assert [i for i, row in enumerate(table.marked().rows) if row.cells[0].best] == marked
-    assert table.rivals("R@1") == rivals
-    assert table.leaders("R@1") == [0]
-    assert table.leaders("nothing") == table.rivals("nothing") == []
+    table = table_of("abc", (RECALL, cells))
+    assert [i for i, (best,) in enumerate(marks(table.marked())) if best] == marked
+    assert table.column("R@1").rivals() == rivals
+    assert table.column("R@1").leaders() == [0]
+    assert table.column("nothing").leaders() == table.column("nothing").rivals() == []
 
 
 def test_less_is_better_and_intervals_overlap_downwards_too() -> None:
     cells = [TableCell(0.1, (0.05, 0.3)), TableCell(0.4, (0.2, 0.6)), TableCell(0.9, (0.8, 1.0))]
-    table = Table((MOVED,), tuple(Row(str(i), (cell,)) for i, cell in enumerate(cells)))
-    assert (table.leaders("ES:D"), table.rivals("ES:D")) == ([0], [1])
+    column = table_of("abc", (MOVED, cells)).column("ES:D")
+    assert (column.leaders(), column.rivals()) == ([0], [1])
 
 
 @given(st.lists(VALUES, min_size=2, max_size=6))
@@ -79,13 +85,15 @@ def test_marked_values_are_the_extreme_ones(values: list[float]) -> None:
     table = made(*[(str(i), v, v) for i, v in enumerate(values)]).marked()
     for index, extreme in ((0, max(values)), (1, min(values))):
         digits = table.columns[index].digits
-        best = [row.cells[index].value for row in table.rows if row.cells[index].best]
+        best = [cell.value for cell in table.columns[index].cells if cell.best]
         assert all(round(v or 0.0, digits) == pytest.approx(round(extreme, digits), abs=1e-9) for v in best)
         assert best or len({f"{abs(v) if round(v, digits) == 0 else v:.{digits}f}" for v in values}) == 1
 
 
 def test_empty_columns_are_left_out() -> None:
-    assert made(("a", 80.0, None), ("b", None, None)).without_empty().columns == (RECALL,)
+    assert made(("a", 80.0, None), ("b", None, None)).without_empty().columns == (
+        dataclasses.replace(RECALL, cells=(TableCell(80.0), TableCell())),
+    )
 
 
 def test_terminal_table_marks_with_a_star_and_writes_a_dash() -> None:
@@ -108,7 +116,7 @@ def test_csv_reads_back(rows: list[tuple[str, float | None, float | None]]) -> N
 
 def test_csv_has_intervals_and_spreads_in_columns_of_their_own() -> None:
     cells = (TableCell(46.0, interval=(44.1, 47.9)), TableCell(0.5, spread=0.1))
-    read = list(csv.DictReader(io.StringIO(to_csv(Table((RECALL, MOVED), (Row("a", cells),))))))
+    read = list(csv.DictReader(io.StringIO(to_csv(table_of("a", (RECALL, cells[:1]), (MOVED, cells[1:]))))))
     assert read == [
         {"run": "a", "R@1": "46.0", "R@1 low": "44.1", "R@1 high": "47.9", "ES:D": "0.5", "ES:D std": "0.1"}
     ]
@@ -137,5 +145,5 @@ def test_latex_has_no_live_sign_from_a_name(name: str) -> None:
 
 def test_latex_writes_intervals_and_spreads() -> None:
     cells = (TableCell(46.0, interval=(44.1, 47.9)), TableCell(0.5, spread=0.1))
-    line = to_latex(Table((RECALL, MOVED), (Row("50%_a", cells),))).splitlines()[5]
+    line = to_latex(table_of(["50%_a"], (RECALL, cells[:1]), (MOVED, cells[1:]))).splitlines()[5]
     assert line == r"50\%\_a & 46.0 (44.1--47.9) & 0.500 $\pm$ 0.100 \\"

@@ -25,7 +25,8 @@ def arguments(sub: Parser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the headlines, write the page and the files asked for."""
     from holdfast.files import write_atomic
-    from holdfast.report.comparison import read_comparison, write_comparison
+    from holdfast.report.compare_page import write_comparison
+    from holdfast.report.comparison import read_comparison
     from holdfast.report.tables import to_csv, to_latex, to_markdown
 
     comparison = read_comparison(options.runs)

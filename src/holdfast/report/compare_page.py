@@ -1,18 +1,18 @@
-"""What the page of a comparison shows."""
+"""The page of a comparison."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from holdfast.audit.ers import SCORES
-from holdfast.report.compare_charts import cell, eps_curves, learning_curves, tradeoff
-from holdfast.report.comparison import Comparison
+from holdfast.files import write_atomic
+from holdfast.report.compare_charts import eps_curves, learning_curves
+from holdfast.report.comparison import Comparison, read_comparison
 from holdfast.report.formatting import NONE, number, setting, short
 from holdfast.report.images import BUDGET, PageImages
 from holdfast.report.public import public_path
@@ -21,7 +21,8 @@ from holdfast.report.runs import ComparedRun, Document
 from holdfast.report.sections.flags import LEVELS
 from holdfast.report.sections.recipe import name_of
 from holdfast.report.sections.strips import shown_strip
-from holdfast.report.tables import Table, shown, to_csv, to_latex, to_markdown, written
+from holdfast.report.tables import Column, Table, to_csv, to_latex, to_markdown
+from holdfast.report.tradeoff import tradeoff
 from holdfast.run_files import block
 from holdfast.run_folder import DAMAGED
 from holdfast.version import __version__
@@ -30,44 +31,50 @@ MOST = 4
 """Queries shown; more repeat the lesson."""
 
 
-def comparison_page(comparison: Comparison, out: Path, images: bool, note: str = "") -> str:
-    """The page as text.
+def compare(
+    folders: Sequence[str | Path], out: str | Path = "compare.html", images: bool = True, note: str = ""
+) -> Path:
+    """Write one self-contained page that compares runs, and return where it is.
 
     Args:
-        comparison: what it shows.
-        out: where it will lie, so that links to the runs' own pages are right.
-        images: False leaves every image out.
-        note: a line under the headline.
+        folders: run folders, or folders an audit was written to; one is enough.
+        out: the page.
+        images: False leaves every image out, for private data.
+        note: what a reader should know first, as a line under the headline.
     """
+    return write_comparison(read_comparison(folders), Path(out), images, note)
+
+
+def write_comparison(comparison: Comparison, out: Path, images: bool = True, note: str = "") -> Path:
+    """Write the page of a comparison that was read, as `compare` does."""
     runs, table = comparison.runs, comparison.table
     refused = {entry.source for entry in comparison.unfair}
-    return render(
+    ranked = not refused & {"clean", "ers"}
+    finding, price = findings(table, ranked)
+    page = render(
         "compare.html",
         scripts=("page.js", "compare.js"),
         title=f"{_heading(runs)} – holdfast",
         heading=_heading(runs),
         runs=runs,
-        cards=[_card(run, i, table, out) for i, run in enumerate(runs)],
-        finding=finding(table, refused),
-        price=price(table, refused),
-        doubt=doubt(table, refused),
-        note=note,
+        table=table,
+        seeds=comparison.seeds,
         unfair=comparison.unfair,
         missing=comparison.missing,
-        ranked=not refused & {"clean", "ers"},
-        tradeoff=tradeoff(runs, table, ranked=not refused & {"clean", "ers"}),
-        table=table,
-        groups=column_groups(table),
-        seeds=comparison.seeds,
-        seed_groups=column_groups(comparison.seeds) if comparison.seeds else [],
+        cards=[(run, _words(run), _link(run.files.folder / "report.html", out)) for run in runs],
+        finding=finding,
+        price=price,
+        doubt=doubt(table, refused),
+        note=note,
+        ranked=ranked,
+        tradeoff=tradeoff(runs, table, ranked),
+        scores=SCORES,
         heat=heat(runs, table),
         eps=eps_curves(runs),
         learning=learning_curves(runs),
         differences=recipe_differences(runs),
         queries=shared_queries(runs) if images else [],
         exports={"csv": to_csv(table), "markdown": to_markdown(table), "latex": to_latex(table)},
-        shown=shown,
-        written=written,
         unbroken=_unbroken,
         levels=LEVELS,
         doubted=[run for run in runs if run.flags],
@@ -75,57 +82,63 @@ def comparison_page(comparison: Comparison, out: Path, images: bool, note: str =
         unaudited=", ".join(run.name for run in runs if not run.audits),
         version=__version__,
     )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(out, page)
+    return out
 
 
-def finding(table: Table, refused: set[str]) -> str:
-    """Who finds most and who withstands most, in a sentence; empty where that cannot be said."""
-    pair = _leaders(table, refused)
-    if pair is None:
-        return ""
-    (accurate, robust), (r1, ers) = pair, (cell(table, i, k).value for i, k in zip(pair, ("R@1", "ERS"), strict=True))
-    most, least = table.rows[accurate].name, table.rows[robust].name
+def findings(table: Table, ranked: bool) -> tuple[str, str]:
+    """Who finds most and who withstands most, in a sentence, and what the step from one to the other gives and takes.
+
+    The first is empty and the second general where that cannot be said.
+
+    Args:
+        table: the figures.
+        ranked: whether the runs were measured alike.
+    """
+    recall, ers = table.column("R@1"), table.column("ERS")
+    accurate, robust = _first(recall), _first(ers)
+    if not ranked or accurate is None or robust is None:
+        return "", "Accuracy, robustness and cost"
+    most, least = table.names[accurate], table.names[robust]
+    (r1, less_r1), (less_ers, score) = ([c.cells[i].value or 0.0 for i in (accurate, robust)] for c in (recall, ers))
     if accurate == robust:
-        return f"{most} is ahead in both: it finds most (R@1 {number(r1)}) and withstands most (ERS {number(ers)})."
-    return f"{most} finds most (R@1 {number(r1)}); {least} withstands most (ERS {number(ers)})."
-
-
-def price(table: Table, refused: set[str]) -> str:
-    """What the step from the most accurate to the most robust run gives and takes."""
-    pair = _leaders(table, refused)
-    if pair is None or pair[0] == pair[1]:
-        return "Accuracy, robustness and cost"
-    accuracy, robustness = ([cell(table, i, key).value or 0.0 for i in pair] for key in ("R@1", "ERS"))
-    gained, lost = number(robustness[1] - robustness[0]), number(accuracy[0] - accuracy[1])
-    return f"From {table.rows[pair[0]].name} to {table.rows[pair[1]].name}: {gained} more ERS for {lost} less R@1"
+        both = f"{most} is ahead in both: it finds most (R@1 {number(r1)}) and withstands most (ERS {number(score)})."
+        return both, "Accuracy, robustness and cost"
+    price = f"From {most} to {least}: {number(score - less_ers)} more ERS for {number(r1 - less_r1)} less R@1"
+    return f"{most} finds most (R@1 {number(r1)}); {least} withstands most (ERS {number(score)}).", price
 
 
 def doubt(table: Table, refused: set[str]) -> str:
     """A sentence each where the intervals of the best R@1 or ERS and of others overlap."""
     sentences = []
     for key, source in (("R@1", "clean"), ("ERS", "ers")):
-        best, near = _first(table, key), [table.rows[i].name for i in table.rivals(key)]
+        column = table.column(key)
+        best, near = _first(column), [table.names[i] for i in column.rivals()]
         if source in refused or best is None or not near:
             continue
         others = ", ".join(near) if len(near) < 4 else f"{len(near)} others"
-        own = f"The {key} interval of {table.rows[best].name}"
+        own = f"The {key} interval of {table.names[best]}"
         sentences.append(f"{own} overlaps that of {others}: their order may be chance.")
     return " ".join(sentences)
 
 
-def column_groups(table: Table) -> list[tuple[str, int]]:
-    """The heads above the heads, with how many columns each spans."""
-    return [(name, len(list(members))) for name, members in groupby(table.columns, key=lambda c: c.group)]
+def _first(column: Column) -> int | None:
+    """The one row that is best in a column."""
+    best = column.leaders()
+    return best[0] if len(best) == 1 else None
 
 
-def heat(runs: Sequence[ComparedRun], table: Table) -> Document | None:
-    """What each attack leaves, its term of ERS, per run; None where no run has an ERS."""
+def heat(runs: Sequence[ComparedRun], table: Table) -> list[tuple[ComparedRun, list[float | None], float | None]]:
+    """What each attack leaves, its term of ERS, and ERS, per run that has any."""
+    columns = [(score.term, table.column(key).cells) for key, score in SCORES.items()]
     rows = []
-    for i, run in enumerate(runs):
-        values = {key: cell(table, i, key).value for key in SCORES}
-        scores = [None if (value := values[key]) is None else float(SCORES[key].term(value)) for key in SCORES]
-        if any(score is not None for score in scores):
-            rows.append((run, scores, cell(table, i, "ERS").value))
-    return {"scores": SCORES, "rows": rows} if rows else None
+    for run, total in zip(runs, table.column("ERS").cells, strict=True):
+        values = [(term, cells[run.number].value) for term, cells in columns]
+        terms = [None if value is None else float(term(value)) for term, value in values]
+        if any(term is not None for term in terms):
+            rows.append((run, terms, total.value))
+    return rows
 
 
 def _heading(runs: Sequence[ComparedRun]) -> str:
@@ -137,19 +150,12 @@ def _heading(runs: Sequence[ComparedRun]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]} compared"
 
 
-def _card(run: ComparedRun, row: int, table: Table, out: Path) -> dict[str, Any]:
+def _words(run: ComparedRun) -> str:
     """A run at a glance."""
-    parts = [block(run.files.recipe, key).get("name") for key in ("regime", "loss")]
-    epochs = run.files.recipe.get("epochs")
-    words = [short(part) for part in parts if part] + ([f"{epochs} epochs"] if epochs else [])
-    return {
-        "run": run,
-        "words": " · ".join(words) or "audited model",
-        "accuracy": cell(table, row, "R@1"),
-        "robustness": cell(table, row, "ERS"),
-        "seconds": cell(table, row, "seconds").value,
-        "link": _link(run.files.folder / "report.html", out),
-    }
+    recipe = run.files.recipe
+    parts = [short(name) for key in ("regime", "loss") if (name := block(recipe, key).get("name"))]
+    parts += [f"{recipe['epochs']} epochs"] if recipe.get("epochs") else []
+    return " · ".join(parts) or "audited model"
 
 
 def _link(page: Path, out: Path) -> str:
@@ -160,18 +166,6 @@ def _link(page: Path, out: Path) -> str:
 def _unbroken(text: str) -> str:
     """A headline whose names do not break at their hyphens."""
     return text.replace("-", "\u2011")
-
-
-def _leaders(table: Table, refused: set[str]) -> tuple[int, int] | None:
-    """The rows of the best R@1 and the best ERS, where both can be told."""
-    accurate, robust = _first(table, "R@1"), _first(table, "ERS")
-    return None if refused & {"clean", "ers"} or accurate is None or robust is None else (accurate, robust)
-
-
-def _first(table: Table, key: str) -> int | None:
-    """The one row that is best in a column."""
-    best = table.leaders(key)
-    return best[0] if len(best) == 1 else None
 
 
 def shared_queries(runs: Sequence[ComparedRun]) -> list[Document]:

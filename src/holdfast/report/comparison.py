@@ -1,4 +1,4 @@
-"""Several runs beside each other: what is compared, what is not, and the page that shows it."""
+"""Several runs beside each other: what is compared, and what is not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.files import write_atomic
 from holdfast.report.fairness import Unfair, seed_summary, unfair
 from holdfast.report.public import audit_command, command
 from holdfast.report.runs import ComparedRun, read_runs, table_of
@@ -63,20 +62,6 @@ class Comparison:
         }
 
 
-def compare(
-    folders: Sequence[str | Path], out: str | Path = "compare.html", images: bool = True, note: str = ""
-) -> Path:
-    """Write one self-contained page that compares runs, and return where it is.
-
-    Args:
-        folders: run folders, or folders an audit was written to; one is enough.
-        out: the page.
-        images: False leaves every image out, for private data.
-        note: what a reader should know first, as a line under the headline.
-    """
-    return write_comparison(read_comparison(folders), Path(out), images, note)
-
-
 def read_comparison(folders: Sequence[str | Path]) -> Comparison:
     """Read the runs and rank them where that is fair.
 
@@ -97,22 +82,6 @@ def read_comparison(folders: Sequence[str | Path]) -> Comparison:
         different,
         [line for run in runs for line in _missing(run)],
     )
-
-
-def write_comparison(comparison: Comparison, out: Path, images: bool = True, note: str = "") -> Path:
-    """Write the page.
-
-    Args:
-        comparison: what it shows.
-        out: the page.
-        images: False leaves every image out.
-        note: what a reader should know first, as a line under the headline.
-    """
-    from holdfast.report.compare_page import comparison_page
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, comparison_page(comparison, out, images, note))
-    return out
 
 
 def _missing(run: ComparedRun) -> list[MissingResult]:

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.report.formatting import eps, short
 from holdfast.report.public import public_values
 from holdfast.report.runs import ComparedRun, Document
-from holdfast.report.tables import Row, Table, TableCell
+from holdfast.report.tables import Table, TableCell
 from holdfast.run_files import block
 
 TITLES = {"clean": "Clean metrics", "thorough": "The thorough audit"}
@@ -110,18 +110,21 @@ def seed_summary(runs: Sequence[ComparedRun], table: Table) -> Table | None:
         if run.files.recipe:
             rest = {key: value for key, value in run.files.recipe.items() if key != "seed"}
             groups.setdefault(_text("recipe", rest), []).append(i)
-    rows = []
+    names, kept = [], []
     for members in groups.values():
         seeds = {_text("seed", runs[i].files.recipe.get("seed")) for i in members}
         if len(seeds) < 2 or len(seeds) < len(members):
             continue
-        refused = {entry.source for entry in unfair([runs[i] for i in members])}
+        names.append(f"{_stem([runs[i].name for i in members])} ({len(members)} seeds)")
+        kept.append((members, {entry.source for entry in unfair([runs[i] for i in members])}))
+    columns = []
+    for column in table.columns:
         cells = [
-            TableCell() if column.source in refused else _mean([table.rows[i].cells[c].value for i in members])
-            for c, column in enumerate(table.columns)
+            TableCell() if column.source in refused else _mean([column.cells[i].value for i in members])
+            for members, refused in kept
         ]
-        rows.append(Row(f"{_stem([runs[i].name for i in members])} ({len(members)} seeds)", tuple(cells)))
-    return Table(table.columns, tuple(rows)).without_empty() if rows else None
+        columns.append(dataclasses.replace(column, cells=tuple(cells)))
+    return Table(tuple(names), tuple(columns)).without_empty() if names else None
 
 
 def _data_block(document: Document) -> Document:

@@ -11,7 +11,7 @@ from holdfast.metric_info import MetricInfo
 from holdfast.report.described import described
 from holdfast.report.formatting import span
 from holdfast.report.sections.flags import all_flags
-from holdfast.report.tables import Column, Row, Table, TableCell
+from holdfast.report.tables import Column, Table, TableCell
 from holdfast.run_files import block, finite
 from holdfast.run_folder import RunFiles, read_run
 
@@ -120,10 +120,10 @@ def table_of(runs: Sequence[ComparedRun]) -> Table:
     sources = ["clean", "ers", *sorted({c.source for c in columns.values()} - {*GROUPS}), "cost"]
     ordered = sorted(columns.values(), key=lambda column: sources.index(column.source))
     filled = [
-        Row(run.name, tuple(cells.get(column.key, TableCell()) for column in ordered))
-        for run, cells in zip(runs, rows, strict=True)
+        dataclasses.replace(column, cells=tuple(cells.get(column.key, TableCell()) for cells in rows))
+        for column in ordered
     ]
-    return Table(tuple(ordered), tuple(filled)).without_empty()
+    return Table(tuple(run.name for run in runs), tuple(filled)).without_empty()
 
 
 def _column(source: str, key: str, info: MetricInfo) -> Column:

@@ -6,7 +6,8 @@ import csv
 import dataclasses
 import io
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
+from itertools import groupby
 from typing import Any, Literal
 
 from holdfast.console import table
@@ -38,33 +39,6 @@ LATEX_SIGNS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
-    """One figure.
-
-    Args:
-        key: unique and stable, the head of a CSV column.
-        title: as short as readers know it.
-        group: what the figure belongs to; neighbours of one group share a head.
-        source: the measurement it comes from; runs measured differently are not ranked against each other.
-        meaning: one line for people who do not know it.
-        better: which direction is good.
-        digits: after the point.
-        headline: whether the short table of the terminal has it.
-        ranked: whether runs can be ranked by it at all.
-    """
-
-    key: str
-    title: str
-    group: str
-    source: str
-    meaning: str
-    better: Literal["higher", "lower"] = "higher"
-    digits: int = 1
-    headline: bool = False
-    ranked: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
 class TableCell:
     """One value.
 
@@ -82,28 +56,95 @@ class TableCell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """A run, or several seeds of one, with a cell per column."""
+class Column:
+    """One figure, of every run.
 
-    name: str
-    cells: tuple[TableCell, ...]
+    Args:
+        key: unique and stable, the head of a CSV column.
+        title: as short as readers know it.
+        group: what the figure belongs to; neighbours of one group share a head.
+        source: the measurement it comes from; runs measured differently are not ranked against each other.
+        meaning: one line for people who do not know it.
+        better: which direction is good.
+        digits: after the point.
+        headline: whether the short table of the terminal has it.
+        ranked: whether runs can be ranked by it at all.
+        cells: a value per row.
+    """
+
+    key: str
+    title: str
+    group: str
+    source: str
+    meaning: str
+    better: Literal["higher", "lower"] = "higher"
+    digits: int = 1
+    headline: bool = False
+    ranked: bool = True
+    cells: tuple[TableCell, ...] = ()
+
+    def leaders(self) -> list[int]:
+        """Rows with the best value, as it is written; none where that sets no row apart."""
+        values = {i: cell.value for i, cell in enumerate(self.cells) if cell.value is not None}
+        texts = {i: number(value, self.digits) for i, value in values.items()}
+        if len(set(texts.values())) < 2:
+            return []
+        best = (max if self.better == "higher" else min)(values, key=values.__getitem__)
+        return [i for i, text in texts.items() if text == texts[best]]
+
+    def rivals(self) -> list[int]:
+        """Rows behind the leaders whose interval overlaps one of theirs: their order may be chance."""
+        ahead = self.leaders()
+        first = [self.cells[i].interval for i in ahead]
+        behind = [(i, cell.interval) for i, cell in enumerate(self.cells) if i not in ahead]
+        return [i for i, own in behind if any(_overlap(own, other) for other in first)]
+
+    def marked(self) -> Column:
+        """The same with the best marked, ties too; nothing where that may be chance, or where runs are not ranked."""
+        ahead = self.leaders() if self.ranked and not self.rivals() else []
+        cells = [dataclasses.replace(cell, best=i in ahead) for i, cell in enumerate(self.cells)]
+        return dataclasses.replace(self, cells=tuple(cells))
+
+    def shown(self) -> list[str]:
+        """Each value with its interval, or its spread over seeds; large ones with thousands set apart."""
+        return [
+            with_interval(cell.value, cell.interval, self.digits)
+            if cell.spread is None
+            else f"{number(cell.value, self.digits)} ± {number(cell.spread, self.digits)}"
+            for cell in self.cells
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of the same columns."""
+    """Figures of runs, or of several seeds of one.
 
+    Args:
+        names: of the rows.
+        columns: each with a cell per row.
+    """
+
+    names: tuple[str, ...]
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+
+    def column(self, key: str) -> Column:
+        """A column by its key; an empty one where no run has it."""
+        empty = Column(key, key, "", "", "", cells=(TableCell(),) * len(self.names))
+        return next((column for column in self.columns if column.key == key), empty)
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """The heads above the heads, with how many columns each spans."""
+        return [(name, len(list(members))) for name, members in groupby(self.columns, key=lambda c: c.group)]
 
     def without_empty(self) -> Table:
         """Only the columns in which some row has a value."""
-        kept = [i for i in range(len(self.columns)) if any(row.cells[i].value is not None for row in self.rows)]
-        return self._picked(kept)
+        filled = [column for column in self.columns if any(cell.value is not None for cell in column.cells)]
+        return Table(self.names, tuple(filled))
 
     def headlines(self) -> Table:
         """Only the columns of the short table."""
-        return self._picked([i for i, column in enumerate(self.columns) if column.headline])
+        return Table(self.names, tuple(column for column in self.columns if column.headline))
 
     def marked(self, refused: Collection[str] = ()) -> Table:
         """The same with the best of every column marked, ties too.
@@ -115,89 +156,27 @@ class Table:
         Args:
             refused: sources whose rows were measured under different conditions.
         """
-        best = [
-            [] if not column.ranked or column.source in refused or self.rivals(column.key) else self.leaders(column.key)
-            for column in self.columns
-        ]
-        rows = [
-            Row(
-                row.name,
-                tuple(dataclasses.replace(c, best=i in ahead) for c, ahead in zip(row.cells, best, strict=True)),
-            )
-            for i, row in enumerate(self.rows)
-        ]
-        return Table(self.columns, tuple(rows))
-
-    def leaders(self, key: str) -> list[int]:
-        """Rows with the best value of a column, as it is written; none where that sets no row apart."""
-        index = self._index(key)
-        if index is None:
-            return []
-        column = self.columns[index]
-        values = {i: value for i, row in enumerate(self.rows) if (value := row.cells[index].value) is not None}
-        texts = {i: written(column, value) for i, value in values.items()}
-        if len(set(texts.values())) < 2:
-            return []
-        best = (max if column.better == "higher" else min)(values, key=values.__getitem__)
-        return [i for i, text in texts.items() if text == texts[best]]
-
-    def rivals(self, key: str) -> list[int]:
-        """Rows behind the leaders of a column whose interval overlaps one of theirs: their order may be chance."""
-        index, ahead = self._index(key), self.leaders(key)
-        if index is None:
-            return []
-        intervals = [row.cells[index].interval for row in self.rows]
-        return [
-            i for i, own in enumerate(intervals) if i not in ahead and any(_overlap(own, intervals[j]) for j in ahead)
-        ]
+        return Table(self.names, tuple(c if c.source in refused else c.marked() for c in self.columns))
 
     def text(self) -> str:
         """For the terminal; the best values end in a star."""
+        columns = []
+        for column in self.columns:
+            other = " " if any(cell.best for cell in column.cells) else ""
+            shown = zip(column.shown(), column.cells, strict=True)
+            columns.append([text + (MARK if cell.best else other) for text, cell in shown])
         heads = ["run", *[column.title for column in self.columns]]
-        marked = [any(row.cells[i].best for row in self.rows) for i in range(len(self.columns))]
-        lines = [
-            [
-                row.name,
-                *[
-                    shown(column, cell) + (MARK if cell.best else " " if padded else "")
-                    for column, cell, padded in zip(self.columns, row.cells, marked, strict=True)
-                ],
-            ]
-            for row in self.rows
-        ]
-        return table(heads, lines)
+        return table(heads, list(zip(self.names, *columns, strict=True)))
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it: per row the value, interval, spread and mark of every column."""
-        return {
-            "columns": [dataclasses.asdict(column) for column in self.columns],
-            "rows": [
-                {
-                    "name": row.name,
-                    "values": {c.key: dataclasses.asdict(v) for c, v in zip(self.columns, row.cells, strict=True)},
-                }
-                for row in self.rows
-            ],
-        }
-
-    def _picked(self, indices: Sequence[int]) -> Table:
-        rows = [Row(row.name, tuple(row.cells[i] for i in indices)) for row in self.rows]
-        return Table(tuple(self.columns[i] for i in indices), tuple(rows))
-
-    def _index(self, key: str) -> int | None:
-        return next((i for i, column in enumerate(self.columns) if column.key == key), None)
-
-
-def written(column: Column, value: float | None) -> str:
-    """A value as every table writes it; large ones with thousands set apart."""
-    return number(value, column.digits)
-
-
-def shown(column: Column, cell: TableCell) -> str:
-    """The value with its interval, or its spread over seeds."""
-    if cell.spread is not None:
-        return f"{written(column, cell.value)} ± {number(cell.spread, column.digits)}"
-    return with_interval(cell.value, cell.interval, column.digits)
+        columns = [dataclasses.asdict(column) for column in self.columns]
+        cells = {column["key"]: column.pop("cells") for column in columns}
+        rows = [
+            {"name": name, "values": {key: column[i] for key, column in cells.items()}}
+            for i, name in enumerate(self.names)
+        ]
+        return {"columns": columns, "rows": rows}
 
 
 def _overlap(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
@@ -206,51 +185,42 @@ def _overlap(one: tuple[float, float] | None, other: tuple[float, float] | None)
 
 def to_csv(table: Table) -> str:
     """Unrounded numbers; intervals and spreads in columns of their own, and an empty field where there is no value."""
-    extras = {
-        column.key: [name for name in ("interval", "spread") if any(getattr(row.cells[i], name) for row in table.rows)]
-        for i, column in enumerate(table.columns)
-    }
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    heads = ["run"]
+    columns: list[list[float | str | None]] = [["run", *map(_inert, table.names)]]
     for column in table.columns:
-        heads.append(_inert(column.key))
-        heads += [_inert(f"{column.key} {end}") for end in ("low", "high") if "interval" in extras[column.key]]
-        heads += [_inert(f"{column.key} std")] if "spread" in extras[column.key] else []
-    writer.writerow(heads)
-    for row in table.rows:
-        fields: list[float | str | None] = [_inert(row.name)]
-        for column, cell in zip(table.columns, row.cells, strict=True):
-            fields.append(cell.value)
-            fields += (cell.interval or (None, None)) if "interval" in extras[column.key] else ()
-            fields += [cell.spread] if "spread" in extras[column.key] else []
-        writer.writerow(fields)
+        head, cells = _inert(column.key), column.cells
+        columns.append([head, *[cell.value for cell in cells]])
+        if any(cell.interval for cell in cells):
+            for i, end in enumerate(("low", "high")):
+                columns.append([f"{head} {end}", *[cell.interval[i] if cell.interval else None for cell in cells]])
+        if any(cell.spread for cell in cells):
+            columns.append([f"{head} std", *[cell.spread for cell in cells]])
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
     return file.getvalue()
 
 
 def to_markdown(table: Table) -> str:
     """A pipe table; the best values in bold."""
-    heads = ["run", *[_markdown(column.title) for column in table.columns]]
-    lines = [heads, ["---", *["---:"] * len(table.columns)]]
-    for row in table.rows:
-        cells = [_bold(_markdown(shown(c, v)), v, "**", "**") for c, v in zip(table.columns, row.cells, strict=True)]
-        lines.append([_markdown(row.name), *cells])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    head, *rows = _lines(table, _markdown, "**", "**")
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---", *["---:"] * len(table.columns)], *rows))
 
 
 def to_latex(table: Table) -> str:
     """A tabular in the style of the package booktabs; the best values in bold."""
-    heads = ["run", *[_latex(column.title) for column in table.columns]]
+    head, *rows = [f"{' & '.join(line)} \\\\" for line in _lines(table, _latex, r"\textbf{", "}")]
     start = rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}"
-    lines = [start, r"\toprule", f"{' & '.join(heads)} \\\\", r"\midrule"]
-    for row in table.rows:
-        cells = [_bold(_latex(shown(c, v)), v, r"\textbf{", "}") for c, v in zip(table.columns, row.cells, strict=True)]
-        lines.append(f"{' & '.join([_latex(row.name), *cells])} \\\\")
-    return "\n".join(["% needs \\usepackage{booktabs}", *lines, r"\bottomrule", r"\end{tabular}", ""])
+    body = [start, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(["% needs \\usepackage{booktabs}", *body, ""])
 
 
-def _bold(text: str, cell: TableCell, before: str, after: str) -> str:
-    return f"{before}{text}{after}" if cell.best else text
+def _lines(table: Table, escaped: Callable[[str], str], before: str, after: str) -> list[tuple[str, ...]]:
+    """The head and every row, the best values between two marks."""
+    columns = []
+    for column in table.columns:
+        texts = [escaped(text) for text in column.shown()]
+        cells = [f"{before}{t}{after}" if c.best else t for t, c in zip(texts, column.cells, strict=True)]
+        columns.append([escaped(column.title), *cells])
+    return list(zip(["run", *map(escaped, table.names)], *columns, strict=True))
 
 
 def _inert(name: str) -> str:

@@ -7,6 +7,9 @@ import math
 from collections.abc import Sequence
 
 from holdfast.report.charts import Axis, Chart, Label, Mark, round_axis
+from holdfast.report.formatting import duration, number
+from holdfast.report.runs import ComparedRun
+from holdfast.report.tables import Table
 
 SMALLEST, LARGEST = 24.0, 64.0
 """Diameters in pixels; the smallest still holds its letter."""
@@ -45,15 +48,23 @@ class Disc:
     y_interval: tuple[float, float] | None = None
 
 
-def tradeoff_chart(discs: Sequence[Disc], title: str, desc: str, ranked: bool) -> Chart:
-    """R@1 upwards against ERS to the right, cost as area.
+def tradeoff(runs: Sequence[ComparedRun], table: Table, ranked: bool) -> Chart | None:
+    """R@1 upwards against ERS to the right, cost as area; None where no run has both, from 0 to 100 as they must be.
 
     Args:
-        discs: at least one.
-        title: the finding, for those who cannot see the chart.
-        desc: the figures in words.
+        runs: in the order of the table's rows.
+        table: their figures.
         ranked: draw a dashed line through the runs that no other beats in both; only where all were measured alike.
     """
+    discs = []
+    figures = (table.column(key).cells for key in ("ERS", "R@1", "seconds"))
+    for run, ers, recall, cost in zip(runs, *figures, strict=True):
+        robustness, accuracy = percent(ers.value), percent(recall.value)
+        if robustness is not None and accuracy is not None:
+            ends = _percents(ers.interval), _percents(recall.interval)
+            discs.append(Disc(run.name, run.letter, run.kind, robustness, accuracy, cost.value, *ends))
+    if not discs:
+        return None
     x = _axis([d.x for d in discs], [d.x_interval for d in discs], "robustness: ERS (0 is defenceless)")
     y = _axis([d.y for d in discs], [d.y_interval for d in discs], "accuracy: R@1 on clean images, %")
     sizes = diameters([d.cost for d in discs])
@@ -64,7 +75,18 @@ def tradeoff_chart(discs: Sequence[Disc], title: str, desc: str, ranked: bool) -
         whiskers = [(v, disc.y) for v in disc.x_interval or ()], [(disc.x, v) for v in disc.y_interval or ()]
         marks += [Mark(f"whisker {disc.kind}", ends) for ends in whiskers if ends]
     letters = [Label(d.letter, x.place(d.x), y.place(d.y), "letter") for d in discs]
+    desc = "; ".join(f"{d.name}: R@1 {number(d.y)}, ERS {number(d.x)}, trained in {duration(d.cost)}" for d in discs)
+    title = "R@1 against ERS, a disc per run"
     return Chart(x, y, title, desc, marks, [*letters, *_names(discs, sizes, x, y)], int(SHAPE[1]))
+
+
+def percent(value: float | None) -> float | None:
+    """The number if it can be a percentage: one far outside would stretch a chart until nothing is seen of the rest."""
+    return value if value is not None and 0 <= value <= 100 else None
+
+
+def _percents(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    return ends if ends is not None and all(percent(end) is not None for end in ends) else None
 
 
 def diameters(costs: Sequence[float | None]) -> list[float]:
