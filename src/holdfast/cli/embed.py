@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.devices import choose_device
     from holdfast.evaluation import embed, used_once
     from holdfast.processes import joined
-    from holdfast.search.vectors import check_format, save_vectors
+    from holdfast.search.store import check_format, save_vectors
 
     out = check_format(Path(options.out or "embeddings.npz"))
     device = choose_device(options.device)

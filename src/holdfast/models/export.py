@@ -17,7 +17,7 @@ from holdfast.errors import ModelError, described
 from holdfast.files import write_atomic
 from holdfast.models.embedder import Embedder
 from holdfast.models.load import as_embedder, load_model
-from holdfast.models.onnx_file import INPUT, build_graph, facts, noted
+from holdfast.models.onnx_file import INPUT, build_graph, noted
 
 TOLERANCE = 1e-5
 OPSET = 17
@@ -111,14 +111,11 @@ def export_onnx(
         notes: more to note in the graph's metadata, such as the recipe.
     """
     embedder = as_embedder(model)
-    graph = build_graph(embedder, opset, notes or {})
+    graph = build_graph(embedder, opset)
     difference = checked_difference(embedder, graph, images)
-    return Parity(
-        **_written(file, graph, embedder, opset),
-        difference=difference,
-        random_images=RANDOM_IMAGES,
-        real_images=0 if images is None else len(images),
-    )
+    written = _written(file, noted(graph, embedder, notes or {}), embedder, opset)
+    real = 0 if images is None else len(images)
+    return Parity(**written, difference=difference, random_images=RANDOM_IMAGES, real_images=real)
 
 
 def _written(file: str | Path, graph: bytes, model: Embedder, opset: int) -> dict[str, Any]:
@@ -127,31 +124,26 @@ def _written(file: str | Path, graph: bytes, model: Embedder, opset: int) -> dic
     return {"file": Path(file), "opset": opset, "size": model.size, "dim": model.dim, "bytes": len(graph)}
 
 
-def checked_difference(model: Embedder, graph: bytes, images: Tensor | None = None) -> float:
-    """The largest difference between a graph and its model; one above 1e-5 is refused."""
-    shape = (RANDOM_IMAGES, 3, model.size, model.size)
-    shown = [torch.rand(shape, generator=seeds.generator(0, "export")), *([] if images is None else [images])]
-    difference = max(_difference(model, graph, some) for some in shown)
-    if not difference <= TOLERANCE:  # NaN too
-        told = f"the graph differs from torch by {difference:.1e}, more than {TOLERANCE:.0e}; nothing was written"
-        raise ModelError(f"{told}. Does the model draw at random, or depend on the rest of the batch?")
-    return difference
-
-
 @torch.no_grad()
-def _difference(model: Embedder, graph: bytes, images: Tensor) -> float:
-    """Of some images, shown in chunks of several lengths."""
+def checked_difference(model: Embedder, graph: bytes, images: Tensor | None = None) -> float:
+    """The largest difference between a graph and its model, on chunks of several lengths; one above 1e-5 is refused."""
     from onnxruntime import InferenceSession
 
     session = InferenceSession(graph, providers=["CPUExecutionProvider"])
     plain = copy.deepcopy(model).cpu().float().eval()
+    random = torch.rand((RANDOM_IMAGES, 3, model.size, model.size), generator=seeds.generator(0, "export"))
+    real = () if images is None else torch.split(images.float().cpu(), CHUNK)
     worst, longest = 0.0, 1.0
-    for some in (images[:1], *torch.split(images[1:], CHUNK)):
-        wanted = plain(some.float().cpu())
-        found = torch.from_numpy(session.run(None, {INPUT: some.float().cpu().contiguous().numpy()})[0])
+    for some in (random[:1], random[1:], *real):
+        wanted = plain(some)
+        found = torch.from_numpy(session.run(None, {INPUT: some.contiguous().numpy()})[0])
         worst = max(worst, float((found - wanted).abs().max()))
         longest = max(longest, float(wanted.norm(dim=1).max()))
-    return worst / longest
+    difference = worst / longest
+    if not difference <= TOLERANCE:  # NaN too
+        told = f"the graph differs from torch by {difference:.1e}, more than {TOLERANCE:.0e}; nothing was written"
+        raise ModelError(f"{told}. Does the model draw at random, or depend on the rest of the batch?")
+    return difference
 
 
 def export_int8(
@@ -177,11 +169,10 @@ def export_int8(
         notes: more to note in the graph's metadata, such as the recipe.
     """
     embedder = as_embedder(model)
-    noting = {**facts(embedder), **(notes or {}), "precision": "int8"}
-    floats = build_graph(embedder, opset, {})
+    floats = build_graph(embedder, opset)
     checked_difference(embedder, floats, images)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as place:
-        graph = noted(_quantise(floats, images, Path(place)), noting)
+        graph = noted(_quantise(floats, images, Path(place)), embedder, {**(notes or {}), "precision": "int8"})
         trial = Path(place) / "trial.onnx"
         trial.write_bytes(graph)
         before, after = score(embedder), score(load_model(f"onnx:{trial}"))

@@ -30,8 +30,8 @@ PREFIX = "holdfast."
 """Of our keys among the notes in a graph."""
 
 
-def build_graph(model: Embedder, opset: int, notes: Mapping[str, str]) -> bytes:
-    """One graph from images in [0, 1] to vectors, of any batch size, with the model's own facts noted in it.
+def build_graph(model: Embedder, opset: int) -> bytes:
+    """One graph from images in [0, 1] to vectors, of any batch size.
 
     The exporter that traces is used, not the one on `torch.export`: it is in every torch from 2.4 on, takes a second in
     place of ten, folds BatchNorm away in all of them, and leaves no source paths of this machine in the file.
@@ -39,7 +39,6 @@ def build_graph(model: Embedder, opset: int, notes: Mapping[str, str]) -> bytes:
     Args:
         model: on any device and in any mode; a copy is exported.
         opset: version of the ONNX operators.
-        notes: more to note in the graph, such as the recipe it was trained with.
     """
     if opset not in OPSETS:
         raise ModelError(f"opset must be {OPSETS[0]} to {OPSETS[-1]}, got {opset}")
@@ -64,7 +63,7 @@ def build_graph(model: Embedder, opset: int, notes: Mapping[str, str]) -> bytes:
             )
     except Exception as error:  # the exporter has no common exception type; each means an operator ONNX lacks
         raise ModelError(f"there is no ONNX form at opset {opset} ({described(error)}); try a later one") from error
-    return noted(content.getvalue(), {**facts(model), **notes})
+    return content.getvalue()
 
 
 def need_onnx() -> None:
@@ -76,26 +75,22 @@ def need_onnx() -> None:
         raise ModelError("ONNX needs onnx and onnxruntime; install holdfast[onnx]") from error
 
 
-def facts(model: Embedder) -> dict[str, str]:
-    """What a reader of the graph has to know about the model."""
+def noted(graph: bytes, model: Embedder, notes: Mapping[str, str]) -> bytes:
+    """The graph with what its readers have to know about the model, and more notes, added to its metadata."""
+    import onnx
+
     settings: Any = model._hub_mixin_config or {}
-    return {
+    facts = {
         "version": __version__,
         "backbone": str(settings.get("backbone", "a module of the user's own")),
         **{key: str(value) for key, value in dataclasses.asdict(model.view).items()},
         "dim": str(model.dim),
         "unit_length": "yes" if model.normalize else "no",
     }
-
-
-def noted(graph: bytes, notes: Mapping[str, str]) -> bytes:
-    """The graph with notes added to its metadata."""
-    import onnx
-
     proto = onnx.load_model_from_string(graph)
     proto.producer_name, proto.producer_version = "holdfast", __version__
     proto.doc_string = f"{INPUT}: float32 in [0, 1], (batch, 3, size, size); {OUTPUT}: (batch, dim)"
-    for key, value in notes.items():
+    for key, value in {**facts, **notes}.items():
         proto.metadata_props.add(key=f"{PREFIX}{key}", value=value)
     return bytes(proto.SerializeToString())
 

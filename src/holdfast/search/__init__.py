@@ -4,8 +4,7 @@ from holdfast.search.building import Added, add_images, create_index, model_of
 from holdfast.search.index import Index, ModelFacts, SearchResult
 from holdfast.search.page import strip_page
 from holdfast.search.querying import Answer, Answers, Detector, Hit, TamperVerdict, ask, detector_of, statistics
-from holdfast.search.store import read_index, read_manifest, write_index
-from holdfast.search.vectors import save_vectors
+from holdfast.search.store import read_index, read_manifest, save_vectors, write_index
 from holdfast.search.verification import calibrate
 
 __all__ = ["Added", "Answer", "Answers", "Detector", "Hit", "Index", "ModelFacts", "SearchResult", "TamperVerdict"]

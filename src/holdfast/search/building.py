@@ -21,7 +21,7 @@ from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import current_processes
 from holdfast.search.embedding import embed_images, fingerprint_images, model_facts, refuse_other_model
-from holdfast.search.index import Fingerprints, Index, kind_for
+from holdfast.search.index import Index, kind_for
 from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 
@@ -76,7 +76,7 @@ def create_index(
                 raise SearchError(f"{folder} is there already; add to an index with --add, or give another --out")
 
         processes.tell(begin)
-        images = _Images.of(model.eval(), table, batch, skip_bad)
+        images = _Images(model.eval(), table, batch, skip_bad)
         everything = np.arange(len(images.store))
         vectors = embed_images(model, images.store, everything, batch).vectors
         facts = model_facts(model, reference)
@@ -129,7 +129,7 @@ def add_images(
         manifest = read_manifest(folder)
         index = read_index(folder, manifest)
         model = model_of(folder, index, model, device, trust_code)
-        images = _Images.of(model, table, batch, skip_bad)
+        images = _Images(model, table, batch, skip_bad)
         row_of = {name: row for row, name in enumerate(index.ids)}
         old = [row_of.get(name) for name in images.ids]
         same = [
@@ -164,27 +164,17 @@ def model_of(
     return model
 
 
-@dataclasses.dataclass(frozen=True)
 class _Images:
     """Images on their way into an index, each with a name of its own."""
 
-    store: ImageStore
-    fingerprints: Fingerprints
-    labels: list[str]
-    batch: int
-
-    @classmethod
-    def of(cls, model: Embedder, table: ImageTable, batch: int, skip_bad: bool) -> _Images:
-        store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad)
-        twin, times = Counter(store.table.ids).most_common(1)[0]
+    def __init__(self, model: Embedder, table: ImageTable, batch: int, skip_bad: bool) -> None:
+        self.store, self.batch = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad), batch
+        table = self.store.table
+        twin, times = Counter(table.ids).most_common(1)[0]
         if times > 1:
             raise SearchError(f"{times} images are called '{twin}'; an index needs a name for each")
-        labels = [store.table.class_names[label] for label in store.table.labels]
-        return cls(store, fingerprint_images(store, batch), labels, batch)
-
-    @property
-    def ids(self) -> list[str]:
-        return self.store.table.ids
+        self.ids, self.labels = table.ids, [table.class_names[label] for label in table.labels]
+        self.fingerprints = fingerprint_images(self.store, batch)
 
 
 def _calibrated(index: Index, model: Embedder, images: _Images, rows: NDArray[np.int64], count: int) -> Index:

@@ -60,7 +60,6 @@ class Kind:
     """How vectors are searched.
 
     Args:
-        name: in `--kind` and in manifests.
         build: vectors and a seed to the FAISS index that is faster than comparing with every vector, if there is one.
         pays_after: queries after which it is built. On two ARM cores, 100,000 vectors of 128 dims take 41 s (ivf) and
             113 s (hnsw) to build; comparing a query with all of them takes 29 ms, or 3 ms in a batch. Both grow with
@@ -68,12 +67,12 @@ class Kind:
             batches) hardly depends on it.
     """
 
-    name: str
     build: Callable[[Vectors, int], Any] | None = None
     pays_after: int = 0
 
 
-KINDS = {kind.name: kind for kind in (Kind("flat"), Kind("ivf", _ivf, 3_000), Kind("hnsw", _hnsw, 10_000))}
+KINDS = {"flat": Kind(), "ivf": Kind(_ivf, 3_000), "hnsw": Kind(_hnsw, 10_000)}
+"""As `--kind` and manifests name them."""
 MANY = 200_000
 """Vectors from which cells are the default; up to there comparing with all takes milliseconds."""
 

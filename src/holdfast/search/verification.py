@@ -16,7 +16,6 @@ from holdfast import seeds
 from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import DataError
 from holdfast.evaluation import choose_split, embed, read_table
-from holdfast.metrics.base import blocks
 from holdfast.models import Embedder
 from holdfast.sphere import distances
 from holdfast.versions import versions
@@ -85,27 +84,20 @@ def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> Ve
         labels: class of each.
         groups: such as its camera; pairs of one class and one group are too easy and left out.
     """
-    classes, sizes = torch.unique(labels, return_inverse=True)[1], torch.unique(labels, return_counts=True)[1]
-    index = torch.arange(len(vectors))
-    kept: dict[bool, list[tuple[Tensor, Tensor, Tensor]]] = {True: [], False: []}
-    for rows in blocks(len(vectors), len(vectors)):
-        apart = distances(vectors[rows].double(), vectors.double())
-        later = index[None] > index[rows, None]
-        same = classes[rows, None] == classes[None]
-        alike = same & (groups[rows, None] == groups[None]) if groups is not None else torch.zeros_like(same)
-        for kind, mask in ((True, later & same & ~alike), (False, later & ~same)):
-            one, other = mask.nonzero(as_tuple=True)
-            kept[kind].append((apart[mask], classes[rows][one], classes[other]))
-    positive, negative = (
-        [torch.cat(column).numpy() for column in zip(*kept[kind], strict=True)] for kind in (True, False)
-    )
-    if not len(positive[0]) or len(negative[0]) <= LEAST_ACCEPTED:
+    _, classes, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+    one, other = torch.triu_indices(len(vectors), len(vectors), 1)
+    apart = distances(vectors.double())[one, other]
+    same = classes[one] == classes[other]
+    negative, positive = ~same, same if groups is None else same & (groups[one] != groups[other])
+    counts = int(positive.sum()), int(negative.sum())
+    if not counts[0] or counts[1] <= LEAST_ACCEPTED:
         wanted = f"verification needs pairs of one class and more than {LEAST_ACCEPTED} pairs of two"
-        raise DataError(f"{wanted}; there are {len(positive[0])} and {len(negative[0])}: add images")
-    near, far = positive[0].argsort(kind="stable"), negative[0].argsort(kind="stable")
-    return VerificationPairs(
-        positive[0][near], positive[1][near], negative[0][far], np.stack(negative[1:], 1)[far], sizes.numpy()
-    )
+        raise DataError(f"{wanted}; there are {counts[0]} and {counts[1]}: add images")
+    near, order = apart[positive].sort(stable=True)
+    far, far_order = apart[negative].sort(stable=True)
+    far_classes = torch.stack((classes[one], classes[other]), 1)[negative][far_order]
+    near_class = classes[one][positive][order]
+    return VerificationPairs(*(part.numpy() for part in (near, near_class, far, far_classes, sizes)))
 
 
 def thresholds(pairs: VerificationPairs, fars: Sequence[float], seed: int = 0) -> list[Threshold]:

@@ -43,14 +43,9 @@ class Cub(TreeReader):
         species = [number for name in names if (number := _species(name)) is not None]
         if not names or len(species) < len(names):
             raise self.refused("does not hold CUB-200-2011")
-        return self.table_of(
-            tree,
-            names,
-            classes=[name.split("/")[-2] for name in names],
-            splits=["train" if number <= 100 else "test" for number in species],
-            ids=[name.split("images/")[-1] for name in names],
-            within=within,
-        )
+        classes, ids = [name.split("/")[-2] for name in names], [name.split("images/")[-1] for name in names]
+        splits = ["train" if number <= 100 else "test" for number in species]
+        return self.table_of(tree, names, ids, within, classes=classes, splits=splits)
 
 
 def _species(name: str) -> int | None:

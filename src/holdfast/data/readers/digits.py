@@ -60,14 +60,9 @@ class Digits(Reader):
 
 def digit_table(images: NDArray[np.uint8], digits: NDArray[Any], splits: ArrayLike, name: str) -> ImageTable:
     """A table of digit images with the coarse labels odd and even."""
-    return ImageTable.of(
-        ArraySource(images),
-        classes=[str(d) for d in digits],
-        splits=splits,
-        ids=[str(i) for i in range(len(digits))],
-        name=name,
-        coarse=["odd" if d % 2 else "even" for d in digits],
-    )
+    classes, ids = [str(d) for d in digits], [str(i) for i in range(len(digits))]
+    coarse = ["odd" if d % 2 else "even" for d in digits]
+    return ImageTable.of(ArraySource(images), classes=classes, splits=splits, ids=ids, name=name, coarse=coarse)
 
 
 @register("mnist")

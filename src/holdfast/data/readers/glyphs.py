@@ -70,14 +70,10 @@ class Glyphs(Reader):
         scripts = np.array([SCRIPTS.index(_script(c)) for c in chosen])
         halves = [part_of_classes(np.flatnonzero(scripts == s), 0.5, self.seed) for s in np.unique(scripts)]
         test = np.repeat(np.isin(np.arange(len(chosen)), np.concatenate(halves)), self.per_class)
-        return ImageTable.of(
-            ArraySource(images),
-            classes=characters,
-            splits=np.where(test, "test", "train"),
-            ids=[f"U+{ord(c):04X}/{i % self.per_class}" for i, c in enumerate(characters)],
-            name="glyphs",
-            coarse=[_script(c).lower() for c in characters],
-        )
+        splits, coarse = np.where(test, "test", "train"), [_script(c).lower() for c in characters]
+        ids = [f"U+{ord(c):04X}/{i % self.per_class}" for i, c in enumerate(characters)]
+        source = ArraySource(images)
+        return ImageTable.of(source, classes=characters, splits=splits, ids=ids, name="glyphs", coarse=coarse)
 
 
 def _script(character: str) -> str:

@@ -38,22 +38,16 @@ class InShop(TreeReader):
             raise self.refused(f"has no '{LISTING}'")
         rows = tree.listed(listing, "image item part", head=2)
         said = one_line(tree.text(listing).partition("\n")[0].strip()[:20])
-        if said != str(len(rows)):
+        if said != str(len(rows)) or not rows:
             raise DataError(f"'{listing}' says that it lists {said} images, and lists {len(rows)}; fetch it again")
-        for part in {row[2] for row in rows} - {"train", "query", "gallery"}:
+        images, items, parts = ([*column] for column in zip(*rows, strict=True))
+        for part in {*parts} - {"train", "query", "gallery"}:
             raise DataError(f"'{listing}' names a part '{part}'; fetch it again")
         folder = _image_folder(tree)
-        names = [folder + image for image, _, _ in rows]
+        names = [folder + image for image in images]
         require(tree, names, self.root, self.skip_bad)
-        return self.table_of(
-            tree,
-            names,
-            classes=[item for _, item, _ in rows],
-            splits=[part for _, _, part in rows],
-            ids=[image for image, _, _ in rows],
-            coarse=["/".join(image.split("/")[1:3]) for image, _, _ in rows],
-            within=f"{folder}img/",
-        )
+        coarse = ["/".join(image.split("/")[1:3]) for image in images]
+        return self.table_of(tree, names, images, f"{folder}img/", classes=items, splits=parts, coarse=coarse)
 
 
 def _image_folder(tree: Tree) -> str:

@@ -37,14 +37,9 @@ class Omniglot(TreeReader):
         splits = [SPLITS[top] for top, _, _ in drawings.values()]
         if set(splits) != {"train", "test"}:
             raise self.refused("does not hold Omniglot")
-        return self.table_of(
-            tree,
-            list(drawings),
-            classes=[f"{alphabet}/{character}" for _, alphabet, character in drawings.values()],
-            splits=splits,
-            coarse=[alphabet for _, alphabet, _ in drawings.values()],
-            within="",
-        )
+        classes = [f"{alphabet}/{character}" for _, alphabet, character in drawings.values()]
+        coarse = [alphabet for _, alphabet, _ in drawings.values()]
+        return self.table_of(tree, [*drawings], within="", classes=classes, splits=splits, coarse=coarse)
 
 
 def _parts(name: str) -> tuple[str, str, str] | None:
