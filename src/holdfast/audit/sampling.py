@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from holdfast import seeds
 
 RESAMPLES = 1000
+RESAMPLED_AT_ONCE = 2**20
 FEW_RESAMPLES = 100
 """For statistics that must be computed anew on every resample."""
 CONFIDENCE = 0.95
@@ -49,21 +50,21 @@ def few_classes(labels: Tensor, classes: int, per_class: int, seed: int) -> Tens
 
 def median_interval(values: Tensor, seed: int) -> tuple[float, float]:
     """Bootstrap confidence interval of a median over images; an end is infinite where that many values are."""
-    medians = _resampled(values, Tensor.median, seed).sort().values
+    medians = torch.cat([drawn.median(1).values for drawn in _resamples(values, seed)]).sort().values
     tail = (1 - CONFIDENCE) / 2
     return float(medians[int(tail * RESAMPLES)]), float(medians[int((1 - tail) * RESAMPLES) - 1])
 
 
 def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
     """Bootstrap confidence interval of a mean over images."""
-    return _ends(_resampled(values.double().cpu(), Tensor.mean, seed))
+    return _ends(torch.cat([drawn.mean(1) for drawn in _resamples(values.double().cpu(), seed)]))
 
 
-def _resampled(values: Tensor, statistic: Callable[[Tensor], Tensor], seed: int) -> Tensor:
-    """A statistic of many resamples of some values."""
+def _resamples(values: Tensor, seed: int) -> Iterator[Tensor]:
+    """Many resamples of some values, one per row, as many at a time as memory holds easily."""
     count, generator = len(values), seeds.generator(seed, "bootstrap")
-    draws = (values[torch.randint(count, (count,), generator=generator)] for _ in range(RESAMPLES))
-    return torch.stack([statistic(draw) for draw in draws])
+    for rows in torch.arange(RESAMPLES).split(max(1, RESAMPLED_AT_ONCE // count)):
+        yield values[torch.randint(count, (len(rows), count), generator=generator)]
 
 
 def statistic_interval(statistic: Callable[[Tensor], float], count: int, seed: int) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import platform
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -224,6 +225,23 @@ def add_max_pooling(backbone: nn.Module) -> None:
     setattr(backbone, POOL, AverageAndMax(pool))  # type: ignore[arg-type]
 
 
+ON_ARM = platform.machine() == "aarch64"
+
+
+class StridedConv(nn.Conv2d):
+    """A convolution of stride 2 that an ARM processor runs channels first, whatever layout images and weights have.
+
+    Channels last, which suits other layers and devices, takes twice as long there from the loss back to the pixels
+    (conv-small, 100 images on one aarch64 core: 133 ms against 69).
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Features (B, C, H, W) to features."""
+        if input.device.type != "cpu" or not ON_ARM:
+            return super().forward(input)
+        return self._conv_forward(input.contiguous(), self.weight.contiguous(), self.bias)
+
+
 class SmallConvNet(nn.Sequential):
     """Strided convolutions for 28-64 px, fast on a CPU.
 
@@ -238,7 +256,7 @@ class SmallConvNet(nn.Sequential):
         stages: list[nn.Module] = []
         for before, after in zip((3, *widths), widths, strict=False):
             stages += [
-                nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False),
+                StridedConv(before, after, 3, stride=2, padding=1, bias=False),
                 nn.BatchNorm2d(after),
                 nn.ReLU(inplace=True),
             ]
