@@ -63,8 +63,9 @@ def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
 def _resamples(values: Tensor, seed: int) -> Iterator[Tensor]:
     """Many resamples of some values, one per row, as many at a time as memory holds easily."""
     count, generator = len(values), seeds.generator(seed, "bootstrap")
-    for rows in torch.arange(RESAMPLES).split(max(1, RESAMPLED_AT_ONCE // count)):
-        yield values[torch.randint(count, (len(rows), count), generator=generator)]
+    most = max(1, RESAMPLED_AT_ONCE // count)
+    for done in range(0, RESAMPLES, most):
+        yield values[torch.randint(count, (min(most, RESAMPLES - done), count), generator=generator)]
 
 
 def statistic_interval(statistic: Callable[[Tensor], float], count: int, seed: int) -> tuple[float, float]:

@@ -124,8 +124,10 @@ class Hardness(Metric):
             z, own = vectors[rows], labels[rows]
             batch = mining.MiningBatch(z, own)  # distances are measured once for all miners
             for name, miner in miners.items():
-                shared = isinstance(miner, mining.TripletMiner)
-                triplets = miner.mine(batch, generators[name]) if shared else miner(z, own, generators[name])
+                if isinstance(miner, mining.TripletMiner):
+                    triplets: mining.Tuples = miner.mine(batch, generators[name])
+                else:
+                    triplets = miner(z, own, generators[name])
                 if not isinstance(triplets, mining.Triplets):
                     raise DataError(f"miner '{name}' returns pairs; hardness needs a miner of triplets")
                 found[name].append(rows[torch.stack(triplets)])

@@ -239,7 +239,7 @@ class StridedConv(nn.Conv2d):
         """Features (B, C, H, W) to features."""
         if input.device.type != "cpu" or not ON_ARM:
             return super().forward(input)
-        return self._conv_forward(input.contiguous(), self.weight.contiguous(), self.bias)
+        return nn.functional.conv2d(input.contiguous(), self.weight.contiguous(), self.bias, self.stride, self.padding)
 
 
 class SmallConvNet(nn.Sequential):
