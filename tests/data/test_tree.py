@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pictures import Paint
 
-from holdfast.data.tree import Archives, Folder, TreeSource, open_tree, require
+from holdfast.data import Images
+from holdfast.data.tree import Archives, Folder, TreeSource, open_tree
 from holdfast.errors import DataError
 from holdfast.view import View
 
@@ -63,4 +64,4 @@ def test_roots_that_cannot_be_opened(tmp_path: Path) -> None:
 def test_missing_files_are_counted_and_the_first_named(tmp_path: Path) -> None:
     (tmp_path / "1.png").write_text("")
     with pytest.raises(DataError, match=r"4 of the files.*2\.png, 3\.png, 4\.png, \.\.\..*--skip-bad"):
-        require(Folder(tmp_path), [f"{i}.png" for i in range(1, 6)], str(tmp_path))
+        Images(root=str(tmp_path)).require(Folder(tmp_path), [f"{i}.png" for i in range(1, 6)])

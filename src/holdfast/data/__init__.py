@@ -5,17 +5,7 @@ from holdfast.data.augment import Augment, CentreCrop, RandomCrop, RandomResized
 from holdfast.data.batches import SAMPLERS, Batches, ClassBatches, PairBatches, Sampler
 from holdfast.data.check import Problem, check
 from holdfast.data.ragged import RaggedImages
-from holdfast.data.readers.base import (
-    Reader,
-    TreeReader,
-    from_csv,
-    from_folder,
-    load,
-    parse,
-    register,
-    registry,
-    spellings,
-)
+from holdfast.data.readers.base import Reader, TreeReader, from_csv, from_folder, load, parse, registry, spellings
 from holdfast.data.readers.cars import Cars
 from holdfast.data.readers.csv_file import CsvFile
 from holdfast.data.readers.cub import Cub
@@ -30,7 +20,7 @@ from holdfast.data.store import ImageStore
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import TreeSource
 
-build, names = builder(registry), registry.names
+build, names, register = builder(registry), registry.names, registry.register
 
 __all__ = ["SAMPLERS", "ArraySource", "Augment", "BadImage", "Batches", "Cars", "CentreCrop", "ClassBatches"]
 __all__ += ["CsvFile", "Cub", "Digits", "FileSource", "Glyphs", "ImageFolder", "ImageSource", "ImageStore"]

@@ -227,28 +227,21 @@ class RandomResizedCrop(Augment):
             widths: of the images.
             numbers: what `draw` drew for each: area and ratio for every attempt, then the place.
         """
-        full = heights[:, None].to(numbers.dtype), widths[:, None].to(numbers.dtype)
+        full = torch.stack((heights, widths), 1).to(numbers.dtype)
         areas, ratios = numbers[:, :ATTEMPTS], numbers[:, ATTEMPTS : 2 * ATTEMPTS]
         low, high = self.scale
-        area = (low + (high - low) * areas) * full[0] * full[1]
+        area = (low + (high - low) * areas) * full[:, :1] * full[:, 1:]
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         ratio = (low + (high - low) * ratios).exp()
-        sides = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
-        fits = (sides[0] >= 1) & (sides[0] <= full[0]) & (sides[1] >= 1) & (sides[1] <= full[1])
-        first, none = fits.float().argmax(1, keepdim=True), ~fits.any(1, keepdim=True)
+        sides = torch.stack((area / ratio, area * ratio), 2).sqrt().round()
+        fits = ((sides >= 1) & (sides <= full[:, None])).all(2)
+        first, none = fits.float().argmax(1), ~fits.any(1, keepdim=True)
         # Where nothing fits, the largest window of the nearest ratio that is allowed, in the middle.
-        spare = (
-            torch.minimum(full[0], (full[1] / self.ratio[0]).round().clamp(min=1)),
-            torch.minimum(full[1], (full[0] * self.ratio[1]).round().clamp(min=1)),
-        )
-        placed = []
-        draws = numbers[:, -3:-2], numbers[:, -2:-1]
-        for whole, side, last, draw in zip(full, sides, spare, draws, strict=True):
-            extent = torch.where(none, last, side.gather(1, first))
-            room = whole - extent
-            placed += [torch.where(none, (room / 2).floor(), place(draw, room)), extent]
-        top, height, left, width = placed
-        return torch.cat((top, left, height, width), 1)
+        spare = torch.stack((full[:, 1] / self.ratio[0], full[:, 0] * self.ratio[1]), 1).round().clamp(min=1)
+        extent = torch.where(none, torch.minimum(full, spare), sides.take_along_dim(first[:, None, None], 1)[:, 0])
+        room = full - extent
+        corner = torch.where(none, (room / 2).floor(), place(numbers[:, -3:-1], room))
+        return torch.cat((corner, extent), 1)
 
 
 def one_by_one(images: RaggedImages, size: int, windows: Tensor, mirrored: Tensor) -> Tensor:

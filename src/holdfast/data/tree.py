@@ -235,7 +235,7 @@ def _members(path: Path) -> list[str]:
     except Exception as error:  # a damaged directory of members fails in many ways, NotImplementedError among them
         raise DataError(f"cannot open the archive '{path}': {error}; fetch it again") from error
     for name, count in Counter(names).items():
-        if _leads_out(name):
+        if leads_out(name):
             raise DataError(f"the archive '{path}' holds '{name}', which leads out of it; it is refused")
         if count > 1:
             raise DataError(f"the archive '{path}' holds '{name}' {count} times; pack it again with one of them")
@@ -277,25 +277,8 @@ def user_path(path: str | Path) -> Path:
         raise DataError(f"'{path}' starts with a home folder that is not known; write the whole path") from None
 
 
-def require(tree: Tree, names: Sequence[str], root: str, skip_bad: bool = False) -> None:
-    """Refuse a dataset whose list names files outside its root, or files that are not there.
-
-    Args:
-        tree: the files that are there.
-        names: those that are listed.
-        root: for the message.
-        skip_bad: let missing ones pass; they are found missing when they are read.
-    """
-    there = set(tree.names)
-    missing = [name for name in names if name not in there]
-    outside = next((name for name in missing if _leads_out(name)), None)
-    if outside is not None:
-        raise DataError(f"a list in '{root}' names '{outside}', which lies outside; fetch it again")
-    if not skip_bad:
-        refuse_missing(missing, root)
-
-
-def _leads_out(name: str) -> bool:
+def leads_out(name: str) -> bool:
+    """Whether a path does not stay below its root."""
     return name.startswith("/") or ".." in PurePosixPath(name).parts
 
 

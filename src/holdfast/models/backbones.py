@@ -85,16 +85,6 @@ def is_user_code(name: str) -> bool:
     return ":" in name and not name.startswith(TORCHVISION)
 
 
-def may_build(name: str, trust_code: bool | str) -> bool:
-    """Whether a backbone that a file names may be built: only code that was trusted is ever run.
-
-    Args:
-        name: as the file gives it.
-        trust_code: True for any code, or the one name that the user gave.
-    """
-    return not is_user_code(name) or trust_code is True or trust_code == name
-
-
 def call_by_path(path: str, load: Callable[[str], ModuleType] = importlib.import_module) -> nn.Module:
     """Call a user's function, named after its module, without arguments; it must return a torch module.
 

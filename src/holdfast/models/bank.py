@@ -94,9 +94,7 @@ class BatchNormBank(nn.Module):
         if start.name in self.sets:
             raise ModelError(f"there is a BatchNorm set '{start.name}' already; give each distribution its own name")
         if not self._layers:
-            raise ModelError(
-                "this backbone has no BatchNorm layers, so no distribution can have its own set; use another"
-            )
+            raise ModelError("this backbone has no BatchNorm layers to give a distribution its own set of; use another")
         layers = copy.deepcopy(nn.ModuleList(batchnorm_layers(backbone)))  # together, so that what is shared stays so
         for layer in batchnorm_layers(layers):
             layer._modules.clear()  # timm keeps the activation inside the layer; it belongs to the backbone

@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError, reason, shown
-from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, may_build, wrap_module
+from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, is_user_code, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_layers
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
 from holdfast.models.preprocessing import LARGEST, Preprocessing, colours, default_canvas, settings_of_before
@@ -39,12 +39,7 @@ E = TypeVar("E", bound="Embedder")
 
 
 class Embedder(
-    nn.Module,
-    PyTorchModelHubMixin,
-    library_name=LIBRARY,
-    pipeline_tag=TASK,
-    tags=[*TAGS],
-    model_card_template=TEMPLATE,
+    nn.Module, PyTorchModelHubMixin, library_name=LIBRARY, pipeline_tag=TASK, tags=[*TAGS], model_card_template=TEMPLATE
 ):
     """Pixels to unit vectors: `Embedder("resnet50", dim=128)(images)`.
 
@@ -219,23 +214,15 @@ class Embedder(
 
     @classmethod
     def _from_pretrained(
-        cls: type[E],
-        *,
-        model_id: str,
-        map_location: str = "cpu",
-        trust_code: bool | str = False,
-        **arguments: Any,
+        cls: type[E], *, model_id: str, map_location: str = "cpu", trust_code: bool | str = False, **arguments: Any
     ) -> E:
         """Called by `from_pretrained`; a file never decides to run code, the caller does with `trust_code`."""
         hub = {name: arguments.pop(name) for name in HUB if name in arguments}
         backbone = str(arguments.get("backbone", ""))
-        if not may_build(backbone, trust_code):
-            way_out = (
-                f", which the recipe does not name; replace it, or --set model.backbone={backbone} if you trust it"
-                if trust_code
-                else "; load it with trust_code=True if you trust it"
-            )
-            raise ModelError(f"{model_id} would run the code '{backbone}'{way_out}")
+        if is_user_code(backbone) and trust_code not in (True, backbone):  # any code, or the one that the user named
+            unnamed = f", which the recipe does not name; replace it, or trust it by --set model.backbone={backbone}"
+            untrusted = "; load it with trust_code=True if you trust it"
+            raise ModelError(f"{model_id} would run the code '{backbone}'{unnamed if trust_code else untrusted}")
         check_settings(arguments, model_id)
         if "fit" not in arguments:
             arguments = settings_of_before(arguments)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from holdfast.config import instantiate
 from holdfast.data.splits import thinned, with_validation
 from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, TreeSource, open_tree
+from holdfast.data.tree import Tree, TreeSource, leads_out, open_tree, refuse_missing
 from holdfast.errors import DataError, RecipeError
 from holdfast.registry import Registry
 
@@ -97,6 +97,16 @@ class TreeReader(Reader):
         own = next((name for name in registry.names() if registry.get(name) is type(self)), type(self).__name__)
         skipped = tree.skipped_files(names, within)
         return ImageTable.of(TreeSource(tree, names), ids=ids or names, name=own, skipped_files=skipped, **told)
+
+    def require(self, tree: Tree, names: Sequence[str]) -> None:
+        """Refuse a list that names files outside the root or, unless bad images are skipped, missing ones."""
+        there = set(tree.names)
+        missing = [name for name in names if name not in there]
+        outside = next((name for name in missing if leads_out(name)), None)
+        if outside is not None:
+            raise DataError(f"a list in '{self.root}' names '{outside}', which lies outside; fetch it again")
+        if not self.skip_bad:
+            refuse_missing(missing, self.root)
 
     def refused(self, why: str) -> DataError:
         """One line on a root that does not hold the dataset."""

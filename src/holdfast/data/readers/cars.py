@@ -10,7 +10,7 @@ from typing import ClassVar
 from holdfast.data.matlab import read_matlab
 from holdfast.data.readers.base import TreeReader, register
 from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, require
+from holdfast.data.tree import Tree
 from holdfast.errors import DataError, described
 
 TRAINING_CLASSES = 98
@@ -32,9 +32,7 @@ class Cars(TreeReader):
     Reference: Krause et al., 2013; the split: Song et al., CVPR 2016.
     """
 
-    layout: ClassVar[str] = (
-        "Cars196 as published (cars_annos.mat beside car_ims/), or one folder of images per model, also in cars*.zip"
-    )
+    layout: ClassVar[str] = "Cars196 as published (cars_annos.mat, car_ims/), or a folder per model, also in cars*.zip"
     archives: ClassVar[tuple[str, ...]] = ("cars*.zip",)
 
     def read_tree(self, tree: Tree) -> ImageTable:
@@ -61,7 +59,7 @@ class Cars(TreeReader):
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             where = Path(self.root) / annotations
             raise DataError(f"'{where}' is not Cars196's list ({described(error)}); fetch it again") from error
-        require(tree, names, self.root, self.skip_bad)
+        self.require(tree, names)
         return names, numbers, models
 
 

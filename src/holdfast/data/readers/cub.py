@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from holdfast.data.readers.base import TreeReader, register
 from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, require
+from holdfast.data.tree import Tree
 
 CLASS = re.compile(r"(\d{3})\..+")
 
@@ -25,9 +25,7 @@ class Cub(TreeReader):
     Reference: Wah et al., 2011; the split: Song et al., CVPR 2016.
     """
 
-    layout: ClassVar[str] = (
-        "CUB_200_2011 as published (images.txt, images/001.Black_footed_Albatross/...), or its class folders in zips"
-    )
+    layout: ClassVar[str] = "CUB_200_2011 as published (images.txt and images/), or its class folders in cub*.zip"
     archives: ClassVar[tuple[str, ...]] = ("cub*.zip",)
 
     def read_tree(self, tree: Tree) -> ImageTable:
@@ -39,7 +37,7 @@ class Cub(TreeReader):
         else:
             within = listing.removesuffix("images.txt") + "images/"
             names = [within + name.strip() for _, name in tree.listed(listing, "number image")]
-            require(tree, names, self.root, self.skip_bad)
+            self.require(tree, names)
         species = [number for name in names if (number := _species(name)) is not None]
         if not names or len(species) < len(names):
             raise self.refused("does not hold CUB-200-2011")

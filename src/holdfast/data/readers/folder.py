@@ -34,9 +34,7 @@ class ImageFolder(TreeReader):
     Relations: `csv` for labels that are not folder names, coarse labels or groups.
     """
 
-    layout: ClassVar[str] = (
-        "a folder or zip file that holds one sub-folder of images per class, or train/ and test/ with those inside"
-    )
+    layout: ClassVar[str] = "a folder or zip file with a sub-folder of images per class, or train/ and test/ of those"
     test: float = 0.5
     test_seed: int = 0
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from holdfast.data.readers.base import TreeReader, register
 from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, require
+from holdfast.data.tree import Tree
 from holdfast.errors import DataError, one_line
 
 LISTING = "list_eval_partition.txt"
@@ -27,9 +27,7 @@ class InShop(TreeReader):
     Reference: Liu et al., CVPR 2016.
     """
 
-    layout: ClassVar[str] = (
-        f"In-shop Clothes Retrieval as published ({LISTING}, perhaps in Eval/, and img/, perhaps in Img/)"
-    )
+    layout: ClassVar[str] = f"In-shop Clothes Retrieval as published ({LISTING}, also in Eval/; img/, also in Img/)"
 
     def read_tree(self, tree: Tree) -> ImageTable:
         """All photographs of the partition list."""
@@ -45,7 +43,7 @@ class InShop(TreeReader):
             raise DataError(f"'{listing}' names a part '{part}'; fetch it again")
         folder = _image_folder(tree)
         names = [folder + image for image in images]
-        require(tree, names, self.root, self.skip_bad)
+        self.require(tree, names)
         coarse = ["/".join(image.split("/")[1:3]) for image in images]
         return self.table_of(tree, names, images, f"{folder}img/", classes=items, splits=parts, coarse=coarse)
 

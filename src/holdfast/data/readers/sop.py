@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from holdfast.data.readers.base import TreeReader, register
 from holdfast.data.table import ImageTable
-from holdfast.data.tree import Tree, require
+from holdfast.data.tree import Tree
 from holdfast.errors import DataError
 
 
@@ -25,9 +25,7 @@ class OnlineProducts(TreeReader):
     Reference: Song et al., CVPR 2016.
     """
 
-    layout: ClassVar[str] = (
-        "Stanford_Online_Products as published (Ebay_train.txt, Ebay_test.txt and folders such as bicycle_final/)"
-    )
+    layout: ClassVar[str] = "Stanford_Online_Products as published (Ebay_train.txt, Ebay_test.txt, bicycle_final/, ...)"
 
     def read_tree(self, tree: Tree) -> ImageTable:
         """All photographs."""
@@ -44,6 +42,6 @@ class OnlineProducts(TreeReader):
         if not rows:
             raise DataError(f"the lists in '{self.root}' name no photographs; fetch them again")
         splits, names, products, categories = ([*column] for column in zip(*rows, strict=True))
-        require(tree, names, self.root, self.skip_bad)
+        self.require(tree, names)
         coarse = [category.removesuffix("_final") for category in categories]
         return self.table_of(tree, names, within=folder, classes=products, splits=splits, coarse=coarse)
