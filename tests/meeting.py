@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import random
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
+
+WARM = str(Path(__file__).parent / "faults")
+"""Where the module is that the process imports from which others are forked."""
+
+
+def warm_context() -> ForkServerContext:
+    """Makes processes that start at once: forked from one that has imported and used everything already."""
+    context = multiprocessing.get_context("forkserver")
+    # Both before that one starts: the others cannot use its threads, and it must find the module.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if WARM not in os.environ.get("PYTHONPATH", ""):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [WARM, os.environ.get("PYTHONPATH")]))
+    context.set_forkserver_preload(["fault_warm"])
+    return context
+
+
+def side_by_side(function: Callable[..., None], arguments: tuple[object, ...], world: int) -> None:
+    """Call a function of a rank and some arguments in several processes at once; all must end well."""
+    context = warm_context()
+    started = [context.Process(target=function, args=(rank, *arguments)) for rank in range(world)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * world
 
 
 def free_port() -> int:
@@ -32,7 +60,7 @@ def told(rank: int, world: int, port: int) -> dict[str, str]:
 
 
 def meet(rank: int, world: int, port: int) -> None:
-    """In a process that was spawned: be one of several."""
+    """In a process of its own: be one of several."""
     import torch
 
     os.environ.update(told(rank, world, port))

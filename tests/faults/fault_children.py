@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,10 +13,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from meeting import warm_context
+
 Setup = Callable[[], object]
 """Prepares a fault inside the child, before its command begins."""
 
-HERE = str(Path(__file__).parent)
 LONGEST = 120.0
 """Seconds after which a child counts as hanging."""
 
@@ -58,12 +58,7 @@ class Child:
     """
 
     def __init__(self, words: Sequence[str], folder: Path, setup: Setup | None = None) -> None:
-        context = multiprocessing.get_context("forkserver")
-        # Both before the server starts: children cannot use its threads, and it must find the module.
-        os.environ["OMP_NUM_THREADS"] = "1"
-        if HERE not in os.environ.get("PYTHONPATH", ""):
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, os.environ.get("PYTHONPATH")]))
-        context.set_forkserver_preload(["fault_warm"])
+        context = warm_context()
         self._said = folder / "said.txt"
         self._began = context.Event()
         self._process: ForkServerProcess = context.Process(

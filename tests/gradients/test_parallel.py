@@ -14,6 +14,7 @@ from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
 from holdfast import gradients
+from meeting import side_by_side
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 
@@ -39,7 +40,7 @@ def worker(rank: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(worker, (str(tmp_path),), nprocs=2)
+    side_by_side(worker, (str(tmp_path),), 2)
     torch.manual_seed(0)
     layer = nn.Linear(5, 4, dtype=torch.float64)
     expected = (weight_gradient(layer, layer.weight, 0) + weight_gradient(layer, layer.weight, 1)) / 2

@@ -24,6 +24,7 @@ from holdfast.training.checkpoint import load_checkpoint, save_checkpoint
 from holdfast.training.optimizers import Average
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import build_session
+from meeting import side_by_side
 
 
 class Odd(nn.Module):
@@ -490,7 +491,7 @@ def worker(rank: int, folder: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 def test_two_processes_with_several_passes_before_one_backward(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(worker, (str(tmp_path),), nprocs=2)
+    side_by_side(worker, (str(tmp_path),), 2)
     model, images = parallel_model()
     expected = several_passes(model, model, images)
     assert len(expected) == len(list(model.parameters()))

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from holdfast.processes import joined
-from meeting import free_port, meet
+from meeting import free_port, meet, side_by_side
 
 WORLD = 2
 TELLS = [(b"", b"two"), (b"one", b""), (b"", b""), (b"a", b"longer")]
@@ -25,7 +25,7 @@ def tell(rank: int, port: int, folder: str) -> None:
 
 
 def test_everybody_hears_what_each_has_also_nothing(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(tell, (free_port(), str(tmp_path)), nprocs=WORLD)
+    side_by_side(tell, (free_port(), str(tmp_path)), WORLD)
     for rank in range(WORLD):
         heard, sent = json.loads((tmp_path / f"{rank}.json").read_text())
         assert heard == [[one.decode(), two.decode()] for one, two in TELLS]

@@ -16,7 +16,7 @@ from holdfast.cli import main
 from holdfast.metrics import base, ranks
 from holdfast.models import Embedder
 from holdfast.search import read_index, read_manifest
-from meeting import free_port
+from meeting import free_port, side_by_side
 from small_photos import draw_photos
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
@@ -51,8 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_two(place: Path) -> list[dict[str, Any]]:
     out = place / "two"
     out.mkdir()
-    arguments = (WORLD, free_port(), str(out), commands(place, out))
-    torch.multiprocessing.spawn(one_of_several, arguments, nprocs=WORLD)
+    side_by_side(one_of_several, (WORLD, free_port(), str(out), commands(place, out)), WORLD)
     return [json.loads((out / f"{rank}.json").read_text("utf-8")) for rank in range(WORLD)]
 
 

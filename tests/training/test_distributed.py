@@ -10,7 +10,7 @@ import torch.distributed as dist
 from several import CASES, MORE, record_all, recorded
 from torch import Tensor
 
-from meeting import free_port
+from meeting import free_port, side_by_side
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 WORLD = 2
@@ -29,7 +29,7 @@ def more_shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def spawned(factory: pytest.TempPathFactory, cases: dict[str, object]) -> Path:
     folder = factory.mktemp("several")
-    torch.multiprocessing.spawn(record_all, (WORLD, free_port(), str(folder), list(cases)), nprocs=WORLD)
+    side_by_side(record_all, (WORLD, free_port(), str(folder), list(cases)), WORLD)
     return folder
 
 
