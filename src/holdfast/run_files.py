@@ -36,6 +36,12 @@ def block(document: Any, key: str) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
+def data_block(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The dataset that a recipe, an evaluation or an audit names; a bare name is a block, too."""
+    data = document.get("data")
+    return data if isinstance(data, dict) else {"name": data} if data and isinstance(data, str) else {}
+
+
 def log_lines(text: str | None) -> list[dict[str, Any]]:
     """Whole lines of a log; one cut off by a crash is left out."""
     entries = []

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast import run_files
 from holdfast.errors import HoldfastError
 from holdfast.files import inside
-from holdfast.run_files import batch_size, finite, log_lines, steps
+from holdfast.run_files import batch_size, data_block, finite, log_lines, steps
 from holdfast.yaml_files import read_yaml
 
 EXHIBITS_FILE, EXHIBITS_SCHEMA = "artifacts/exhibits.json", 1
@@ -65,12 +65,8 @@ class RunFiles:
     @property
     def data(self) -> dict[str, Any]:
         """What was trained on, or audited with."""
-        for block in (self.recipe.get("data"), self.evaluation.get("data"), self.audit.get("data")):
-            if isinstance(block, dict):
-                return block
-            if isinstance(block, str):
-                return {"name": block}
-        return {}
+        named = (data_block(document) for document in (self.recipe, self.evaluation, self.audit))
+        return next((data for data in named if data), {})
 
     @property
     def all_audits(self) -> dict[str, dict[str, Any]]:

@@ -209,7 +209,7 @@ def test_both_units_are_printed(run: Path, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_compared_audits_have_one_make_up(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
-    from holdfast.report.fairness import unfair
+    from holdfast.report.comparison import unfair
     from holdfast.report.runs import read_runs
 
     folders = []

@@ -13,12 +13,11 @@ from compared_runs import add_exhibits, ers_audit, make_run
 from holdfast.audit import ers_score
 from holdfast.audit.ers import TERMS
 from holdfast.errors import HoldfastError
-from holdfast.report.compare_charts import eps_curves
+from holdfast.report.compare_charts import LARGEST, SMALLEST, Disc, diameters, eps_curves, unbeaten
 from holdfast.report.compare_page import recipe_differences, shared_queries
 from holdfast.report.comparison import Comparison, read_comparison
 from holdfast.report.runs import short_names
 from holdfast.report.tables import Table, TableCell
-from holdfast.report.tradeoff import LARGEST, SMALLEST, Disc, diameters, unbeaten
 
 
 def cell(table: Table, row: int, key: str) -> TableCell:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 PERCENT_TICKS = [(float(v), str(v)) for v in (0, 25, 50, 75, 100)]
+KINDS = 7
+"""Colours the page has, CSS classes `s1` to `s7`; an eighth line looks like the first."""
+Points = Sequence[tuple[float, float]]
 SIDE = 1000
 """The plot area in its own units, both ways; on the page it stretches, and labels do not."""
 
@@ -62,7 +65,7 @@ class Mark:
     """
 
     kind: str
-    points: Sequence[tuple[float, float]]
+    points: Points
     end: str = ""
     width: float | None = None
 
@@ -91,7 +94,7 @@ class Chart:
     height: int = 240
     legend: Sequence[tuple[str, str]] = ()
 
-    def path(self, points: Iterable[tuple[float, float]]) -> str:
+    def path(self, points: Points) -> str:
         """The `d` of a line through points."""
         places = ((self.x.place(a), self.y.place(b)) for a, b in points)
         return "M" + "L".join(f"{SIDE * x:.1f} {SIDE * (1 - y):.1f}" for x, y in places)
@@ -110,32 +113,37 @@ def round_axis(low: float, high: float, title: str = "", ticks: int = 4) -> Axis
     return Axis(values[0], values[-1], [(v, f"{v:,.{digits}f}") for v in values], title)
 
 
-@dataclasses.dataclass(frozen=True)
-class Series:
-    """One line.
+def line_chart(
+    lines: Sequence[tuple[str, Points]],
+    x: Axis,
+    y: Axis,
+    title: str,
+    desc: str,
+    *,
+    dots: bool = False,
+    labels: Sequence[Label] = (),
+    height: int = 280,
+    kinds: Sequence[str] = (),
+) -> Chart:
+    """Lines, with a legend where there are several; a line of one point is a dot.
 
     Args:
-        name: what it shows.
-        points: (x, y), in order of x.
-        kind: CSS class of its colour and dashes, `s1` to `s7`.
+        lines: name and points of each, in order of x.
+        x: from left to right.
+        y: from bottom to top.
+        title: the finding, for those who cannot see the chart.
+        desc: the figures in words.
         dots: mark the points themselves.
+        labels: words beside points.
+        height: in pixels.
+        kinds: CSS class of the colour and dashes of each; `s1` to `s7` in turn when left out.
     """
-
-    name: str
-    points: Sequence[tuple[float, float]]
-    kind: str = "s1"
-    dots: bool = False
-
-
-def line_chart(
-    series: Sequence[Series], x: Axis, y: Axis, title: str, desc: str, labels: Sequence[Label] = (), height: int = 240
-) -> Chart:
-    """Lines, with a legend where there are several; a line of one point is a dot."""
-    marks = []
-    for line in series:
-        if len(line.points) > 1:
-            marks.append(Mark(f"line {line.kind}", line.points))
-        if line.dots or len(line.points) == 1:
-            marks += [Mark(f"dot {line.kind}", [point], "h0") for point in line.points]
-    legend = [(line.kind, line.name) for line in series] if len(series) > 1 else []
-    return Chart(x, y, title, desc, marks, labels, height, legend)
+    marks, legend = [], []
+    for n, (name, points) in enumerate(lines):
+        kind = kinds[n] if kinds else f"s{1 + n % KINDS}"
+        legend.append((kind, name))
+        if len(points) > 1:
+            marks.append(Mark(f"line {kind}", points))
+        if dots or len(points) == 1:
+            marks += [Mark(f"dot {kind}", [point], "h0") for point in points]
+    return Chart(x, y, title, desc, marks, labels, height, legend if len(lines) > 1 else [])

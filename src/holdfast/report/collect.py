@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.files import inside, new_folder, write_json
-from holdfast.report.context import Absent
+from holdfast.report.context import GOAL, NO_GRADIENTS, Absent, CollectContext
 from holdfast.report.images import FOLDER
 from holdfast.report.sections import SECTIONS
 from holdfast.run_files import parse_json
@@ -19,7 +19,6 @@ from holdfast.run_folder import EXHIBITS_FILE, EXHIBITS_SCHEMA
 if TYPE_CHECKING:
     import torch
 
-    from holdfast.report.model import CollectContext
     from holdfast.report.origin import Origin
 
 LIMIT = 200
@@ -77,7 +76,6 @@ def collect(
 
 def _document(context: CollectContext, origin: Origin, images: bool) -> dict[str, Any]:
     """What every section collects; what has nothing to show, with the reason."""
-    from holdfast.report.model import GOAL, NO_GRADIENTS
     from holdfast.versions import versions
 
     made = {

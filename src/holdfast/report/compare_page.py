@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from holdfast.audit.ers import SCORES
 from holdfast.files import write_atomic
-from holdfast.report.compare_charts import eps_curves, learning_curves
+from holdfast.report.compare_charts import eps_curves, learning_curves, tradeoff
 from holdfast.report.comparison import Comparison, read_comparison
 from holdfast.report.formatting import NONE, number, setting, short
 from holdfast.report.images import BUDGET, PageImages
@@ -22,7 +22,6 @@ from holdfast.report.sections.flags import LEVELS
 from holdfast.report.sections.recipe import name_of
 from holdfast.report.sections.strips import shown_strip
 from holdfast.report.tables import Column, Table, to_csv, to_latex, to_markdown
-from holdfast.report.tradeoff import tradeoff
 from holdfast.run_files import block
 from holdfast.run_folder import DAMAGED
 from holdfast.version import __version__

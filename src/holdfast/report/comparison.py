@@ -1,17 +1,40 @@
-"""Several runs beside each other: what is compared, and what is not."""
+"""Several runs beside each other: their figures, whether they were measured alike, and what they lack."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.report.fairness import Unfair, seed_summary, unfair
-from holdfast.report.public import audit_command, command
-from holdfast.report.runs import ComparedRun, read_runs, table_of
-from holdfast.report.tables import Table
+from holdfast.report.formatting import eps, short
+from holdfast.report.public import command, model_command, public_values
+from holdfast.report.runs import ComparedRun, Document, read_runs, table_of
+from holdfast.report.tables import Table, TableCell
+from holdfast.run_files import block, data_block
+
+TITLES = {"clean": "Clean metrics", "thorough": "The thorough audit"}
+WORDS = {"data.name": "data", "eps_pixel": "eps"}
+SEED_MARK = re.compile(r"[-_. /(]+(s|seed)?[-_=]*$")
+NO_TEST_SPLIT = ("validation", "validation_seed", "train_fraction", "fraction_seed", "skip_bad")
+"""Keys of a data block that leave the test images as they are."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unfair:
+    """A measurement that was not made alike for all runs.
+
+    Args:
+        source: which; its columns get no best marks.
+        line: what differs, in one sentence.
+    """
+
+    source: str
+    line: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,5 +116,139 @@ def _missing(run: ComparedRun) -> list[MissingResult]:
         )
     if "ers" not in run.audits:
         own = command("holdfast", "audit", run.files.folder, "--data", run.files.data_spec)
-        lines.append(MissingResult(f"{run.name} has no ERS yet", own, audit_command(run.files)))
+        lines.append(MissingResult(f"{run.name} has no ERS yet", own, model_command("audit", run.files)))
     return lines
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+    """How something was measured.
+
+    Args:
+        values: everything that must be alike for figures to be compared.
+        complete: whether every setting of the data is among them; a model that was only audited has those that were
+            typed.
+    """
+
+    values: Document
+    complete: bool
+
+
+def unfair(runs: Sequence[ComparedRun]) -> list[Unfair]:
+    """Every measurement whose conditions differ between the runs that have it."""
+    found = []
+    for source in dict.fromkeys(source for run in runs for source in run.measured):
+        conditions = {run.name: known for run in runs if (known := measured_on(run, source))}
+        different = differing(list(conditions.values()))
+        if different:
+            told = "; ".join(_told(key, conditions) for key in different)
+            found.append(Unfair(source, f"{TITLES.get(source, source.upper())}: {told}"))
+    return found
+
+
+def measured_on(run: ComparedRun, source: str) -> Conditions | None:
+    """The conditions of a measurement; None where it was not made."""
+    document = run.measured.get(source)
+    if not document:
+        return None
+    data = data_block(document)
+    own = data_block(run.files.evaluation)
+    of_own = bool(own) and all(own.get(key) == value for key, value in data.items())
+    settings = {f"data.{k}": v for k, v in (own | data if of_own else data).items() if k not in NO_TEST_SPLIT}
+    values = {"split": document.get("split"), "images": document.get("images"), **settings}
+    if source != "clean":
+        budget, limit = block(document, "budget"), document.get("limit")
+        values |= {key: document.get(key) for key in ("mode", "gallery", "limit")}
+        values |= block(document, "settings")
+        values |= {key: budget.get(key) for key in ("eps_pixel", "steps", "norm", "method")}
+        values |= {"seed": document.get("seed") if limit else None}  # chooses the images that a limit leaves
+    return Conditions(values, of_own)
+
+
+def differing(conditions: Sequence[Conditions]) -> list[str]:
+    """The keys in which conditions differ, without those that only follow from others of them."""
+    mixed = len({known.complete for known in conditions}) > 1
+
+    def values(key: str) -> set[str]:
+        unsaid = mixed and key.startswith("data.")
+        return {_text(key, known.values.get(key)) for known in conditions if key in known.values or not unsaid}
+
+    keys = dict.fromkeys(key for known in conditions for key in known.values)
+    found = [key for key in keys if len(values(key)) > 1]
+    if "data.name" in found:
+        found = [k for k in found if k == "data.name" or not (k.startswith("data.") or k in ("images", "gallery"))]
+    return [k for k in found if "limit" not in found or k not in ("images", "seed")]
+
+
+def seed_summary(runs: Sequence[ComparedRun], table: Table) -> Table | None:
+    """Runs whose recipes differ only in the seed as one row each: mean and standard deviation.
+
+    A figure that not all seeds have, or that was not measured alike for them, stays out. None where no recipe was run
+    with two or more seeds.
+
+    Args:
+        runs: in the order of the table's rows.
+        table: their figures.
+    """
+    groups: dict[str, list[int]] = {}
+    for i, run in enumerate(runs):
+        if run.files.recipe:
+            rest = {key: value for key, value in run.files.recipe.items() if key != "seed"}
+            groups.setdefault(_text("recipe", rest), []).append(i)
+    names, kept = [], []
+    for members in groups.values():
+        seeds = {_text("seed", runs[i].files.recipe.get("seed")) for i in members}
+        if len(seeds) < 2 or len(seeds) < len(members):
+            continue
+        names.append(f"{_stem([runs[i].name for i in members])} ({len(members)} seeds)")
+        kept.append((members, {entry.source for entry in unfair([runs[i] for i in members])}))
+    columns = []
+    for column in table.columns:
+        cells = [
+            TableCell() if column.source in refused else _mean([column.cells[i].value for i in members])
+            for members, refused in kept
+        ]
+        columns.append(dataclasses.replace(column, cells=tuple(cells)))
+    return Table(tuple(names), tuple(columns)).without_empty() if names else None
+
+
+def _mean(values: Sequence[float | None]) -> TableCell:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return TableCell()
+    try:
+        return TableCell(statistics.fmean(known), spread=statistics.stdev(known))
+    except OverflowError:
+        return TableCell()
+
+
+def _stem(names: Sequence[str]) -> str:
+    """What the names start with alike, up to a seed's mark; the first of them where they share too little to read."""
+    first, last = min(names), max(names)
+    length = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    start = first[:length]
+    stem = SEED_MARK.sub("", start)
+    return stem if stem and (stem != start or len(stem) > 2) else names[0]
+
+
+def _told(key: str, conditions: dict[str, Conditions]) -> str:
+    """`limit 200 (a, b) and 500 (c)`."""
+    by_value: dict[str, list[str]] = {}
+    said = {}
+    for name, known in conditions.items():
+        value = known.values.get(key)
+        by_value.setdefault(_text(key, value), []).append(name)
+        said[_text(key, value)] = _said(key, value)
+    listed = [f"{said[text]} ({', '.join(names)})" for text, names in by_value.items()]
+    return f"{WORDS.get(key, key)} {' and '.join(listed)}"
+
+
+def _said(key: str, value: Any) -> str:
+    if key == "eps_pixel":
+        return eps(value)
+    return "none" if value is None else short(public_values(value))
+
+
+def _text(key: str, value: Any) -> str:
+    """Equal for equal values; eps are compared as they are shown, not to the last bit."""
+    return eps(value) if key == "eps_pixel" else json.dumps(value, sort_keys=True, default=str)

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.report.formatting import eps
-from holdfast.report.images import PageImages
+from holdfast.report.images import ImageFiles, PageImages
 from holdfast.report.public import public_text, report_command, spec
-from holdfast.run_files import block
+from holdfast.run_files import block, data_block
 from holdfast.run_folder import RunFiles
 
 if TYPE_CHECKING:
-    from holdfast.report.model import CollectContext
+    from torch import Tensor
 
+    from holdfast.attacks import Budget
+    from holdfast.audit.subject import Subject
+    from holdfast.data import ImageStore, ImageTable
+    from holdfast.models import Embedder
+    from holdfast.report.model import AttackedQueries
+
+GOAL = "misrank"
+"""Of the attack that the sections show."""
+NO_GRADIENTS = "this model gives no gradients, and adversarial images need them"
+NO_POSITIVE = "no query has a positive in the gallery"
 UNSEEN = ("skip_bad",)
 """Settings of a dataset that do not choose its images."""
 
@@ -31,6 +42,60 @@ class Absent(Exception):
         super().__init__(why)
         self.why = why
         self.command = command
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectContext:
+    """Where a section looks when exhibits are collected: a model, its images, their embeddings and one attack.
+
+    Args:
+        table: all images, of every split.
+        split: the part that is embedded.
+        store: its images; with a gallery, the queries.
+        embedder: the model, frozen.
+        images: writes them, or not.
+        seed: of every choice.
+        budget: of the attack.
+        audited: the subject of the attacks, or why there is none.
+    """
+
+    table: ImageTable
+    split: str
+    store: ImageStore
+    embedder: Embedder
+    images: ImageFiles
+    seed: int
+    budget: Budget
+    audited: Subject | str
+
+    @property
+    def subject(self) -> Subject:
+        """Embeddings and gallery; `Absent` where nothing can be searched."""
+        if isinstance(self.audited, str):
+            raise Absent(self.audited)
+        return self.audited
+
+    @property
+    def searched(self) -> ImageStore:
+        """The images of the gallery."""
+        return self.subject.gallery or self.subject.store
+
+    @functools.cached_property
+    def attacked(self) -> AttackedQueries:
+        """The attacked queries, attacked once; `Absent` where the model gives no gradients."""
+        from holdfast.report.model import attack_queries
+
+        self.require_gradients()
+        return attack_queries(self.subject, self.budget)
+
+    def require_gradients(self) -> None:
+        """Refuse a model that gives none."""
+        if not self.subject.differentiable:
+            raise Absent(NO_GRADIENTS)
+
+    def name_of(self, label: int | Tensor) -> str:
+        """The name of a class."""
+        return self.table.class_names[int(label)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +126,7 @@ class PageContext:
         if not made.get("data"):
             return None
         measured = next((d for d in (files.evaluation, files.audit) if d.get("data")), {"data": files.data})
-        shown, own = (d if isinstance(d, dict) else {"name": d} for d in (made["data"], measured["data"]))
+        shown, own = data_block(made), data_block(measured)
         splits = made.get("split"), measured.get("split")
         alike = all(shown[key] == own[key] for key in shown.keys() & own.keys() if key not in UNSEEN)
         if alike and (None in splits or splits[0] == splits[1]):

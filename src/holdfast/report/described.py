@@ -14,26 +14,16 @@ def described(document: dict[str, Any]) -> dict[str, MetricInfo]:
     """The figures of an evaluation or an audit, in the order they are shown."""
     if known := stored(document):
         return known
-    protocol = document.get("protocol")
-    if not isinstance(protocol, str):
-        return _metrics()
-    eps = finite(block(document, "budget").get("eps_pixel"))
-    return _protocol(protocol, eps if eps and eps > 0 else None)
+    eps, protocol = finite(block(document, "budget").get("eps_pixel")), document.get("protocol")
+    return _registered(protocol if isinstance(protocol, str) else None, eps if eps and eps > 0 else None)
 
 
 @functools.cache
-def _metrics() -> dict[str, MetricInfo]:
-    from holdfast import metrics  # needs torch; documents that describe themselves do not
-
-    return metrics.described()
-
-
-@functools.cache
-def _protocol(name: str, eps: float | None) -> dict[str, MetricInfo]:
-    from holdfast import audit
+def _registered(protocol: str | None, eps: float | None) -> dict[str, MetricInfo]:
+    from holdfast import audit, metrics  # need torch; documents that describe themselves do not
 
     try:
-        return audit.build(name, eps=eps).describe()
+        return metrics.described() if protocol is None else audit.build(protocol, eps=eps).describe()
     except HoldfastError:
         return {}
 

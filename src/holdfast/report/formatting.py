@@ -22,31 +22,34 @@ def number(value: Any, digits: int = 1) -> str:
 
 def percent(value: Any) -> str:
     """`78.9 %`."""
-    known = finite(value)
-    return NONE if known is None else f"{number(known)}\u202f%"
+    return NONE if finite(value) is None else f"{number(value)}\u202f%"
 
 
 def count(value: Any) -> str:
     """A whole number with thousands apart."""
-    known = finite(value)
-    return NONE if known is None else f"{known:,.0f}"
+    return number(value, 0)
 
 
 def with_interval(value: Any, interval: Any, digits: int = 1) -> str:
     """`46.0 (44.1–47.9)`; without the brackets where no interval is known."""
-    ends = span(interval)
     shown = number(value, digits)
-    return shown if ends is None or shown == NONE else f"{shown} ({number(ends[0], digits)}–{number(ends[1], digits)})"
+    return shown if shown == NONE else f"{shown} {brackets(span(interval), digits)}".rstrip()
 
 
-def brackets(ends: tuple[float, float] | None) -> str:
+def brackets(ends: tuple[float, float] | None, digits: int = 1) -> str:
     """`(44.1–47.9)`; nothing where no interval is known."""
-    return f"({number(ends[0])}–{number(ends[1])})" if ends else ""
+    return f"({number(ends[0], digits)}–{number(ends[1], digits)})" if ends else ""
 
 
 def plural(count: int, noun: str) -> str:
     """`1 reason`, `3 reasons`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def change(start: float, end: float, up: str, down: str, same: str) -> str:
+    """`falls from 80.0 % to 5.5 %`, with the words of the sentence for each direction."""
+    first, last = percent(start), percent(end)
+    return f"{same} at {last}" if first == last else f"{up if end > start else down} from {first} to {last}"
 
 
 def span(interval: Any) -> tuple[float, float] | None:

@@ -1,9 +1,8 @@
-"""What sections collect from: a model, its images, their embeddings and one attack, each made once."""
+"""The model that sections collect from: its images embedded once, and its queries attacked once."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from pathlib import Path
 
 import numpy as np
@@ -16,21 +15,18 @@ from holdfast.audit.ers import usual_eps
 from holdfast.audit.examples import as_bytes, rounded
 from holdfast.audit.preparation import Execution, Selection, make_subject, speed_up
 from holdfast.audit.subject import Subject
-from holdfast.data import ImageStore, ImageTable
+from holdfast.data import ImageStore
 from holdfast.evaluation import choose_split, read_table
 from holdfast.models import Embedder
-from holdfast.report.context import Absent
+from holdfast.report.context import GOAL, CollectContext
 from holdfast.report.images import ImageFiles
 from holdfast.report.origin import Origin
 
-GOAL = "misrank"
 FRACTIONS = (0.125, 0.25, 0.5, 1.0, 2.0)
 """Each eps as a fraction of the audit's: 1, 2, 4, 8 and 16/255 for the usual one."""
 SHOWN = FRACTIONS.index(1.0)
 ONE_CLASS = "all images are of one class, so there is nothing to tell apart"
 BROKEN = "embeddings contain NaN or inf"
-NO_GRADIENTS = "this model gives no gradients, and adversarial images need them"
-NO_POSITIVE = "no query has a positive in the gallery"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,58 +48,6 @@ class AttackedQueries:
     stored: Tensor
     vectors: Tensor
     stored_hits: Tensor
-
-
-@dataclasses.dataclass(frozen=True)
-class CollectContext:
-    """What is collected from.
-
-    Args:
-        table: all images, of every split.
-        split: the part that is embedded.
-        store: its images; with a gallery, the queries.
-        embedder: the model, frozen.
-        images: writes them, or not.
-        seed: of every choice.
-        budget: of the attack.
-        audited: the subject of the attacks, or why there is none.
-    """
-
-    table: ImageTable
-    split: str
-    store: ImageStore
-    embedder: Embedder
-    images: ImageFiles
-    seed: int
-    budget: Budget
-    audited: Subject | str
-
-    @property
-    def subject(self) -> Subject:
-        """Embeddings and gallery; `Absent` where nothing can be searched."""
-        if isinstance(self.audited, str):
-            raise Absent(self.audited)
-        return self.audited
-
-    @property
-    def searched(self) -> ImageStore:
-        """The images of the gallery."""
-        return self.subject.gallery or self.subject.store
-
-    @functools.cached_property
-    def attacked(self) -> AttackedQueries:
-        """The attacked queries; `Absent` where the model gives no gradients."""
-        self.require_gradients()
-        return attack_queries(self.subject, self.budget)
-
-    def require_gradients(self) -> None:
-        """Refuse a model that gives none."""
-        if not self.subject.differentiable:
-            raise Absent(NO_GRADIENTS)
-
-    def name_of(self, label: int | Tensor) -> str:
-        """The name of a class."""
-        return self.table.class_names[int(label)]
 
 
 def open_model(origin: Origin, embedder: Embedder, folder: Path | None, seed: int, limit: int) -> CollectContext:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from holdfast.data import parse
 from holdfast.errors import HoldfastError, ModelError
@@ -52,16 +52,20 @@ def find_origin(folder: Path, data: str | None = None, trust_code: bool = False)
     """
     files = _whole(folder)
     name, audit = next(iter(files.current_audits.items()), ("audit.json", {}))
-    budget = block(audit, "budget")
+    named = parse(data) if data else _own_data(files)
+    if named is None:
+        file = folder / ("recipe.yaml" if files.recipe else name)
+        raise HoldfastError(f"{file} does not say where its images are; give them with data")
+    seed, budget = (files.recipe or audit).get("seed", 0), block(audit, "budget")
     eps, steps = finite(budget.get("eps_pixel")), budget.get("steps")
-    attack: dict[str, Any] = {
+    common: dict[str, Any] = {
+        "data": named,
+        "seed": seed if isinstance(seed, int) else 0,
         "eps": eps if eps is not None and 0 < eps <= 1 else None,
         "steps": min(STEPS, steps) if isinstance(steps, int) and steps >= 1 else STEPS,
     }
     if files.recipe:
-        own = parse(data or files.recipe.get("data") or {})
-        named = _named(own, folder / "recipe.yaml")
-        return Origin(str(folder), files.name, named, _seed(files.recipe), **attack)
+        return Origin(str(folder), files.name, **common)
     model = audit.get("model")
     if not isinstance(model, str):
         raise HoldfastError(f"the audit in {folder} does not name its model; audit again")
@@ -72,23 +76,25 @@ def find_origin(folder: Path, data: str | None = None, trust_code: bool = False)
         )
     split, size = audit.get("split"), audit.get("size")
     return Origin(
-        model=model,
+        model,
         name=model,
-        data=parse(data) if data else _named(audit.get("data"), folder / name),
-        seed=_seed(audit),
         split=split if isinstance(split, str) and not data else None,
         size=size if isinstance(size, int) and size > 0 else None,
         skip_bad=bool(audit.get("skipped")),
-        **attack,
+        **common,
     )
 
 
 def own_data(folder: Path) -> dict[str, Any] | None:
     """The images that a run or an audit names itself; None where it names none."""
-    files = _whole(folder)
+    return _own_data(_whole(folder))
+
+
+def _own_data(files: RunFiles) -> dict[str, Any] | None:
+    """A block that names its dataset; one that was only ever in memory cannot be read again."""
     audits = [audit.get("data") for audit in files.current_audits.values()]
     own = parse(files.recipe.get("data") or {}) if files.recipe else next(iter(audits), None)
-    return own if _is_named(own) else None
+    return own if isinstance(own, dict) and isinstance(own.get("name"), str) else None
 
 
 def _whole(folder: Path) -> RunFiles:
@@ -100,19 +106,3 @@ def _whole(folder: Path) -> RunFiles:
     if not files.recipe and not files.current_audits:
         raise HoldfastError(f"{folder} is neither a run (recipe.yaml) nor an audit (audit.json)")
     return files
-
-
-def _seed(document: dict[str, Any]) -> int:
-    seed = document.get("seed", 0)
-    return seed if isinstance(seed, int) else 0
-
-
-def _named(data: Any, file: Path) -> dict[str, Any]:
-    """A block that names its dataset; one that was only ever in memory cannot be read again."""
-    if not _is_named(data):
-        raise HoldfastError(f"{file} does not say where its images are; give them with data")
-    return data
-
-
-def _is_named(data: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(data, dict) and isinstance(data.get("name"), str)

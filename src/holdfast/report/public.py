@@ -63,14 +63,9 @@ def spec(data: Any) -> str:
     return f"{data['name']}:{public_path(place)}" if place else public_path(data["name"])
 
 
-def audit_command(files: RunFiles) -> str:
-    """What audits a folder."""
-    return command("holdfast", "audit", files.shown_folder, "--data", spec(files.data))
-
-
-def evaluate_command(files: RunFiles) -> str:
-    """What measures a folder's model."""
-    return command("holdfast", "evaluate", files.shown_folder, "--data", spec(files.data))
+def model_command(verb: str, files: RunFiles) -> str:
+    """What audits or evaluates a folder's model: `holdfast VERB FOLDER --data DATA`."""
+    return command("holdfast", verb, files.shown_folder, "--data", spec(files.data))
 
 
 def report_command(files: RunFiles, *options: str) -> str:

@@ -36,12 +36,7 @@ def render(template: str, scripts: tuple[str, ...] = (), **facts: Any) -> str:
 
 
 def part(template: str, **facts: Any) -> Markup:
-    """A part of a page.
-
-    Args:
-        template: of the part.
-        facts: what it shows.
-    """
+    """A part of a page: a template that extends none, with what it shows."""
     return Markup(_environment().get_template(template).render(**facts))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.metric_info import MetricInfo
+from holdfast.report.charts import KINDS
 from holdfast.report.described import described
 from holdfast.report.formatting import span
 from holdfast.report.sections.flags import all_flags
@@ -16,8 +17,6 @@ from holdfast.run_files import block, finite
 from holdfast.run_folder import RunFiles, read_run
 
 Document = dict[str, Any]
-KINDS = 7
-"""Colours the page has; an eighth run looks like the first and is told apart by its letter."""
 GROUPS = {"clean": "Clean retrieval", "ers": "Under attack", "cost": "Cost"}
 OTHER = "Other audits"
 RECALL = MetricInfo("queries whose nearest image is of their class, %", digits=1, shown="headline")
@@ -51,7 +50,7 @@ class ComparedRun:
 
     @property
     def kind(self) -> str:
-        """CSS class of its colour."""
+        """CSS class of its colour; an eighth run looks like the first and is told apart by its letter."""
         return f"s{self.number % KINDS + 1}"
 
     @property

@@ -18,15 +18,8 @@ MARK = "*"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet would compute text that starts with one of these."""
 MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
-LATEX_SIGNS = {
+LATEX_SIGNS = {sign: f"\\{sign}" for sign in "{}$&%#_"} | {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "%": r"\%",
-    "#": r"\#",
-    "_": r"\_",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.audit.ers import SCORES, SMALL_IMAGES, STEPS, usual_eps
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
-from holdfast.report.public import audit_command
+from holdfast.report.public import model_command
 from holdfast.report.sections.flags import flags_of
 from holdfast.run_files import block, finite
 from holdfast.run_folder import RunFiles
@@ -15,28 +15,23 @@ from holdfast.run_folder import RunFiles
 TINY = 1e-6
 SMALL_DATA = ("mnist",)
 """Datasets whose images are small by nature."""
+FELL = "The {} image fell from the top to place {{}} of 100."
 LISTED = "On average the {} image ended {{}} % down the list, where 0 % is the top; without an attack, 50 %."
-STILL = "{} % of the queries still find their class first."
+STILL = "{{}} % of the {} still find their class first."
 
 WISHES: dict[str, tuple[str, str]] = {
     "CA+": ("Push an image up in a stranger's search", LISTED.format("changed")),
-    "CA-": ("Push an image out of a search it belongs to", "The changed image fell from the top to place {} of 100."),
+    "CA-": ("Push an image out of a search it belongs to", FELL.format("changed")),
     "QA+": ("Change a query so that a chosen image comes up", LISTED.format("chosen")),
-    "QA-": (
-        "Change a query so that a fitting image disappears",
-        "The fitting image fell from the top to place {} of 100.",
-    ),
+    "QA-": ("Change a query so that a fitting image disappears", FELL.format("fitting")),
     "TMA": (
         "Make a query pass for a chosen other image",
         "Their likeness (cosine) reached {}; 1 would be the same image, 0 nothing in common.",
     ),
     "ES:D": ("Move an image as far away as possible", "The embedding moved by {} of at most 2."),
-    "ES:R": (
-        "Move a query away, then search with it",
-        "{} % of the adversarial queries still find their class first.",
-    ),
-    "LTM": ("Pull images of other classes near the query", STILL),
-    "GTM": ("Pull the nearest wrong image nearer still", STILL),
+    "ES:R": ("Move a query away, then search with it", STILL.format("adversarial queries")),
+    "LTM": ("Pull images of other classes near the query", STILL.format("queries")),
+    "GTM": ("Pull the nearest wrong image nearer still", STILL.format("queries")),
     "GTT": (
         "Push the best match out of the first four",
         "{} % of the queries keep their best match among the first four.",
@@ -49,12 +44,12 @@ def show(context: PageContext) -> dict[str, Any]:
     """The chart of the ten attacks and their mean."""
     files, audit = context.files, context.files.audit
     if not audit:
-        raise Absent("not audited yet", audit_command(files))
+        raise Absent("not audited yet", model_command("audit", files))
     metrics, intervals = block(audit, "metrics"), block(audit, "intervals")
     rows = [_row(key, *wish, metrics[key], intervals.get(key)) for key, wish in WISHES.items() if key in metrics]
     score = finite(metrics.get("ERS"))
     if not rows or score is None:
-        raise Absent("audit.json holds no score of the ten attacks", audit_command(files))
+        raise Absent("audit.json holds no score of the ten attacks", model_command("audit", files))
     doubt = _doubt(files)
     verdict = "" if doubt else f": {_verdict(score)}"
     return {

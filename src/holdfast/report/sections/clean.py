@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.described import described
-from holdfast.report.public import evaluate_command
+from holdfast.report.public import model_command
 from holdfast.run_files import block, finite
 from holdfast.run_folder import RunFiles
 
@@ -28,7 +28,7 @@ def show(context: PageContext) -> dict[str, Any]:
     recall, document = clean_recall(context.files)
     metrics = block(document, "metrics")
     if not metrics:
-        raise Absent("no figures yet", evaluate_command(context.files))
+        raise Absent("no figures yet", model_command("evaluate", context.files))
     known = {key: info for key, info in described(document).items() if info.shown != "file"}
     own = {key: info for key, info in known.items() if key in metrics and not key.startswith(COARSE)}
     return {

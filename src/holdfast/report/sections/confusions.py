@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import Absent, PageContext, Section
+from holdfast.report.context import NO_POSITIVE, Absent, CollectContext, PageContext, Section
 from holdfast.run_files import block
-
-if TYPE_CHECKING:
-    from holdfast.report.model import CollectContext
 
 PAIRS = 12
 
@@ -21,7 +18,6 @@ def collect(context: CollectContext) -> list[dict[str, Any]]:
     """
     import torch
 
-    from holdfast.report.model import NO_POSITIVE
     from holdfast.sphere import distance
 
     subject = context.subject

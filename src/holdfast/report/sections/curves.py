@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.charts import PERCENT_TICKS, Axis, Chart, Label, Series, line_chart, round_axis
+from holdfast.report.charts import PERCENT_TICKS, Axis, Chart, Label, Points, line_chart, round_axis
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.run_files import ON_TEST, best_on_test, block, curve_on_test, finite
 
@@ -17,7 +17,6 @@ WORDS = {
     "loss": "Loss by kind of image",
     "spread": "Spread of embeddings; near 0 all would be one point",
 }
-Points = list[tuple[float, float]]
 
 
 def show(context: PageContext) -> dict[str, Any]:
@@ -72,23 +71,17 @@ def _chart(title: str, lines: dict[str, Points], percent: bool = False) -> Chart
     x = round_axis(min(epochs), max(epochs), "epoch")
     x = Axis(x.low, last, [(v, text) for v, text in x.ticks if v <= last], x.title)
     y = Axis(0, 100, PERCENT_TICKS) if percent else round_axis(min(values), max(values))
-    series = [
-        Series(fmt.short(name, 24), line, f"s{1 + n % 7}", dots=percent) for n, (name, line) in enumerate(lines.items())
-    ]
+    named = [(fmt.short(name, 24), line) for name, line in lines.items()]
     height = y.place(values[-1])
     end = Label(fmt.number(values[-1]), x.place(epochs[-1]), height, "below" if height > 0.8 else "end")
     desc = "; ".join(f"{name}: from {line[0][1]:.3g} to {line[-1][1]:.3g}" for name, line in lines.items())
-    return line_chart(series, x, y, title, desc, [end] if percent else [], height=190)
+    return line_chart(named, x, y, title, desc, dots=percent, labels=[end] if percent else [], height=190)
 
 
 def _title(recall: Points, tested: Points, loss: Points) -> str:
     for name, line in (("Validation", recall), ("Test", tested)):
         if len(line) > 1:
-            first, last = line[0][1], line[-1][1]
-            start, end = fmt.percent(first), fmt.percent(last)
-            if start == end:
-                return f"{name} R@1 stayed at {end}"
-            return f"{name} R@1 {'rose' if last > first else 'fell'} from {start} to {end}"
+            return f"{name} R@1 {fmt.change(line[0][1], line[-1][1], 'rose', 'fell', 'stayed')}"
     if len(loss) > 1:
         return f"The loss went from {loss[0][1]:.3g} to {loss[-1][1]:.3g}"
     return "Learning curves"

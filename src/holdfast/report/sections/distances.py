@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
 from holdfast.report.charts import Axis, Chart, Label, Mark
-from holdfast.report.context import Absent, PageContext, Section
+from holdfast.report.context import Absent, CollectContext, PageContext, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from holdfast.attacks import References
-    from holdfast.report.model import CollectContext
 
 BINS = 40
 LONGEST = 2.0

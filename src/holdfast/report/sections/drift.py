@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.charts import Axis, Series, line_chart, round_axis
-from holdfast.report.context import Absent, PageContext, Section
+from holdfast.report.charts import Axis, line_chart, round_axis
+from holdfast.report.context import Absent, CollectContext, PageContext, Section
 from holdfast.run_files import finite
-
-if TYPE_CHECKING:
-    from holdfast.report.model import CollectContext
 
 STATISTICS = {"running_mean": "mean", "running_var": "variance", "weight": "scale", "bias": "offset"}
 
@@ -33,14 +30,14 @@ def show(context: PageContext) -> dict[str, Any]:
     y = round_axis(0, top or 1)
     charts, largest = [], (-1.0, "", "")
     for kind, layers in stored.items():
-        series = [
-            Series(word, [(n, _value(layer, key)) for n, layer in enumerate(layers.values(), 1)], f"s{i}", dots=True)
-            for i, (key, word) in enumerate(STATISTICS.items(), 1)
+        lines = [
+            (word, [(n, _value(layer, key)) for n, layer in enumerate(layers.values(), 1)])
+            for key, word in STATISTICS.items()
         ]
         ticks = [(n, str(n)) for n in range(1, len(layers) + 1, max(1, -(-len(layers) // 8)))]
         x = Axis(1, max(2, len(layers)), ticks, "BatchNorm layer, from input to output")
         desc = f"{len(layers)} layers: {fmt.short(', '.join(layers), 300)}"
-        charts.append(line_chart(series, x, y, kind, desc, height=200))
+        charts.append(line_chart(lines, x, y, kind, desc, dots=True, height=200))
         for number, (name, layer) in enumerate(layers.items(), 1):
             largest = max(largest, (_value(layer, "running_mean"), kind, f"{number} ({fmt.short(name, 32)})"))
     _, farthest, place = largest

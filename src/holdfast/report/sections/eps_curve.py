@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.charts import PERCENT_TICKS, Axis, Label, Series, line_chart
-from holdfast.report.context import Absent, PageContext, Section
+from holdfast.report.charts import PERCENT_TICKS, Axis, Label, Points, line_chart
+from holdfast.report.context import GOAL, NO_POSITIVE, Absent, CollectContext, PageContext, Section
 from holdfast.run_files import block, finite
 from holdfast.run_folder import RunFiles
 
-if TYPE_CHECKING:
-    from holdfast.report.model import CollectContext
-
 STORED = "radius"
 """Its key in `exhibits.json`."""
-Points = list[tuple[float, float]]
 
 
 def collect(context: CollectContext) -> dict[str, Any]:
@@ -26,7 +22,6 @@ def collect(context: CollectContext) -> dict[str, Any]:
     From an eighth of the audit's eps to twice that. The attack counts as it was found, not rounded to 8 bits: at the
     smallest eps rounding would undo it.
     """
-    from holdfast.report.model import GOAL, NO_POSITIVE
 
     found = context.attacked
     if bool(found.clean.isnan().all()):
@@ -55,14 +50,6 @@ class Fall:
     attacked: float
     eps: float
     images: float | None
-
-    @property
-    def words(self) -> str:
-        """`falls from 80.0 % to 5.5 %`."""
-        start, end = fmt.percent(self.clean), fmt.percent(self.attacked)
-        if start == end:
-            return f"stays at {end}"
-        return f"{'falls' if self.attacked < self.clean else 'rises'} from {start} to {end}"
 
 
 def fall(context: PageContext) -> Fall | None:
@@ -121,21 +108,19 @@ def show(context: PageContext) -> dict[str, Any]:
     ticks = [(doublings(eps), f"{255 * eps:.3g}") for eps in _apart(every)]
     x = Axis(0, doublings(every[-1]) or 1.0, ticks, "eps: largest change of a pixel, of its 255 levels")
     y = Axis(0, 100, PERCENT_TICKS, "R@1, percent")
-    series = [
-        Series(name, [(doublings(a), b) for a, b in line], f"s{n}", dots=True)
-        for n, (name, line) in enumerate(lines.items(), 1)
-    ]
+    drawn = [(name, [(doublings(a), b) for a, b in line]) for name, line in lines.items()]
     labels = [
         Label(fmt.number(recall), x.place(doublings(eps)), y.place(recall), "end" if eps == every[-1] else "start")
         for eps, recall in points
     ]
     rows = [(fmt.eps(eps), fmt.percent(recall)) for eps, recall in points]
     if of_curve := _of_curve(files):
-        title = f"R@1 {of_curve.words} at {fmt.eps(of_curve.eps)} per pixel"
+        words = fmt.change(of_curve.clean, of_curve.attacked, "rises", "falls", "stays")
+        title = f"R@1 {words} at {fmt.eps(of_curve.eps)} per pixel"
     else:
         title = f"At {rows[-1][0]} per pixel, {rows[-1][1]} of the searches still succeed"
     desc = "; ".join(f"{eps}: {recall}" for eps, recall in rows)
-    chart = line_chart(series, x, y, title, desc, labels, height=300)
+    chart = line_chart(drawn, x, y, title, desc, dots=True, labels=labels, height=300)
     return {"title": title, "chart": chart, "stored": stored, "rows": rows}
 
 

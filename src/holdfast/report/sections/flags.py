@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.formatting import plural
-from holdfast.report.public import audit_command, public_text
+from holdfast.report.public import model_command, public_text
 from holdfast.run_folder import RunFiles
 
 LEVELS = {"error": "Do not trust", "warning": "Doubt", "note": "To know"}
@@ -43,7 +43,7 @@ def show(context: PageContext) -> dict[str, Any]:
     """The flags with advice."""
     files = context.files
     if not files.all_audits:
-        raise Absent("not checked: an audit looks for signs that its figures mislead", audit_command(files))
+        raise Absent("not checked: an audit looks for signs that its figures mislead", model_command("audit", files))
     flags = all_flags(files)
     serious = count_serious(flags)
     if not flags:

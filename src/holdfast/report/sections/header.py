@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext
-from holdfast.report.public import audit_command, evaluate_command
+from holdfast.report.public import model_command
 from holdfast.report.sections.clean import clean_recall
 from holdfast.report.sections.eps_curve import fall
 from holdfast.report.sections.flags import all_flags, count_serious
@@ -57,7 +57,7 @@ def _tile(name: str, value: str, note: str, aside: str = "", meter: Any = None) 
 def _recall(files: RunFiles) -> dict[str, Any]:
     value, document = clean_recall(files)
     if value is None:
-        return _tile("R@1", fmt.NONE, f"not measured yet: {evaluate_command(files)}")
+        return _tile("R@1", fmt.NONE, f"not measured yet: {model_command('evaluate', files)}")
     images, split = fmt.count(document.get("images")), f"{document.get('split') or ''} ".lstrip()
     ends = fmt.span(block(document, "intervals").get("R@1"))
     note = f"of {images} {split}images find their class first"
@@ -67,7 +67,7 @@ def _recall(files: RunFiles) -> dict[str, Any]:
 def _score(files: RunFiles) -> dict[str, Any]:
     value = finite(block(files.audit, "metrics").get("ERS"))
     if value is None:
-        return _tile("ERS, robustness", fmt.NONE, f"not audited yet: {audit_command(files)}")
+        return _tile("ERS, robustness", fmt.NONE, f"not audited yet: {model_command('audit', files)}")
     ends = fmt.span(block(files.audit, "intervals").get("ERS"))
     note = "of 100: what ten attacks leave standing, on average"
     return _tile("ERS, robustness", fmt.number(value), note, fmt.brackets(ends), (value, ends, "ERS"))

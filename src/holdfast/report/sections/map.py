@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import PageContext, Section
+from holdfast.report.charts import KINDS
+from holdfast.report.context import CollectContext, PageContext, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from holdfast.report.model import CollectContext
-
 IMAGES, CLASSES = 400, 40
 FEWEST = 30
 """Below this many images t-SNE has no neighbourhoods to keep."""
-COLOURS = 7
 FRAME, LEAST_HEIGHT = 45, 400
 """Margin around the dots and least height between them, in units of a map of 1000."""
 
@@ -98,7 +96,7 @@ def show(context: PageContext) -> dict[str, Any]:
     tiles = {"source": source, "tile": int(sprite["tile"]), "columns": int(sprite["columns"])} if source else None
     return {
         "title": f"On the map, {beside} of {len(places):,} images lie next to one of their own class",
-        "dots": [(f"s{1 + label % COLOURS}", x, y) for (x, y), label in zip(spots, labels, strict=True)],
+        "dots": [(f"s{1 + label % KINDS}", x, y) for (x, y), label in zip(spots, labels, strict=True)],
         "height": height,
         "method": str(stored.get("method", "")),
         "names": sorted({(names[label], label) for label in labels}, key=lambda pair: pair[0].casefold()),

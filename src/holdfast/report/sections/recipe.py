@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import Absent, PageContext, Section
+from holdfast.report.context import Absent, CollectContext, PageContext, Section
 from holdfast.report.described import regime_in_words
 from holdfast.report.public import public_path, public_values, report_command
 from holdfast.run_files import batch_size, block
 from holdfast.run_folder import RunFiles
-
-if TYPE_CHECKING:
-    from holdfast.report.model import CollectContext
 
 CLASSES, EACH = 12, 4
 """Classes, and images of each, on the data card."""

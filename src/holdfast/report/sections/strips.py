@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from holdfast.report.context import Absent, PageContext, Section
+from holdfast.report.context import GOAL, NO_POSITIVE, Absent, CollectContext, PageContext, Section
 from holdfast.report.images import PageImages
 from holdfast.run_files import block, finite
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from holdfast.report.model import CollectContext
 
 STRIPS, MATCHES = 8, 6
 OUTCOMES = ("fooled", "held", "wrong")
@@ -31,7 +29,6 @@ def collect(context: CollectContext) -> list[dict[str, Any]]:
     import torch
 
     from holdfast import seeds
-    from holdfast.report.model import NO_POSITIVE
 
     kinds = outcomes(context)
     if not any(len(positions) for positions in kinds.values()):
@@ -74,7 +71,6 @@ def shared_out(sizes: list[int], places: int) -> list[int]:
 def _strip(context: CollectContext, position: int) -> dict[str, Any]:
     """A query, the query as a file holds it after the attack, its change at full contrast, and what both find."""
     from holdfast.audit.examples import amplified
-    from holdfast.report.model import GOAL
 
     subject = context.subject
     row = subject.rows[position]

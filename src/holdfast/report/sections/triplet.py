@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import Absent, PageContext, Section
+from holdfast.report.context import NO_POSITIVE, Absent, CollectContext, PageContext, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from holdfast.report.model import CollectContext
 
 FARTHEST = 2.0
 """Two opposite points of the unit sphere."""
@@ -60,8 +58,6 @@ def collect(context: CollectContext) -> dict[str, Any]:
 def _drawn(context: CollectContext) -> Tensor:
     """The anchor, as a list of one row."""
     import torch
-
-    from holdfast.report.model import NO_POSITIVE
 
     rows = context.subject.rows
     hits = context.subject.references.hits(context.subject.references.clean(rows), rows)
