@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import jinja2
 
 from holdfast.files import write_atomic
 from holdfast_studies import base, drawing
@@ -18,7 +22,19 @@ from holdfast_studies.judging import by_reading, counted, verdicts
 from holdfast_studies.judging import judged as judge
 from holdfast_studies.results import Results, Status
 from holdfast_studies.setting import settings
-from holdfast_studies.tables import Ran, Spent, arm_table, duration, inert, inert_table, markdown, plural, prose, spent
+from holdfast_studies.tables import (
+    Ran,
+    Spent,
+    Table,
+    arm_table,
+    duration,
+    inert,
+    inert_table,
+    markdown,
+    plural,
+    prose,
+    spent,
+)
 
 PAPERS = {
     "A": "ADML: alignment and uniformity",
@@ -32,12 +48,6 @@ PAPERS = {
 
 SIGNS: dict[Status, str] = {"holds": "✔", "does not hold": "✘", "undecided": "?"}
 TITLES: dict[Scale, str] = {"pocket": "Results at pocket scale", "paper": "Results at paper scale"}
-
-HEAD = (Path(__file__).parent / "templates" / "page.md").read_text("utf-8").strip()
-WEIGHTS = (
-    " `FILE` holds ImageNet weights, `FILE@stride-1x1` those of a ResNet in the layout of 2015 (its blocks stride in "
-    "their first convolution); without `--weights` they are fetched."
-)
 
 NAMED = 3
 """So many void arms are named; more are counted."""
@@ -69,9 +79,42 @@ class Finished:
         return [(arm.job, outcome) for arm in arms for outcome in self.results.outcomes.get(arm.name, [])]
 
     @property
-    def planned(self) -> dict[str, list[int]]:
-        """Arm → seeds."""
-        return {name: arm["planned"] for name, arm in self.plain["arms"].items()}
+    def letter(self) -> str:
+        """Of its paper."""
+        return self.study.id[0]
+
+    @property
+    def table(self) -> Table:
+        """One row per arm."""
+        planned = {name: arm["planned"] for name, arm in self.plain["arms"].items()}
+        return arm_table(self.study, self.scale, self.results, planned)
+
+    @property
+    def by_reading(self) -> dict[str, list[Verdict]]:
+        """Its verdicts under each reading of what the paper leaves unsaid."""
+        return {said: [v for v in self.verdicts if v.reading == said] for said in [v.reading for v in self.verdicts]}
+
+    @property
+    def differing(self) -> dict[str, list[str]]:
+        """What arms that were run differ from the paper in, where a table's cell does not say it → those arms."""
+        told: dict[str, list[str]] = {}
+        for arm, own in settings(self.study.arms(self.scale)).items():
+            if own.kind in ("ours", "stand-in") and self.results.outcomes.get(arm):
+                told.setdefault(f"{own.short}: {'; '.join(own.how)}", []).append(arm)
+        return told
+
+    def how(self, every: Sequence[Ran]) -> str:
+        """Budget, in one line; `every` has the cells of all studies, some of which its own start from."""
+        cost = spent(self.ran, every)
+        ran = {name: arm["job"] for name, arm in self.plain["arms"].items() if self.results.outcomes.get(name)}
+        jobs = [job for job in ran.values() if "recipe" in job]
+        if not jobs:
+            return f"Computed in {duration(cost.seconds)}."
+        data = sorted({job["data"] if isinstance(job["data"], str) else job["data"]["name"] for job in jobs})
+        backbones = sorted({job["backbone"] for job in jobs})
+        epochs = " or ".join(map(str, sorted({job["epochs"] for job in jobs})))
+        whole = f"{duration(cost.seconds)} in all{_left_out(cost)}"
+        return f"Run: {', '.join(backbones)} on {', '.join(data)}, {epochs} epochs, {whole}."
 
 
 def mark(verdict: Verdict) -> str:
@@ -129,39 +172,50 @@ def page_text(
     reading: Path | None = None,
     void: Mapping[str, Sequence[Void]] | None = None,
 ) -> str:
-    """The page."""
-    void = void or {}
+    """The page.
+
+    Args:
+        scale: of all that was found.
+        found: studies of which something was run, in the order of the page.
+        figures: study → title and link of each.
+        reading: folder with a person's remarks.
+        void: study → what of it does not count, also of studies of which nothing else was run.
+    """
     judged = {f.study.id: f.verdicts for f in found}
+    absent = [base.get(name) for name in order(base.names()) if name not in judged]
     nothing = Results(outcomes={})
-    for study in (base.get(name) for name in base.names() if name not in judged):
-        # what was not run waits for it, whatever ground it would stand on
+    for study in absent:  # what was not run waits for it, whatever ground it would stand on
         judged[study.id] = [judge(claim, nothing, {}, study.ours) for claim in study.claims(scale)]
-    every = [cell for f in found for cell in f.ran]
-    parts = [f"# {TITLES[scale]}", f"**{counted([v for own in judged.values() for v in own])}**"]
-    parts.append(HEAD.replace("{weights}", WEIGHTS if scale == "paper" else ""))
-    parts += [_extent(scale, found, spent(every, every), void)] if found else []
-    parts += ["## Verdicts", _summary(found)]
-    for letter, paper in PAPERS.items():
-        own = [f for f in found if f.study.id[0] == letter]
-        parts += [f"## {paper}"] if own else []
-        table = by_reading([v for name in order(judged) if name[0] == letter for v in judged[name]])
-        parts += [markdown(inert_table(table))] if own and table else []
-        for one in own:
-            parts += _section(one, spent(one.ran, every), figures.get(one.study.id, ()), reading)
-    parts += _absent(scale, {f.study.id for f in found}, void)
-    return "\n\n".join(parts) + "\n"
+    remarks = {f.study.id: reading / f"{scale}-{f.study.id}.md" for f in found if reading and not f.void}
+    text = _template().render(
+        title=TITLES[scale],
+        scale=scale,
+        counted=counted([v for own in judged.values() for v in own]),
+        found=found,
+        every=(every := [cell for f in found for cell in f.ran]),
+        extent=_extent(scale, found, spent(every, every), void or {}),
+        papers=PAPERS,
+        readings={
+            letter: by_reading([v for name in order(judged) if name[0] == letter for v in judged[name]])
+            for letter in PAPERS
+        },
+        figures=figures,
+        remarks={name: file.read_text("utf-8").strip() for name, file in remarks.items() if file.is_file()},
+        absent=[study for study in absent if study.arms(scale)],
+        void=void or {},
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def _absent(scale: Scale, found: set[str], void: Mapping[str, Sequence[Void]]) -> list[str]:
-    """Studies without results that count, each with what it asks and the command that runs it."""
-    studies = [study for name in order(base.names()) if name not in found and (study := base.get(name)).arms(scale)]
-    if not studies:
-        return []
-    lines = []
-    for study in studies:
-        told = f" {_voided(void[study.id])}" if study.id in void else ""
-        lines.append(f"- {study.id}: {inert(study.title)}. `{study.invocation(scale)}`{told}")
-    return ["## Not run", "\n".join(lines)]
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "cell": lambda text: inert(text).replace("|", "\\|"),
+        "table": lambda table, right=True: markdown(inert_table(table), right),
+        **{filter.__name__.strip("_"): filter for filter in (inert, mark, prose, _voided)},
+    }
+    return environment.from_string((Path(__file__).parent / "templates" / "page.md").read_text("utf-8"))
 
 
 def _voided(void: Sequence[Void]) -> str:
@@ -175,7 +229,7 @@ def _voided(void: Sequence[Void]) -> str:
     return f"Void, not shown: {'; '.join(told)}."
 
 
-def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping[str, Sequence[Void]]) -> str:
+def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping[str, Sequence[Void]]) -> Table:
     """Where and when, and how much of all."""
     outcomes = [outcome for f in found for own in f.results.outcomes.values() for outcome in own]
     known: dict[str, set[str]] = {}
@@ -195,62 +249,7 @@ def _extent(scale: Scale, found: Sequence[Finished], whole: Spent, void: Mapping
     ]
     if gone := sum(one.cells for own in void.values() for one in own if not one.measure):
         rows.append(["void", f"{plural(gone, 'record')}, made otherwise than today; not shown"])
-    return markdown(inert_table((["", ""], rows)), right=False)
-
-
-def _summary(found: Sequence[Finished]) -> str:
-    if not found:
-        return "No results are in yet."
-    rows = [
-        [f"[{f.study.id}](#{f.study.id.lower()})", inert(verdict.full), mark(verdict), inert(verdict.evidence)]
-        for f in found
-        for verdict in f.verdicts
-    ]
-    return markdown((["study", "claim", "verdict", "numbers"], rows), right=False)
-
-
-def _section(one: Finished, cost: Spent, figures: Sequence[Drawn], reading: Path | None) -> list[str]:
-    study = one.study
-    parts = [f"### {study.id}", f"**{inert(study.title)}.** {inert(study.source)}."]
-    parts.append(f"Published: {inert(study.published)}" + ("" if study.published.endswith(".") else "."))
-    if notes := study.notes(one.scale):
-        parts.append(prose(notes))
-    parts.append(f"{inert(_how(one, cost))} `{study.invocation(one.scale)}`")
-    parts.append(markdown(inert_table(arm_table(study, one.scale, one.results, one.planned))))
-    parts += _differing(one)
-    parts += [_voided(one.void)] if one.void else []
-    parts += [f"![{inert(text)}]({file})" for text, file in figures]
-    for said in dict.fromkeys(v.reading for v in one.verdicts):
-        parts += [f"Reading: {inert(said)}."] if said else []
-        own = [v for v in one.verdicts if v.reading == said]
-        parts.append("\n".join(f"- **{mark(v)}**: {inert(v.claim)}. {inert(v.evidence)}." for v in own))
-    remark = reading / f"{one.scale}-{study.id}.md" if reading else None
-    if remark and remark.is_file() and not one.void:  # a remark may be about what is void
-        parts.append(remark.read_text("utf-8").strip())
-    return parts
-
-
-def _differing(one: Finished) -> list[str]:
-    """What arms that were run differ from the paper in, where a table's cell does not say it."""
-    told: dict[str, list[str]] = {}
-    for arm, own in settings(one.study.arms(one.scale)).items():
-        if own.kind in ("ours", "stand-in") and one.results.outcomes.get(arm):
-            told.setdefault(f"{own.short}: {'; '.join(own.how)}", []).append(arm)
-    lines = [f"- {inert(', '.join(arms))}: {inert(how)}." for how, arms in told.items()]
-    return ["Not the paper's setting:\n\n" + "\n".join(lines)] if lines else []
-
-
-def _how(one: Finished, cost: Spent) -> str:
-    """Budget, in one line."""
-    ran = {name: arm["job"] for name, arm in one.plain["arms"].items() if one.results.outcomes.get(name)}
-    jobs = [job for job in ran.values() if "recipe" in job]
-    if not jobs:
-        return f"Computed in {duration(cost.seconds)}."
-    data = sorted({job["data"] if isinstance(job["data"], str) else job["data"]["name"] for job in jobs})
-    backbones = sorted({job["backbone"] for job in jobs})
-    epochs = " or ".join(map(str, sorted({job["epochs"] for job in jobs})))
-    whole = f"{duration(cost.seconds)} in all{_left_out(cost)}"
-    return f"Run: {', '.join(backbones)} on {', '.join(data)}, {epochs} epochs, {whole}."
+    return ["", ""], rows
 
 
 def _left_out(cost: Spent) -> str:

@@ -34,13 +34,8 @@ def attacks_on_trained(scale: Scale) -> Plan:
     return Plan([adml_arms.arm(scale, "standard", name, recipe=recipe, measures=audits)])
 
 
+ARMS = paper("adml")["arms"]
 TABLE_3 = ("standard", "+T", "+A", "+U")
-SHORT: dict[str, dict[str, Any]] = {
-    "cars": {"epochs": 40, "evaluate_every": 20},
-    "sop": {"epochs": 10, "evaluate_every": 5},
-    "inshop": {"epochs": 10, "evaluate_every": 5},
-}
-"""Of the paper's 100 epochs; an epoch over Online Products has ten times the steps of one over CUB."""
 
 
 def elsewhere(prefix: str, data: str, kinds: tuple[str, ...]) -> list[Arm]:
@@ -48,7 +43,7 @@ def elsewhere(prefix: str, data: str, kinds: tuple[str, ...]) -> list[Arm]:
 
     Args:
         prefix: of the names of its arms.
-        data: key of `SHORT`.
+        data: a dataset of the paper's file that has its own length.
         kinds: keys of `RECIPES`.
     """
     found = []
@@ -58,8 +53,8 @@ def elsewhere(prefix: str, data: str, kinds: tuple[str, ...]) -> list[Arm]:
             recipe = f"{recipe}-cars"
         elif kind != "standard":
             recipe, row = f"adml-a-{data}", {"regime.goal": {**GOALS[kind], "reference": "joint"}}
-        name = f"{prefix}{kind}"
-        found.append(adml_arms.arm("paper", kind, name, row=row, settings=SHORT[data], recipe=recipe, data=data))
+        over: dict[str, Any] = {"settings": ARMS["short"][data], "recipe": recipe, "data": data}
+        found.append(adml_arms.arm("paper", kind, f"{prefix}{kind}", row=row, **over))
     return found
 
 
@@ -140,14 +135,6 @@ def every_loss(scale: Scale) -> Plan:
 
 
 LOSSES = ("linear", "triplet", "margin", "multi-similarity")
-ROWS: dict[str, dict[str, Any]] = {
-    "before": {"epochs": 1, "optimizer.lr": 1e-12},
-    "energy": {"loss": {"name": "energy"}},
-    "energy, s = 0": {"loss": {"name": "energy", "kind": "riesz", "s": 0}},
-    "energy, s = 1": {"loss": {"name": "energy", "kind": "riesz", "s": 1}},
-}
-"""Arms of A7 without a part of a loss. The first learns nothing, and BatchNorm layers that keep statistics up see the
-images once; then regularisers: the Gaussian one, whose score the table also gives, and the two hyperspherical ones."""
 
 
 @study("A6")
@@ -160,14 +147,15 @@ def positive_only(scale: Scale) -> Plan:
 def negative_only(scale: Scale) -> Plan:
     """Negative-only triplet, margin and multi-similarity are as uniform as energy regularisers; linear is not."""
     measures = (Probe("pair-distances"),)
-    others = []
-    for name, own in ROWS.items():
-        first = name == "before"  # the untrained network is looked at after its one epoch
-        row = own if first else {**PARTS_ROW[scale], **own}
-        settings = {**PARTS[scale], **({"epochs": 1, "evaluate_every": 1} if first else {})}
-        others.append(adml_arms.arm(scale, "standard", name, row=row, settings=settings, measures=measures))
+
+    def made(name: str, row: dict[str, Any], **settings: int) -> Arm:
+        over = {**PARTS[scale], **settings}
+        return adml_arms.arm(scale, "standard", name, row=row, settings=over, measures=measures)
+
+    before = made("before", ARMS["before"], epochs=1, evaluate_every=1)  # untrained, looked at after its one epoch
     parts = [adml_arms.one_part(scale, loss, "negative", measures) for loss in LOSSES]
-    return Plan([others[0], *parts, *others[1:]])
+    energies = [made(name, {**PARTS_ROW[scale], "loss": loss}) for name, loss in ARMS["energies"].items()]
+    return Plan([before, *parts, *energies])
 
 
 @study("A8")

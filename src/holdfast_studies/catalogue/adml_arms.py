@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast_studies.declared import paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 
 NORMALISED, PIXELS = "ε normalised", "ε in pixels"
@@ -19,52 +20,20 @@ OTHER: dict[Scale, str] = {"pocket": NORMALISED, "paper": PIXELS}
 SUFFIX = {NORMALISED: "normalised", PIXELS: "pixels"}
 """Of the names of arms in the reading that is not usual."""
 
-POCKET: dict[str, Any] = {"epochs": 24, "evaluate_every": 24}
-WHOLE: dict[Scale, dict[str, Any]] = {"pocket": POCKET, "paper": {}}
-"""At paper scale the recipe's own 100 epochs."""
+_ARMS = paper("adml")["arms"]
+WHOLE, HALF, PARTS, PARTS_ROW, BETA = (_ARMS[key] for key in ("whole", "half", "parts", "parts_row", "beta"))
+"""Scale → what is laid over recipes."""
 
-HALF_EPOCHS = 50
-HALF: dict[Scale, dict[str, Any]] = {"pocket": POCKET, "paper": {"epochs": HALF_EPOCHS}}
-"""Over the arms of series and of other losses."""
-
+RECIPES, TUNED_RECIPES, TUNED, GOALS = (_ARMS[key] for key in ("recipes", "tuned_recipes", "tuned", "goals"))
+WEIGHTS, LOSSES, LIMITS = _ARMS["weights"], _ARMS["losses"], _ARMS["limits"]
 TUNED_MARK, HALF_MARK = "tuned", "half"
 """In the names of arms: on the ground of `resnet50-ms-tuned`, or of half the length."""
-
-LIMITS: dict[Scale, int] = {"pocket": 500, "paper": 1000}
-"""Images attacked one by one. Where the whole set is replaced, all are: a sample would leave few positives in it."""
 
 SINGLE = AuditMeasure(protocol="adml", mode="fixed", limit=LIMITS["pocket"])
 """ADML's attacks on single queries, in pixels."""
 
-MARGIN = 0.2
-"""Hinge of the triplet loss that +T attacks."""
-
-GOALS: dict[str, dict[str, Any]] = {
-    "+T": {"name": "triplet", "margin": MARGIN},
-    "+A": {"name": "alignment"},
-    "+U": {"name": "uniformity"},
-    "+A+U": {"name": "alignment-uniformity"},
-}
-"""Arm → what its adversaries want."""
-
-TUNED: dict[str, Any] = {
-    "model.dim": 512,
-    "batch": {"classes": 28, "per_class": 4},
-    "optimizer.lr": 3e-5,
-    "schedule": {"name": "cosine"},
-    "epochs": 40,
-}
-"""What the recipes `-tuned` change in the setting of Roth et al.: 2,080 steps on CUB. Rate and batch were chosen on
-validation classes (a fifth of the training half of CUB), before any test figure was seen, and with standard training
-only, among Adam at 1e-5 (constant), 3e-5 and 1e-4 (cosine) with 56 × 2 images, and 3e-5 with 28 × 4: the best
-validation R@1 of four looks was 83.8, 83.1, 82.4 and 85.7 (one seed, 20 classes, 128 dims; 83.8, 82.3, 82.3 and 84.9 at
-the end). Its 512 dims and its length were taken after test figures of single runs."""
-
 SEVERAL: tuple[int, ...] = (0, 1, 2)
 """Seeds of the arms at paper scale whose published differences are smaller than what one seed can tell."""
-
-RECIPES = {"standard": "resnet50-ms", "+T": "adml-t", "+A": "adml-a", "+U": "adml-u", "+A+U": "adml-au"}
-TUNED_RECIPES = {"standard": "resnet50-ms-tuned", "+A": "adml-a-tuned"}
 
 
 def audit(reading: str, batches: str = "56x2") -> AuditMeasure:
@@ -155,13 +124,6 @@ def tuned() -> list[Arm]:
     return found
 
 
-WEIGHTS: dict[Scale, dict[str, tuple[float, ...]]] = {
-    "pocket": {"+A": (0.03, 0.1, 0.3, 1.0)},
-    "paper": {"+A": (0.1, 0.2, 0.4, 0.6, 0.8, 1.0), "+U": (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)},
-}
-"""Kind → λ. At pocket scale 0.1 is what the recipes have, and that arm is the main one."""
-
-
 def series(scale: Scale, kind: str) -> dict[float, str]:
     """λ → arm, from standard training on."""
     if scale == "pocket":
@@ -178,25 +140,6 @@ def weighted(scale: Scale, weights: tuple[float, ...], measures: tuple[Measure, 
                 row = {} if scale == "pocket" and weight == 0.1 else {"regime.weight": weight}
                 found[name] = arm(scale, kind, name, row=row, settings=HALF[scale], measures=measures)
     return list(found.values())
-
-
-LOSSES: dict[str, dict[str, Any]] = {
-    "linear": {"name": "linear"},
-    "triplet": {"name": "triplet", "squared": True, "miner": "distance"},
-    "margin": {"name": "margin", "miner": "distance"},
-    "multi-similarity": {},
-    "info-nce": {"name": "info-nce"},
-}
-"""As the paper has them, in the framework of Roth et al.; multi-similarity is the recipes' own."""
-
-BETA: dict[Scale, dict[str, Any]] = {"pocket": {"optimizer.loss_lr": 1e-2}, "paper": {"optimizer.loss_lr": 5e-4}}
-"""Learning rate of the margin loss's β: as in the framework of Roth et al., and for the short trainings at pocket scale
-so that β can travel as far (about its own length) as there."""
-
-PARTS: dict[Scale, dict[str, Any]] = {"pocket": {"epochs": 12, "evaluate_every": 12}, "paper": {"evaluate_every": 25}}
-"""Over the arms with one part of a loss (A6, A7), which need no long training: the paper gives them 50 epochs."""
-
-PARTS_ROW: dict[Scale, dict[str, Any]] = {"pocket": {}, "paper": {"epochs": 50}}
 
 
 def loss_row(scale: Scale, loss: str) -> dict[str, Any]:

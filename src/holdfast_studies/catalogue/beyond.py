@@ -21,7 +21,6 @@ from holdfast_studies.catalogue.hardness_arms import (
 )
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
 from holdfast_studies.claims import Claim, Ordered
-from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Probe, Scale, Training
 
 HM, EPS, DIRECT, SETS = "HM", "EPS", "direct gradient", "separate BatchNorm"
@@ -72,17 +71,6 @@ def combined(scale: Scale) -> Plan:
                 FIGURES,
             )
         ],
-        [
-            Scatter("Clean and robust, test classes", tuple(jobs), "R@1", ERS),
-            Bars("R@1 and ERS by arm, test classes", tuple(jobs), {"R@1": "R@1", "ERS": ERS}),
-        ],
-        {
-            "validation R@1": FIGURES[0].validation,
-            "validation ERS": FIGURES[1].validation,
-            "R@1": "R@1",
-            "ERS": ERS,
-            "passes": "log/passes",
-        },
     )
 
 
@@ -127,8 +115,6 @@ LESS, ALIKE = 2 / 3, 1.2
 """Shares of the passes of HM."""
 AS_ROBUST, AS_GOOD = 3.0, 5.0
 """ERS by which an arm may lie lower and be called as robust, points of R@1 by which it may and be said to keep it."""
-SPENT = "spent/passes"
-"""Nominal: HM skips triplets that are hard already, so that it spends less."""
 WHOLE, HALF = "HM[S, LGA]", "HM[S, LGA], half the epochs"
 FREE, FREE_HALF, FREE_EPOCHS = "free HM, equal passes", "free HM, half the passes", "free HM, equal epochs"
 
@@ -169,9 +155,4 @@ def free(scale: Scale) -> Plan:
             at_most(ALIKE, more_ers(alike, (FREE, WHOLE)), FREE),
             at_most(1.0, more_ers(same, (FREE_EPOCHS, WHOLE)), FREE_EPOCHS),
         ],
-        [
-            Scatter("ERS for its nominal price", tuple(jobs), SPENT, ERS),
-            Scatter("Robustness against retrieval", tuple(jobs), "R@1", ERS),
-        ],
-        {"R@1": "R@1", "ERS": ERS, "passes per batch": "log/passes", "passes per image, nominal": SPENT},
     )

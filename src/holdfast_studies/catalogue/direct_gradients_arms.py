@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from holdfast.config import instantiate
 from holdfast.gradients import Components
 from holdfast_studies.declared import paper
 from holdfast_studies.drawing import Lines
@@ -31,17 +32,10 @@ def highest(table: Table) -> dict[str, float]:
 
 
 DIRECTIONS, PAIRS, TRIPLETS = _printed("G1"), _printed("G2"), _printed("G3")
-WITHOUT_RATES = {"cos + sc2": 77.2, "cir + sc1": 77.0, "lin, cos + sc2": 78.4, "lin, cir + sc1": 78.1}
-"""Rows of Table 4 that the appendix leaves out; they are trained at the rate of the same weight with the other mask."""
-
-OTHER_MASK = {
-    "cos + sc2": "cos + sc1",
-    "cir + sc1": "cir + sc2",
-    "lin, cos + sc2": "lin, cos + sc1",
-    "lin, cir + sc1": "lin, cir + sc2",
-    "cos + sc2 as printed": "cos + sc1",
-    "cir + sc2 as printed": "cir + sc2",
-}
+_WITHOUT_RATES = paper("direct_gradients")["without_rates"]
+WITHOUT_RATES: dict[str, float] = {rule: printed for rule, (printed, _) in _WITHOUT_RATES.items()}
+OTHER_MASK: dict[str, str] = {rule: other for rule, (_, other) in _WITHOUT_RATES.items()}
+OTHER_MASK |= {"cos + sc2 as printed": "cos + sc1", "cir + sc2 as printed": "cir + sc2"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,9 +63,9 @@ class RuleGround:
     per_class: int
     classes: tuple[int, ...]
     usual: int
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     start: Training | None = None
-    chosen: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    chosen: dict[str, float] = dataclasses.field(default_factory=dict)
     rates: tuple[float, ...] = ()
     high: float = 0.0
     seeds: tuple[int, ...] | None = None
@@ -145,22 +139,17 @@ PRINTED_RATES = {
 }
 """Rule → the best rate of the paper's appendix on CARS."""
 
-NAMED_RATES = {"best": 0.4, "MS": 0.2, "DR-MS": 0.2}
-"""For Table 5 the paper prints none: those of lin-ms and of sig-ms in Appendix Table 2, until G6 prefers others."""
+NAMED_RATES: dict[str, float] = paper("direct_gradients")["named_rates"]
 
 
 def _ground(name: str) -> RuleGround:
     """One of the paper's YAML file."""
-    row: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in GROUNDS[name].items()
-    }
-    if "start" in row:
-        row["start"] = Training(**row["start"])
-    row["chosen"] = {"printed": PRINTED_RATES, "named": NAMED_RATES}.get(row.get("chosen", ""), {})
-    return RuleGround(**row)
+    row = dict(paper("direct_gradients")["grounds"][name])
+    chosen = {"printed": PRINTED_RATES, "named": NAMED_RATES}.get(row.pop("chosen", ""), {})
+    found: RuleGround = instantiate(RuleGround, row, where=name)
+    return dataclasses.replace(found, chosen=chosen)
 
 
-GROUNDS = paper("direct_gradients")["grounds"]
 GLYPHS, CARS, CUB, INSHOP = map(_ground, ("GLYPHS", "CARS", "CUB", "INSHOP"))
 CARS_RESNET50, CUB_RESNET50 = map(_ground, ("CARS_RESNET50", "CUB_RESNET50"))
 DIRECTIONS_ON: dict[Scale, tuple[RuleGround, ...]] = {

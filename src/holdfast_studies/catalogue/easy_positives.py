@@ -15,22 +15,13 @@ SEEDS = tuple(range(8))
 LENGTHS: dict[Scale, tuple[int, ...]] = {"pocket": (2,), "paper": (2, 10, 30)}
 """Epochs on MNIST, which the paper does not say."""
 
-DIGITS = LossGround(
-    "Digits",
-    {"name": "digits", "labels": "coarse", "size": 28},
-    "eps-mnist",
-    settings={**eps.KEEP_GOING, "epochs": 40, "evaluate_every": 40},
-    seeds=SEEDS,
-)
-"""Scikit-learn's digits have no images to hold out."""
-
 OTHER_MS = "MS, λ 0.5, β 40"
 SOFTHARD = "triplet, softhard"
 
 
 def mnist(epochs: int) -> LossGround:
     """MNIST, learnt for so long."""
-    settings = {**eps.KEEP_GOING, "evaluate_every": epochs}
+    settings = {"on_collapse": "warn", "evaluate_every": epochs}
     data, reading = {"name": "mnist", "labels": "coarse"}, f"{epochs} epochs"
     return LossGround(
         f"MNIST, {reading},", data, "eps-mnist", {"epochs": epochs}, settings, seeds=SEEDS, reading=reading
@@ -42,11 +33,11 @@ def odd_and_even(scale: Scale) -> Plan:
     """Trained on odd against even, easy positives keep the digits apart and retrieve unseen ones better."""
     held_out = {"split": "test", "data": {"protocol": "seen"}}  # of the digits trained on, as in the paper's figure 2
     grounds = [(mnist(epochs), held_out) for epochs in LENGTHS[scale]]
-    grounds += [(DIGITS, {"split": "train"})] if scale == "pocket" else []
+    grounds += [(eps.DIGITS, {"split": "train"})] if scale == "pocket" else []
     arms: list[Arm] = []
     for ground, seen in grounds:
         measures: tuple[Measure, ...] = (Probe("retrieval", seen, "seen"), Probe("plane", seen))
-        arms += ground.pair("triplet", eps.PLAIN, measures)
+        arms += ground.pair("triplet", eps.PAIRS["random"], measures)
     return Plan(arms)
 
 
@@ -55,11 +46,11 @@ def three_losses(scale: Scale) -> Plan:
     """Easy positives improve triplet, margin and multi-similarity."""
     several = {("CARS", "margin"): (0, 1)}  # seeds of the rows that the paper is cited for
     arms: list[Arm] = []
-    for ground in (eps.GLYPHS,) if scale == "pocket" else (eps.photographs("cub"), eps.photographs("cars")):
+    for ground in (eps.GLYPHS,) if scale == "pocket" else (eps.CUB, eps.CARS):
         for name, pair in LOSSES.items():
             arms += ground.pair(name, pair, seeds=several.get((ground.label, name)))
         if scale == "paper":
-            arms += [ground.arm(SOFTHARD, eps.SOFTHARD, reading=SOFT), *ground.pair(OTHER_MS, eps.OWN_MS)]
+            arms += [ground.arm(SOFTHARD, eps.SOFTHARD, reading=SOFT), *ground.pair(OTHER_MS, eps.PAIRS[OTHER_MS])]
     return Plan(arms)
 
 
@@ -74,7 +65,7 @@ def omniglot_arms(scale: Scale) -> list[Arm]:
 def letters_unseen(scale: Scale) -> Plan:
     """Trained on languages only, easy positives retrieve the letters of unseen languages far better."""
     if scale == "paper":
-        return Plan(omniglot_arms(scale) + OMNIGLOT[scale].pair(OTHER_MS, eps.OWN_MS))
+        return Plan(omniglot_arms(scale) + OMNIGLOT[scale].pair(OTHER_MS, eps.PAIRS[OTHER_MS]))
     embedded = [arm for name in ("triplet", "MS") for arm in eps.SCRIPTS.pair(name, LOSSES[name])]
     return Plan(omniglot_arms(scale) + embedded)
 
@@ -120,7 +111,9 @@ def trimming(scale: Scale) -> Plan:
     ground = OMNIGLOT[scale]
     arms: list[Arm] = []
     for name, kept in KEPT.items():
-        pair, measures = (LOSSES["margin"], (SEEN,)) if name == "margin" else (eps.PLAIN, ())  # as E3 has them
+        pair, measures = (
+            (LOSSES["margin"], (SEEN,)) if name == "margin" else (eps.PAIRS["random"], ())
+        )  # as E3 has them
         arms += ground.pair(name, pair, measures)
         for keep in kept:
             loss = {"name": "trimmed", "keep": keep, "loss": pair.usual["loss"]}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeAlias
 
-from holdfast_studies.declared import paper
-from holdfast_studies.jobs import Arm, Measure, Probe, Scale, Training
+from holdfast.config import instantiate
+from holdfast_studies.declared import at_scale, paper
+from holdfast_studies.jobs import SCALES, Arm, Measure, Probe, Scale, Training
 
 Row: TypeAlias = dict[str, Any]
 """Dotted overrides of a recipe, as the paper has them for a row of its table."""
@@ -14,48 +15,33 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A loss as it is usually sampled, and with easy positives and the same rule for negatives; `ours` over both."""
+    """A loss as it is usually sampled, and with easy positives and the same rule for negatives.
 
-    usual: Row
-    easy: Row
+    Args:
+        loss: its block, without a miner.
+        miner: how it is usually sampled.
+        negative: the miner whose negatives go with easy positives.
+        more: what else the paper has for both.
+        ours: laid over both where the values are not those that the paper prints.
+        reading: of what the paper leaves unsaid about the usual sampling.
+    """
+
+    loss: Row
+    miner: str | Row
+    negative: str
+    more: Row = dataclasses.field(default_factory=dict)
     ours: Row = dataclasses.field(default_factory=dict)
     reading: str = ""
 
+    @property
+    def usual(self) -> Row:
+        """Without easy positives."""
+        return {**self.more, "loss": {**self.loss, "miner": self.miner}}
 
-def _pair(loss: dict[str, Any], miner: Any, negative: str, more: Row | None = None, **rest: Any) -> Pair:
-    easy = {"name": "easy-positive", "negative": negative}
-    usual, with_easy = ({**(more or {}), "loss": {**loss, "miner": chosen}} for chosen in (miner, easy))
-    return Pair(usual=usual, easy=with_easy, **rest)
-
-
-TRIPLET: dict[str, Any] = {"name": "triplet", "margin": 0.2, "squared": True}
-MARGIN: dict[str, Any] = {"name": "margin", "margin": 0.2, "beta": 1.2}
-MULTI_SIMILARITY: dict[str, Any] = {
-    "name": "multi-similarity",
-    "alpha": 2.0,
-    "beta": 50.0,
-    "base": 1.0,
-    "reduction": "mined",
-}
-"""With the settings that this paper prints, averaged as its framework does."""
-
-BAND, SOFT = (str(paper("easy_positives")["words"][reading]) for reading in ("band", "soft"))
-
-LOSSES: dict[str, Pair] = {
-    "triplet": _pair(TRIPLET, {"name": "semihard", "positives": "semihard"}, "semihard", reading=BAND),
-    "margin": _pair(MARGIN, "distance", "distance", {"optimizer.loss_lr": 5e-4}),
-    "MS": _pair(MULTI_SIMILARITY, "multi-similarity", "multi-similarity"),
-}
-"""The three of the paper's tables."""
-
-SOFTHARD: Row = {"loss": {**TRIPLET, "miner": "softhard"}}
-"""Triplets without easy positives, read the other way."""
-
-OWN_MS = dataclasses.replace(LOSSES["MS"], ours={"loss.beta": 40.0, "loss.base": 0.5})
-"""Multi-similarity with the values of the paper's framework."""
-
-PLAIN = _pair(TRIPLET, "random", "random")
-"""Positives at random against the nearest one, negatives at random: the MNIST experiment, and what the paper trims."""
+    @property
+    def easy(self) -> Row:
+        """With them."""
+        return {**self.more, "loss": {**self.loss, "miner": {"name": "easy-positive", "negative": self.negative}}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,34 +103,21 @@ class LossGround:
 SEEN = Probe(function="retrieval", arguments={"split": "train", "factor": 30}, name="seen")
 """Both label sets on the images trained on, NMI+ as the paper has it on Omniglot."""
 
-KEEP_GOING = {"on_collapse": "warn"}
-"""A collapsed embedding is what these studies are about, so it is measured like any other."""
+_EPS = paper("easy_positives")
+SOFT = str(_EPS["words"]["soft"])
+PAIRS: dict[str, Pair] = instantiate(dict[str, Pair], _EPS["losses"])
+LOSSES = {name: PAIRS[name] for name in ("triplet", "margin", "MS")}
+"""The three of the paper's tables."""
 
-_POCKET = {**KEEP_GOING, "batch.classes": 7, "batch.per_class": 16}
-
-PRINTED = Training(recipe="pocket", settings={"epochs": 24, "evaluate_every": 24})
-"""Printed characters told apart: what Omniglot's pocket arms start from, as the paper's start from ImageNet."""
-
-EPOCHS = 100
-"""At paper scale, where the paper's framework has 150."""
-
-LANGUAGES = {"name": "omniglot", "labels": "coarse"}
-SMALL = {**_POCKET, "epochs": 8, "evaluate_every": 8, "optimizer.lr": 1e-3, "clustering.factor": 30}
-LONG = {**KEEP_GOING, "epochs": EPOCHS, "evaluate_every": 10}
-OMNIGLOT: dict[Scale, LossGround] = {
-    "pocket": LossGround("Omniglot", LANGUAGES, "pocket", settings=SMALL, start=PRINTED),
-    "paper": LossGround("Omniglot", LANGUAGES, "eps-omniglot", settings=LONG, seeds=(0, 1, 2)),
-}
-"""Languages only; small images and seven languages of sixteen drawings a batch, or the paper's setting."""
-
-LENGTH = {"epochs": 24, "evaluate_every": 24}
-SCRIPTS = LossGround("Scripts", {"name": "glyphs", "labels": "coarse"}, "pocket", settings={**_POCKET, **LENGTH})
-"""The embedded relative of Omniglot: printed characters learnt by their script."""
-
-GLYPHS = LossGround("Glyphs", "glyphs", "pocket", settings={**KEEP_GOING, **LENGTH})
-"""Fine labels, 28 characters of four images a batch."""
+SOFTHARD: Row = {"loss": {**PAIRS["triplet"].loss, "miner": "softhard"}}
+"""Triplets without easy positives, read the other way."""
 
 
-def photographs(data: str) -> LossGround:
-    """The paper's fine-grained benchmarks: batches of 160 as 40 classes of four."""
-    return LossGround(data.upper(), data, "eps-triplet", settings=LONG)
+def ground(name: str, scale: Scale = "pocket") -> LossGround:
+    """One of the paper's YAML file."""
+    found: LossGround = instantiate(LossGround, at_scale(_EPS["grounds"][name], scale, {}), where=name)
+    return found
+
+
+OMNIGLOT: dict[Scale, LossGround] = {scale: ground("omniglot", scale) for scale in SCALES}
+SCRIPTS, GLYPHS, CUB, CARS, DIGITS = map(ground, ("scripts", "glyphs", "cub", "cars", "digits"))
