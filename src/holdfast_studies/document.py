@@ -162,7 +162,14 @@ def _laid_out(value: Any, indent: str = "") -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Void:
-    """Results of an arm's seeds that are not shown, and why; of one measure alone, where its prefix is given."""
+    """Results that are not shown.
+
+    Args:
+        arm: as the raw file calls it.
+        cells: how many seeds.
+        why: a clause.
+        measure: the prefix of the figures, where only those of a measure are void.
+    """
 
     arm: str
     cells: int

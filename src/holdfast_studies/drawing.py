@@ -29,7 +29,14 @@ MOST = 4
 
 @dataclasses.dataclass(frozen=True)
 class Bars:
-    """One bar per arm and figure (legend → figure), with the spread over seeds; the unit is that of the axis."""
+    """One bar per arm and figure, with the spread over seeds.
+
+    Args:
+        title: above it.
+        arms: which, in order.
+        figures: legend → figure.
+        unit: of the axis.
+    """
 
     title: str
     arms: tuple[str, ...]
@@ -44,7 +51,16 @@ class Bars:
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """A figure against a number that arms differ in: legend → {x: arm}."""
+    """A figure against a number that arms differ in.
+
+    Args:
+        title: above it.
+        lines: legend → {x: arm}.
+        figure: the y axis.
+        x: name of the x axis.
+        logarithmic: the x axis.
+        unit: of the y axis.
+    """
 
     title: str
     lines: Mapping[str, Mapping[float, str]]
@@ -61,7 +77,14 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True)
 class Scatter:
-    """One point per arm, the figure of the y axis against that of the x axis."""
+    """One point per arm, one figure against another.
+
+    Args:
+        title: above it.
+        arms: which.
+        x: figure of the x axis.
+        y: figure of the y axis.
+    """
 
     title: str
     arms: tuple[str, ...]
@@ -76,7 +99,16 @@ class Scatter:
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-    """A series per arm, lists `[[x, y], ...]` that a probe stored under one name; dots if `points`, else lines."""
+    """A series per arm: lists `[[x, y], ...]` that a probe stored under one name.
+
+    Args:
+        title: above it.
+        arms: which.
+        series: the name.
+        x: name of the x axis.
+        y: name of the y axis.
+        points: draw dots instead of lines.
+    """
 
     title: str
     arms: tuple[str, ...]

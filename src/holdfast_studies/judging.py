@@ -13,7 +13,7 @@ from holdfast.run_files import finite
 from holdfast_studies.base import Study
 from holdfast_studies.claims import LEVEL, Claim, Standing, Verdict
 from holdfast_studies.drawing import Curves
-from holdfast_studies.jobs import Arm, Scale
+from holdfast_studies.jobs import Scale
 from holdfast_studies.results import BEST_ON_TEST, Outcome, Results
 from holdfast_studies.setting import Setting, joint, settings
 from holdfast_studies.tables import Table, plural
@@ -50,7 +50,7 @@ def judged(claim: Claim, results: Results, grounds: Mapping[str, Setting], ours:
         grounds: arm → whose setting it runs in.
         ours: the claim is of no paper, and judged in any setting.
     """
-    noted = _Noting(results.outcomes)
+    noted = Noting(results.outcomes)
     found = claim.verdict(Results(outcomes=noted))
     ground = joint(grounds[arm] for arm in noted.asked if arm in grounds)
     standing: Standing = "verdict" if ground.decides(claim.of_levels) else "observation"
@@ -60,24 +60,7 @@ def judged(claim: Claim, results: Results, grounds: Mapping[str, Setting], ours:
     return dataclasses.replace(found, evidence=evidence, ground=ground, standing=standing, reading=claim.reading)
 
 
-def arms_read(claim: Claim, results: Results) -> set[str]:
-    """The arms whose results a claim looks at, found by letting it look."""
-    noted = _Noting(results.outcomes)
-    claim.verdict(Results(outcomes=noted))
-    return set(noted.asked)
-
-
-def mixed_readings(claims: Sequence[Claim], arms: Sequence[Arm], results: Results) -> list[str]:
-    """Claims that read arms of another reading than their own, which may say more; a study has none."""
-    readings = {arm.name: arm.reading for arm in arms}
-    return [
-        claim.text
-        for claim in claims
-        if not all(claim.reading.startswith(readings.get(arm, "")) for arm in arms_read(claim, results))
-    ]
-
-
-class _Noting(dict[str, V]):
+class Noting(dict[str, V]):
     """A mapping that notes the names it is asked for, in order; several may note into one."""
 
     def __init__(self, content: Mapping[str, V], asked: dict[str, None] | None = None) -> None:
@@ -85,6 +68,7 @@ class _Noting(dict[str, V]):
         self.asked = {} if asked is None else asked
 
     def get(self, key: str, default: Any = None) -> Any:
+        """As of any mapping, noted."""
         self.asked[key] = None
         return super().get(key, default)
 
@@ -101,7 +85,7 @@ def trimmed(study: Study, scale: Scale, results: Results) -> Results:
     wanted: dict[str, None] = {}
     whole: dict[str, None] = {}
     watched = {
-        arm: [dataclasses.replace(o, figures=_Noting(o.figures, wanted), series=_Noting(o.series, whole)) for o in own]
+        arm: [dataclasses.replace(o, figures=Noting(o.figures, wanted), series=Noting(o.series, whole)) for o in own]
         for arm, own in results.outcomes.items()
     }
     for claim in study.claims(scale):

@@ -58,7 +58,16 @@ Drawn: TypeAlias = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A study with what was found: its raw file, results that count, verdicts computed from them, and what is void."""
+    """A study with what was found.
+
+    Args:
+        study: which.
+        scale: at which scale.
+        results: of its arms, those that count.
+        plain: the raw file.
+        verdicts: computed from the results.
+        void: what of the raw file does not count any more.
+    """
 
     study: base.Study
     scale: Scale

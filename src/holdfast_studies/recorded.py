@@ -62,7 +62,14 @@ def _named(recipe: Flat, key: str) -> tuple[Any, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One change by its name in records; `what` follows "made before", then the trainings and measures it touches."""
+    """One change.
+
+    Args:
+        name: what records know it by.
+        what: after "made before": a clause for pages.
+        training: whether it touches the training of a recipe.
+        measure: whether it touches a measure (as plain data) of a model of that recipe.
+    """
 
     name: str
     what: str

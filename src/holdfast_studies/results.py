@@ -97,7 +97,13 @@ class Results:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeedInterval:
-    """A mean difference with the half-width of its one-sided 95 % interval, or the noise of a single seed."""
+    """A mean difference with its half-width.
+
+    Args:
+        mean: of the differences.
+        half: of the one-sided 95 % interval, or the noise of a single seed.
+        seeds: how many differences.
+    """
 
     mean: float
     half: float

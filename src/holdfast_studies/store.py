@@ -140,7 +140,12 @@ class Store:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Merged:
-    """How many records are new here, or have measures that are; files of other models than ours, which was kept."""
+    """What came of taking over records.
+
+    Args:
+        new: records that are new here, or have measures that are.
+        differing: files whose cell was trained here too, to another model; ours was kept.
+    """
 
     new: int
     differing: tuple[Path, ...]

@@ -109,7 +109,13 @@ def on_one_device(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spent:
-    """The time that cells took, each once, and trainings they start from; `unknown` counts those without a time."""
+    """The time that cells took, each once.
+
+    Args:
+        cells: how many trainings and computations.
+        seconds: of them, and of the trainings that they start from where those are known.
+        unknown: how many trainings that they start from are not.
+    """
 
     cells: int
     seconds: float

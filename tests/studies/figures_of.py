@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from holdfast.audit.ers import TERMS
 from holdfast_studies.base import Study
+from holdfast_studies.claims import Claim
 from holdfast_studies.drawing import Bars, Curves, Drawing, Lines
 from holdfast_studies.jobs import Arm, AuditMeasure, Scale, Training
+from holdfast_studies.judging import Noting
 from holdfast_studies.results import Outcome, Results
 
 TRAINED = {"R@1", "R@2", "R@4", "NMI", "pi_ratio", "collapsed", "distance_all", "log/passes", "log/seconds"}
@@ -79,3 +81,20 @@ def undecided_before_decided_after(study: Study, scale: Scale, everything: Calla
         found = claim.verdict(results)
         assert "not run" not in found.evidence
         assert found.status != "undecided", found
+
+
+def arms_read(claim: Claim, results: Results) -> set[str]:
+    """The arms whose results a claim looks at, found by letting it look."""
+    noted = Noting(results.outcomes)
+    claim.verdict(Results(outcomes=noted))
+    return set(noted.asked)
+
+
+def mixed_readings(claims: Sequence[Claim], arms: Sequence[Arm], results: Results) -> list[str]:
+    """Texts of claims that read arms of another reading than their own, which may say more; a study has none."""
+    readings = {arm.name: arm.reading for arm in arms}
+    return [
+        claim.text
+        for claim in claims
+        if not all(claim.reading.startswith(readings.get(arm, "")) for arm in arms_read(claim, results))
+    ]

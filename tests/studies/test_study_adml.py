@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from figures_of import mixed_readings
 
 from holdfast import metrics
 from holdfast.audit.adml import GOALS as ATTACKS
@@ -19,7 +20,7 @@ from holdfast_studies.claims import Claim
 from holdfast_studies.declared import paper
 from holdfast_studies.drawing import Bars, Curves, Lines
 from holdfast_studies.jobs import SCALES, Arm, AuditMeasure, Probe, Scale, Training
-from holdfast_studies.judging import mixed_readings, verdicts
+from holdfast_studies.judging import verdicts
 from holdfast_studies.results import Outcome, Results, Status
 from holdfast_studies.setting import settings
 
@@ -285,12 +286,12 @@ def test_a9_holds_within_four_points_of_the_script() -> None:
 
 def test_a4_needs_a_peak_inside() -> None:
     arms = tuple(series("pocket", "+A").values())
-    rule = peak(arms, noise=1.0)
+    claim = peak("a peak", arms, noise=1.0)
     shapes = {"holds": [60, 61, 63, 62, 58], "does not hold": [60, 61, 62, 63, 64]}
     for expected, values in shapes.items():
-        assert rule(results(dict(zip(arms, map(float, values), strict=True))))[0] == expected
+        assert claim.verdict(results(dict(zip(arms, map(float, values), strict=True)))).status == expected
     noisy = {arm: [60.0, 64.0, 58.0] if arm == "+A" else 60.0 for arm in arms}
-    assert rule(results(noisy))[0] == "undecided"
+    assert claim.verdict(results(noisy)).status == "undecided"
 
 
 def test_a5_flips_for_one_loss_alone() -> None:

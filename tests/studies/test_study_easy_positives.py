@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from figures_of import asked, figures_of, made_up
+from figures_of import asked, figures_of, made_up, mixed_readings
 from torch import nn
 
 from holdfast.data import load
@@ -19,7 +19,6 @@ from holdfast.view import View
 from holdfast_studies import base
 from holdfast_studies.claims import All, Claim, Ordered
 from holdfast_studies.jobs import SCALES, Cell, Scale, Training
-from holdfast_studies.judging import mixed_readings
 from holdfast_studies.measures.embedded import KEPT, Plane, SplitRetrieval
 from holdfast_studies.probes import Scene
 from holdfast_studies.running import Places, run_cell

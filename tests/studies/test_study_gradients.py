@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 import torch
-from figures_of import trained, undecided_before_decided_after
+from figures_of import mixed_readings, trained, undecided_before_decided_after
 
 from holdfast.gradients import Diagram
 from holdfast_studies import base
@@ -15,7 +15,6 @@ from holdfast_studies.catalogue.rules import VALIDATION, best_rate, most, steadi
 from holdfast_studies.claims import Beyond, Near, Ordered, Verdict
 from holdfast_studies.drawing import Curves, Lines
 from holdfast_studies.jobs import SCALES, Arm, Probe, Scale, Training
-from holdfast_studies.judging import mixed_readings
 from holdfast_studies.measures.embedded import TripletDiagram
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.setting import settings

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from figures_of import asked, figures_of, made_up, sets_of, undecided_before_decided_after
+from figures_of import asked, figures_of, made_up, mixed_readings, sets_of, undecided_before_decided_after
 
 from holdfast_studies import base
 from holdfast_studies.catalogue.mdprop import ONE, SHARED, THREE, TWINS, TWO, WITH
 from holdfast_studies.catalogue.mdprop_arms import BASELINES
 from holdfast_studies.jobs import SCALES, Arm, Scale, Training
-from holdfast_studies.judging import mixed_readings
 from holdfast_studies.results import Results
 from holdfast_studies.setting import setting
 

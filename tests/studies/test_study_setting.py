@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from figures_of import arms_read, mixed_readings
 
 from holdfast.training import recipe_files
 from holdfast.training.recipe import load_recipe
@@ -12,7 +13,7 @@ from holdfast.training.recipe_files import About
 from holdfast_studies import base
 from holdfast_studies.claims import All, Beyond, Claim, Judged, Near, Ordered, Verdict, ruled
 from holdfast_studies.jobs import SCALES, Arm, AuditMeasure, Computation, Probe, Scale, Training
-from holdfast_studies.judging import arms_read, by_reading, counted, judged, mixed_readings
+from holdfast_studies.judging import by_reading, counted, judged
 from holdfast_studies.results import Outcome, Results
 from holdfast_studies.setting import UNCOMPARED, Setting, joint, setting
 

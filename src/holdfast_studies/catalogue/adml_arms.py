@@ -12,11 +12,7 @@ NORMALISED, PIXELS = "ε normalised", "ε in pixels"
 """Readings: the paper does not say in which units its ε 0.0314 is, and whichever it is holds for all of its tables."""
 
 UNITS = {NORMALISED: "normalized", PIXELS: "pixel"}
-USUAL: dict[Scale, str] = {"pocket": PIXELS, "paper": NORMALISED}
-"""What the recipes have: those of the paper as its framework attacks, normalised tensors; half of ε would be left of it
-at pocket scale, where a network divides by a deviation of one half."""
-
-OTHER: dict[Scale, str] = {"pocket": NORMALISED, "paper": PIXELS}
+USUAL, OTHER = paper("adml")["words"]["usual"], paper("adml")["words"]["other"]
 SUFFIX = {NORMALISED: "normalised", PIXELS: "pixels"}
 """Of the names of arms in the reading that is not usual."""
 

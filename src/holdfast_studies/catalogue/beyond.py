@@ -21,6 +21,7 @@ from holdfast_studies.catalogue.hardness_arms import (
 )
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
 from holdfast_studies.claims import Claim, Ordered
+from holdfast_studies.declared import paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Probe, Scale, Training
 
 HM, EPS, DIRECT, SETS = "HM", "EPS", "direct gradient", "separate BatchNorm"
@@ -35,22 +36,8 @@ FIGURES = (
 GRADIENT = {"name": "gradient", "rule": "best", "miner": "ephn"}
 ICS = 0.5
 """Weight of HM's intra-class structure term: its paper's best form, alone and in combinations."""
-FOUR: dict[Scale, dict[str, Any]] = {
-    "pocket": {},
-    "paper": {
-        **hardness_arms.STAND_IN,
-        "data.validation": 0.2,
-        "epochs": 20,
-        "evaluate_every": 20,
-        "checkpoint_every": 520,
-        "schedule": {"name": "cosine", "warmup": 0.05},
-        "batch": {"classes": 28, "per_class": 4},
-        "mining_groups": 1,
-        "optimizer.lr": 1e-4,
-    },
-}
-"""HM's batches have pairs, among which there is nothing to choose a nearest positive from; and combinations are chosen
-on classes that are kept for it. The rate was not chosen by any comparison: a prototype trained HM with it."""
+FOUR = paper("beyond")["arms"]["combined"]
+"""Scale → settings over HM's recipes."""
 
 
 @study("X1")
@@ -99,7 +86,7 @@ def _eps(scale: Scale) -> Training:
 def _direct(scale: Scale) -> Training:
     if scale == "paper":
         return hardness_arms.trained(scale, "resnet18-triplet", {"loss": GRADIENT}, over=FOUR[scale])
-    return Training("gs-pocket", settings=mdprop_arms.SHORT["pocket"])
+    return Training("gs-pocket", settings=mdprop_arms.SETTINGS["pocket"])
 
 
 def _sets(scale: Scale) -> Training:

@@ -20,45 +20,21 @@ from holdfast_studies.catalogue.direct_gradients_arms import (
 )
 from holdfast_studies.catalogue.rules import VALIDATION, most, steadier, tuned, used
 from holdfast_studies.claims import All, Claim, Near, Ordered
-from holdfast_studies.declared import paper
+from holdfast_studies.declared import declared, paper
 from holdfast_studies.drawing import Curves, Lines
 from holdfast_studies.jobs import Arm, Probe, Scale
 
-DIRECTIONS = {name: Components(name, "con", "con") for name in ("euc", "cos", "euc-orth", "cos-orth")}
 WEIGHTS = ("euc", "lin", "lin-ms", "sig", "sig-ms")
-
-
-def _pairs(*names: tuple[str, tuple[str, ...]]) -> dict[str, Components]:
-    return {f"{way}, {weight}": Components(way, weight, "con") for way, weights in names for weight in weights}
-
-
-PAIRS: dict[Scale, dict[str, Components]] = {
-    "pocket": _pairs(("cos", ("con", *WEIGHTS)), ("euc", ("con", "euc", "lin-ms"))),
-    "paper": _pairs(("cos", ("con", *WEIGHTS)), ("euc", ("con", *WEIGHTS))),
-}
-RELATIVE = _pairs(("cos", ("lin-ms", "sig-ms")))
-
 DRAWN, PRINTED_SIGN = "sc2 as in figure 3", "sc2 as in Equation 19"
-AS_PRINTED: Any = {"name": "sc2", "printed": True}
 
 
-def _triplets(pair: str, before: str, *names: str) -> dict[str, Components]:
-    found = {}
-    for name in names:
-        weight, _, mask = name.partition(" + ")
-        sign = AS_PRINTED if mask == "sc2 as printed" else mask or None
-        found[before + name] = Components("cos", pair, weight, sign)
-    return found
+def _rules(name: str, scale: Scale) -> dict[str, Components]:
+    """Those that a study compares."""
+    return {rule: Components(*parts) for rule, parts in declared(name, scale)["rules"].items()}
 
 
-MASKED = ("cos + sc1", "cos + sc2", "cir", "cir + sc1", "cir + sc2")
-TRIPLETS: dict[Scale, dict[str, Components]] = {
-    "pocket": _triplets("con", "", "con", "cos", "cos + sc1", "cir", "cir + sc2"),
-    "paper": {
-        **_triplets("con", "", "con", "cos", *MASKED, "cos + sc2 as printed", "cir + sc2 as printed"),
-        **_triplets("lin", "lin, ", "con", "cos", *MASKED),
-    },
-}
+DIRECTIONS = _rules("G1", "paper")
+RELATIVE = {rule: parts for rule, parts in _rules("G2", "paper").items() if rule in ("cos, lin-ms", "cos, sig-ms")}
 
 R1_OF_DIRECTIONS, R1_OF_PAIRS = printed.highest(printed.DIRECTIONS), printed.highest(printed.PAIRS)
 R1_OF_TRIPLETS: dict[str, float] = {
@@ -82,7 +58,17 @@ def by_rate(grounds: tuple[RuleGround, ...], rules: Mapping[str, Components]) ->
 def above(
     ground: RuleGround, on_cars: Mapping[str, float], text: str, more: str, less: str, least: float = 0.0, **marks: Any
 ) -> Claim:
-    """One rule above another."""
+    """One rule above another.
+
+    Args:
+        ground: where.
+        on_cars: rule → R@1 on CARS as printed.
+        text: the claim in words.
+        more: the rule that should be higher.
+        less: the other.
+        least: by how much at least.
+        marks: `reading` and `limit` of the claim.
+    """
     asked = ground.label == "CARS" and least == 0 and on_cars[more] > on_cars[less]
     known = (on_cars[more], on_cars[less]) if asked else ()
     arms = (ground.name(more), ground.name(less))
@@ -115,7 +101,7 @@ def gradient_direction(scale: Scale) -> Plan:
 @study("G2")
 def pair_weight(scale: Scale) -> Plan:
     """What a pair counts: most weights help, and lin-ms survives high learning rates."""
-    grounds, rules = COMPONENTS[scale], PAIRS[scale]
+    grounds, rules = COMPONENTS[scale], _rules("G2", scale)
     asked = (*grounds, INSHOP) if scale == "paper" else grounds
     arms = [arm for ground in grounds for arm in ground.arms(rules)]
     arms += INSHOP.arms(RELATIVE) if scale == "paper" else []
@@ -170,7 +156,7 @@ def _steady(ground: RuleGround) -> Claim:
 @study("G3")
 def triplet_weight(scale: Scale) -> Plan:
     """What a triplet counts: little depends on it, except for the masks where classes overlap."""
-    grounds, rules = COMPONENTS[scale], TRIPLETS[scale]
+    grounds, rules = COMPONENTS[scale], _rules("G3", scale)
     readings = {rule: PRINTED_SIGN if "as printed" in rule else DRAWN for rule in rules if "sc2" in rule}
     claims: list[Claim] = []
     for ground in grounds:

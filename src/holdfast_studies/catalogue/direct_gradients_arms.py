@@ -92,7 +92,17 @@ class RuleGround:
         settings: Mapping[str, Any] | None = None,
         reading: str = "",
     ) -> Arm:
-        """One rule at one learning rate, in the usual batch unless said otherwise."""
+        """One rule at one learning rate.
+
+        Args:
+            rule: in the arm's name.
+            parts: what it is made of.
+            rate: the learning rate.
+            classes: in a batch; the usual number when left out.
+            measures: of the trained model.
+            settings: of ours, over those of the ground.
+            reading: of what the paper leaves unsaid.
+        """
         # The parts, not the name of a rule: a rule that two studies call differently is then one training.
         loss: dict[str, Any] = {f"loss.{kind}": part for kind, part in parts._asdict().items() if part is not None}
         batch = {"batch.classes": classes or self.usual, "batch.per_class": self.per_class}

@@ -9,7 +9,7 @@ from holdfast_studies.catalogue.hardness_arms import (
     FIXED,
     MINERS,
     PUBLISHED,
-    STAND_IN,
+    SETTINGS,
     STEPS,
     act,
     est,
@@ -29,7 +29,7 @@ def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Jo
         probe = Probe("mined-hardness", {**arguments, "split": "test", "batches": 200})
         return Training("pocket", settings={"epochs": 6, "evaluate_every": 6}, measures=(probe,))
     probe = Probe("mined-hardness", {**arguments, "split": "train", "batches": 1000, "sampler": "pairs"})
-    backbone = str(STAND_IN["model.backbone"])
+    backbone = str(SETTINGS["paper"]["model.backbone"])
     return Computation(measure=probe, data="cub", backbone=backbone, differs=differs, stand_in="resnet18.tv_in1k")
 
 

@@ -15,26 +15,14 @@ AUDITED = 300
 """Images whose ERS is measured, against the whole gallery."""
 ERS = "ers-fixed/ERS"
 R1_NOISE, ERS_NOISE = (float(paper("hardness")["noise"][figure]) for figure in ("R@1", ERS))
-STEPS: dict[Scale, int] = {"pocket": 4, "paper": 8}
-"""η where a table does not vary it. Pocket steps are twice as long, so that as many of them reach as far."""
-LENGTHS = {"glyphs": 24, "cub": 44, "cars": 32, "sop": 5}
-"""Epochs. On photographs every image is an anchor in each: 250,000 triplets and a few more; the paper's 75 epochs have
-440,000 on CUB."""
-
-STAND_IN: dict[str, Any] = {"model.backbone": "torchvision:mobilenet_v2"}
-"""ImageNet MobileNetV2 in the place of the HM paper's ResNet-18."""
-
-_COMMON: dict[Scale, dict[str, Any]] = {
-    "pocket": {"on_collapse": "warn"},
-    "paper": {**STAND_IN, "on_collapse": "warn", "checkpoint_every": 500},
-}
+STEPS, LENGTHS, SETTINGS = (paper("hardness")["arms"][key] for key in ("steps", "lengths", "settings"))
 
 FIXED, PUBLISHED = AuditMeasure(limit=AUDITED), AuditMeasure(mode="published", limit=AUDITED)
 """ERS with the attacks as they should be, and as they were published; the latter too where the paper's rows are."""
 
 
 def named(jobs: Mapping[str, Training], seeds: tuple[int, ...] | None = None) -> list[Arm]:
-    """Arms by name, in order."""
+    """Arms by name, in order; `seeds` of all of them, where they are not those of the scale."""
     return [Arm(name, job, seeds) for name, job in jobs.items()]
 
 
@@ -68,7 +56,7 @@ def trained(
     data = data or ("glyphs" if scale == "pocket" else "cub")
     length = epochs or LENGTHS[data]
     small = "triplet-pocket" if recipe == "resnet18-triplet" else f"{recipe}-pocket"
-    settings = {**_COMMON[scale], "epochs": length, "evaluate_every": length, **(over or {})}
+    settings = {**SETTINGS[scale], "epochs": length, "evaluate_every": length, **(over or {})}
     audits = (FIXED, PUBLISHED) if scale == "paper" else (FIXED,)
     used = audits if measures is None else measures
     return Training(small if scale == "pocket" else recipe, data, row, settings, used)
@@ -179,7 +167,13 @@ def levels_off(text: str, arms: tuple[str, str, str], figure: str, noise: float)
 
 
 def standing(claim: Claim, arms: Sequence[str], favoured: Sequence[str]) -> Claim:
-    """A claim as it reads without the seeds in which one of its arms collapsed; the evidence names those."""
+    """A claim as it reads without the seeds in which one of its arms collapsed; the evidence names those.
+
+    Args:
+        claim: about the ERS of some arms.
+        arms: all that it reads.
+        favoured: those that it speaks for; where one collapsed in any seed, the claim is at best undecided.
+    """
 
     def rule(results: Results) -> tuple[Status, str]:
         gone = {arm: [o for o in results.outcomes.get(arm, []) if collapsed(o)] for arm in arms}

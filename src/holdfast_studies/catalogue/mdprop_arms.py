@@ -9,34 +9,13 @@ from holdfast.training.recipe_files import read_plain
 from holdfast_studies.declared import paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 
-RECIPES = {
-    "standard, frozen": "resnet50-ms-frozen",
-    "standard": "resnet50-ms-train",
-    "AT": "at",
-    "AdvProp-D": "advprop-d",
-    "MDProp-1": "mdprop-1",
-    "MDProp": "mdprop-2",
-    "released": "mdprop-released",
-    "UX": "mdprop-ux",
-}
-"""Arm → recipe at paper size. `MDProp-1` has one extra BatchNorm set (T 3), `MDProp` has two (T 1 and 5); `released` is
-the latter as the authors' code trains it."""
-
-_WORDS = paper("mdprop")["words"]
+_ARMS, _WORDS = paper("mdprop")["arms"], paper("mdprop")["words"]
+RECIPES, SETTINGS, EPS = _ARMS["recipes"], _ARMS["settings"], _ARMS["eps"]
 METHODS: dict[Scale, list[str]] = _WORDS["methods"]
 BASELINES: dict[Scale, dict[str, str]] = {
     scale: {row["baseline"]: row["reading"] for row in rows} for scale, rows in _WORDS["baselines"].items()
 }
 """Standard training → reading."""
-
-SHORT: dict[Scale, dict[str, Any]] = {
-    "pocket": {"epochs": 24, "evaluate_every": 24},
-    "paper": {"epochs": 60, "evaluate_every": 10},
-}
-"""Of every arm: at paper scale 60 of the paper's 125 epochs."""
-
-RADII: dict[Scale, float] = {"pocket": 0.03, "paper": 0.01}
-"""ε of training in normalised units, and of the attack: 0.01 of an image of 32 pixels is next to nothing."""
 
 
 def fixed(scale: Scale) -> AuditMeasure:
@@ -57,8 +36,16 @@ def training(
     data: str | None = None,
     measures: tuple[Measure, ...] = (),
 ) -> Training:
-    """One model of the paper."""
-    recipe, over = RECIPES[kind], SHORT[scale]
+    """One model of the paper.
+
+    Args:
+        scale: pocket or paper.
+        kind: key of `RECIPES`.
+        row: what the paper has for this row of a table, over the recipe.
+        data: in place of the scale's own; Online Products has recipes of its own.
+        measures: of the trained model.
+    """
+    recipe, over = RECIPES[kind], SETTINGS[scale]
     if scale == "pocket":
         small = "pocket" if kind == "standard" else f"{recipe}-pocket"
         return Training(small, "glyphs", {**(row or {})}, over, measures)
@@ -66,7 +53,7 @@ def training(
 
 
 def named(scale: Scale, jobs: Mapping[str, Training], seeds: tuple[int, ...] | None = None) -> list[Arm]:
-    """Arms by name, in order, baselines with the reading they are of."""
+    """Arms by name, in order, baselines with the reading they are of; `seeds` where they are not the scale's."""
     longest = sorted(BASELINES[scale].items(), key=lambda one: -len(one[0]))  # one is the beginning of the other
     readings = {name: next((said for start, said in longest if name.startswith(start)), "") for name in jobs}
     return [Arm(name, job, seeds, readings[name]) for name, job in jobs.items()]
@@ -84,7 +71,7 @@ def s2sd(scale: Scale) -> dict[str, Any]:
 
 def towards(scale: Scale, **targets: int) -> dict[str, Any]:
     """A row of MDProp whose sets are given by name with the number of targets of their images; 0 is the own class."""
-    eps = RADII[scale]
+    eps = EPS[scale]
     budget = {"eps": eps, "units": "normalized", "steps": 1, "start": "uniform", "start_radius": eps / 20}
     goals: dict[int, Any] = {0: {"name": "unadversarial", "targets": 1}, 1: "single-target"}
     return {
@@ -96,4 +83,4 @@ def towards(scale: Scale, **targets: int) -> dict[str, Any]:
 
 
 def _eps(scale: Scale) -> str | None:
-    return f"{RADII[scale]:g}" if scale == "pocket" else None
+    return f"{EPS[scale]:g}" if scale == "pocket" else None

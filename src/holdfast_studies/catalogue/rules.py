@@ -40,10 +40,16 @@ class Lower(Claim):
         return Verdict(claim=self.text, status=status, evidence=evidence)
 
 
-def peak(arms: Sequence[str], noise: float, figure: str = "R@1") -> Rule:
-    """Whether some inner arm lies above both ends.
+@register("peak")
+def peak(text: str, arms: tuple[str, ...], noise: float, figure: str = "R@1", reading: str = "") -> Judged:
+    """Some inner arm lies above both ends; refuted if every one is below an end.
 
-    Holds if one inner arm is above both, does not hold if every one is below an end.
+    Args:
+        text: the claim in words.
+        arms: from one end to the other.
+        noise: half-width to assume on one seed.
+        figure: what is compared.
+        reading: as in `Claim`.
     """
 
     def rule(results: Results) -> tuple[Status, str]:
@@ -61,7 +67,7 @@ def peak(arms: Sequence[str], noise: float, figure: str = "R@1") -> Rule:
             status = "does not hold"
         return status, f"{figure}: " + "; ".join(evidence)
 
-    return rule
+    return Judged(text, rule, reading=reading)
 
 
 STRONG = 0.5
@@ -75,6 +81,11 @@ def no_prediction(predictors: Mapping[str, str], start: str, figure: str = "R@1"
     questions, each wrong in one case of twenty: is it within `STRONG` of zero on both sides (two one-sided bounds at
     95 %)? Then the claim holds. Is it not zero (a two-sided interval)? Then it does not, whether hard attacks help more
     or less.
+
+    Args:
+        predictors: arm → figure of the start model that should say how much this arm gains.
+        start: the model that arms are compared with.
+        figure: in which they gain.
     """
 
     def rule(results: Results) -> tuple[Status, str]:
@@ -131,7 +142,12 @@ def best_rate(results: Results, arms: Sequence[str]) -> str | None:
 
 
 def tuned(claim: Ordered | Near, grids: Mapping[str, Sequence[str]]) -> Judged:
-    """A claim on rules, each judged at its learning rate: the one it has, or the one that validation classes chose."""
+    """A claim on rules, each judged at its learning rate: the one it has, or the one that validation classes chose.
+
+    Args:
+        claim: its arms are rules.
+        grids: rule → its arms.
+    """
 
     def rule(results: Results) -> tuple[Status, str]:
         chosen = {name: best_rate(results, grids[name]) for name in claim.arms}
@@ -145,7 +161,13 @@ def tuned(claim: Ordered | Near, grids: Mapping[str, Sequence[str]]) -> Judged:
 
 
 def used(text: str, grid: Mapping[float, str], rate: float) -> Judged:
-    """The learning rate that tables use is the one that the validation classes prefer."""
+    """The learning rate that tables use is the one that the validation classes prefer.
+
+    Args:
+        text: the claim in words.
+        grid: learning rate → arm.
+        rate: the one that tables use.
+    """
 
     def rule(results: Results) -> tuple[Status, str]:
         known = {tried: results.values(arm, VALIDATION) for tried, arm in sorted(grid.items())}
@@ -181,7 +203,15 @@ def most(text: str, parts: Sequence[Claim]) -> Judged:
 
 
 def steadier(text: str, steady: tuple[str, str], other: tuple[str, str], noise: float, limit: bool = False) -> Judged:
-    """From a first to a second arm, one rule loses less R@1 than another."""
+    """From a first to a second arm, one rule loses less R@1 than another.
+
+    Args:
+        text: the claim in words.
+        steady: two arms of the rule that should lose less.
+        other: two arms of the other.
+        noise: half-width to assume on one seed.
+        limit: as in `Claim`.
+    """
 
     def rule(results: Results) -> tuple[Status, str]:
         known = {arm: results.by_seed(arm, "R@1") for arm in (*steady, *other)}
@@ -316,7 +346,12 @@ PASSES = "log/passes"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Price:
-    """What an arm's training costs."""
+    """What an arm's training costs.
+
+    Args:
+        arm: whose.
+        epochs: of its training.
+    """
 
     arm: str
     epochs: int
@@ -328,7 +363,14 @@ class Price:
 
 
 def priced(claim: Claim, ours: Price, theirs: Price, share: float) -> Claim:
-    """A claim that an arm does something for a share of another's passes; at best undecided if it spent more."""
+    """A claim that an arm does something for a share of another's passes; at best undecided if it spent more.
+
+    Args:
+        claim: what it does.
+        ours: what the arm spends.
+        theirs: what the other does.
+        share: of theirs that ours may be.
+    """
 
     def rule(results: Results) -> tuple[Status, str]:
         verdict = claim.verdict(results)
