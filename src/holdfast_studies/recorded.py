@@ -93,7 +93,7 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "released", "`released` was the released code's step", lambda recipe: recipe.get("regime.variant") == "released"
     ),
-    Change("stax-start", "the larger radius of audit stax started where the smaller does", measure=_audited("stax")),
+    Change("stax-start", "the larger ε of audit stax started where the smaller does", measure=_audited("stax")),
     Change("independent-draws", "source and destination miners drew independently", mined_destination),
     Change(
         "variance-of-means",

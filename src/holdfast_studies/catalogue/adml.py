@@ -7,18 +7,6 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import adml_arms
-from holdfast_studies.catalogue.adml_arms import (
-    GOALS,
-    HALF,
-    LIMITS,
-    PARTS,
-    PARTS_ROW,
-    PIXELS,
-    RECIPES,
-    UNITS,
-    USUAL,
-    WEIGHTS,
-)
 from holdfast_studies.catalogue.rules import no_prediction
 from holdfast_studies.claims import Judged
 from holdfast_studies.declared import paper
@@ -34,7 +22,7 @@ def attacks_on_trained(scale: Scale) -> Plan:
     return Plan([adml_arms.arm(scale, "standard", name, recipe=recipe, measures=audits)])
 
 
-ARMS = paper("adml")["arms"]
+_ARMS = paper("adml")["arms"]
 TABLE_3 = ("standard", "+T", "+A", "+U")
 
 
@@ -48,12 +36,12 @@ def elsewhere(prefix: str, data: str, kinds: tuple[str, ...]) -> list[Arm]:
     """
     found = []
     for kind in kinds:
-        recipe, row = RECIPES[kind], {}
+        recipe, row = adml_arms.RECIPES[kind], {}
         if kind != "standard" and data == "cars":
             recipe = f"{recipe}-cars"
         elif kind != "standard":
-            recipe, row = f"adml-a-{data}", {"regime.goal": {**GOALS[kind], "reference": "joint"}}
-        over: dict[str, Any] = {"settings": ARMS["short"][data], "recipe": recipe, "data": data}
+            recipe, row = f"adml-a-{data}", {"regime.goal": {**adml_arms.GOALS[kind], "reference": "joint"}}
+        over: dict[str, Any] = {"settings": _ARMS["short"][data], "recipe": recipe, "data": data}
         found.append(adml_arms.arm("paper", kind, f"{prefix}{kind}", row=row, **over))
     return found
 
@@ -66,7 +54,7 @@ def clean_gain(scale: Scale) -> Plan:
     """
     arms = adml_arms.variants(scale) + adml_arms.others(scale)
     if scale == "paper":
-        arms += adml_arms.tuned() + elsewhere("CARS ", "cars", tuple(RECIPES))
+        arms += adml_arms.tuned() + elsewhere("CARS ", "cars", tuple(adml_arms.RECIPES))
         arms += elsewhere("SOP ", "sop", TABLE_3) + elsewhere("In-shop ", "inshop", TABLE_3)
     return Plan(arms)
 
@@ -78,17 +66,17 @@ LEAST: dict[Scale, float] = {"pocket": 0.1, "paper": 0.2}
 @study("A3")
 def robustness_grows(scale: Scale) -> Plan:
     """Under the alignment attack A > U > T > none, and robustness grows with λ."""
-    audits, usual, least = adml_arms.attacks(scale), USUAL[scale], LEAST[scale]
+    audits, usual, least = adml_arms.attacks(scale), adml_arms.USUAL[scale], LEAST[scale]
     own, other = (tuple(a for said, a in audits.items() if said.startswith(usual) == same) for same in (True, False))
     arms = [adml_arms.arm(scale, "standard", measures=tuple(audits.values()))]
     arms += adml_arms.variants(scale, ("+T", "+U", "+A"), own)
     arms += adml_arms.others(scale, ("+T", "+U", "+A"), other) if scale == "paper" else []
-    weights = tuple(w for of_kind in WEIGHTS[scale].values() for w in of_kind if w >= least)
+    weights = tuple(w for of_kind in adml_arms.WEIGHTS[scale].values() for w in of_kind if w >= least)
     known = {*called(arms)}
     arms += [arm for arm in adml_arms.weighted(scale, weights, own[:1]) if arm.name not in known]
     lines = {
         kind: {w: name for w, name in adml_arms.series(scale, kind).items() if w == 0 or w >= least}
-        for kind in WEIGHTS[scale]
+        for kind in adml_arms.WEIGHTS[scale]
     }
     figure = f"{audits[usual].prefix}/alignment/R@1"
     return Plan(arms, drawings=[Lines("R@1 under the alignment attack against λ", lines, figure, x="λ")])
@@ -97,8 +85,8 @@ def robustness_grows(scale: Scale) -> Plan:
 @study("A4")
 def rises_then_falls(scale: Scale) -> Plan:
     """Clean R@1 rises and then falls with λ."""
-    lines = {kind: adml_arms.series(scale, kind) for kind in WEIGHTS[scale]}
-    weights = tuple(weight for own in WEIGHTS[scale].values() for weight in own)
+    lines = {kind: adml_arms.series(scale, kind) for kind in adml_arms.WEIGHTS[scale]}
+    weights = tuple(weight for own in adml_arms.WEIGHTS[scale].values() for weight in own)
     known = {arm.name: arm for arm in adml_arms.weighted(scale, weights)}
     arms = [known[name] for name in dict.fromkeys(name for line in lines.values() for name in line.values())]
     return Plan(arms, drawings=[Lines("Clean R@1 against λ", lines, x="λ")])
@@ -119,7 +107,9 @@ def every_loss(scale: Scale) -> Plan:
 
     return Plan(
         [
-            adml_arms.arm(scale, kind, named(loss, kind), row=adml_arms.loss_row(scale, loss), settings=HALF[scale])
+            adml_arms.arm(
+                scale, kind, named(loss, kind), row=adml_arms.loss_row(scale, loss), settings=adml_arms.HALF[scale]
+            )
             for loss in ("triplet", "margin", "multi-similarity", "info-nce")
             for kind in kinds
         ]
@@ -141,12 +131,12 @@ def negative_only(scale: Scale) -> Plan:
     measures = (Probe("pair-distances"),)
 
     def made(name: str, row: dict[str, Any], **settings: int) -> Arm:
-        over = {**PARTS[scale], **settings}
+        over = {**adml_arms.PARTS[scale], **settings}
         return adml_arms.arm(scale, "standard", name, row=row, settings=over, measures=measures)
 
-    before = made("before", ARMS["before"], epochs=1, evaluate_every=1)  # untrained, looked at after its one epoch
+    before = made("before", _ARMS["before"], epochs=1, evaluate_every=1)  # untrained, looked at after its one epoch
     parts = [adml_arms.one_part(scale, loss, "negative", measures) for loss in LOSSES]
-    energies = [made(name, {**PARTS_ROW[scale], "loss": loss}) for name, loss in ARMS["energies"].items()]
+    energies = [made(name, {**adml_arms.PARTS_ROW[scale], "loss": loss}) for name, loss in _ARMS["energies"].items()]
     return Plan([before, *parts, *energies])
 
 
@@ -156,9 +146,9 @@ def hardness_predicts_nothing(scale: Scale) -> Plan:
     learnt = adml_arms.variants(scale)[1:] + adml_arms.others(scale)
     probes = {}
     for one in learnt:
-        goal = dict(GOALS[one.name.split()[0]])
-        units = {} if one.reading == PIXELS else {"units": UNITS[one.reading]}
-        arguments = {"goal": goal.pop("name"), **goal, "limit": LIMITS[scale], **units}
+        goal = dict(adml_arms.GOALS[one.name.split()[0]])
+        units = {} if one.reading == adml_arms.PIXELS else {"units": adml_arms.UNITS[one.reading]}
+        arguments = {"goal": goal.pop("name"), **goal, "limit": adml_arms.LIMITS[scale], **units}
         probes[one.name] = Probe("attack-strength", arguments, f"strength{one.name}")
     standard = adml_arms.arm(scale, "standard", measures=tuple(probes.values()))
     arms = [standard, *(dataclasses.replace(one, reading="") for one in learnt)]  # units are but a strength here
@@ -170,7 +160,7 @@ def hardness_predicts_nothing(scale: Scale) -> Plan:
                 f"the hardness of an attack ({how}) does not predict the clean gain of training on it",
                 no_prediction({name: f"{probe.prefix}/{key}" for name, probe in probes.items()}, "standard"),
             )
-            for key, how in (("drop", "how far it lowers R@1"), ("shift", "how far it moves embeddings"))
+            for key, how in (("drop", "how far it lowers R@1"), ("shift", "how far it shifts embeddings"))
         ],
         [
             Bars("Points of R@1 that each attack costs the standard model", ("standard",), drops),
@@ -187,5 +177,5 @@ def make_up_decides(scale: Scale) -> Plan:
     Multi-similarity, 128 dims, 56 × 2, a constant 1e-5, 2,600 steps on CUB; nothing at pocket scale.
     """
     make_ups = ("ordered", "28x4", "56x2", "shuffled")
-    audits = tuple(adml_arms.audit(units, batches) for units in UNITS for batches in make_ups)
+    audits = tuple(adml_arms.audit(units, batches) for units in adml_arms.UNITS for batches in make_ups)
     return Plan([] if scale == "pocket" else [adml_arms.half(scale, measures=audits)])

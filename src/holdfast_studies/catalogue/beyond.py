@@ -9,16 +9,6 @@ from holdfast.training.recipe_files import read_plain
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
 from holdfast_studies.catalogue.adml_arms import SEVERAL
-from holdfast_studies.catalogue.hardness_arms import (
-    ERS,
-    ERS_NOISE,
-    FIXED,
-    LENGTHS,
-    R1_NOISE,
-    STEPS,
-    hm,
-    more_ers,
-)
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
 from holdfast_studies.claims import Claim, Ordered
 from holdfast_studies.declared import paper
@@ -30,8 +20,8 @@ IDEAS: tuple[tuple[str, ...], ...] = ((EPS, HM), (DIRECT, HM), (HM, SETS), (EPS,
 """Combinations: all have the one idea that brings ERS."""
 COMBINATIONS = tuple(" + ".join(ideas) for ideas in IDEAS)
 FIGURES = (
-    Figure("R@1", "log/validation R@1", noise=R1_NOISE, equal=1.0),
-    Figure(ERS, "val-ers/ERS", noise=ERS_NOISE, equal=1.5),
+    Figure("R@1", "log/validation R@1", noise=hardness_arms.R1_NOISE, equal=1.0),
+    Figure(hardness_arms.ERS, "val-ers/ERS", noise=hardness_arms.ERS_NOISE, equal=1.5),
 )
 GRADIENT = {"name": "gradient", "rule": "best", "miner": "ephn"}
 ICS = 0.5
@@ -45,7 +35,7 @@ def combined(scale: Scale) -> Plan:
     """One recipe of four papers beats each alone."""
     jobs = {EPS: _eps(scale), DIRECT: _direct(scale), HM: _combined(scale, (HM,)), SETS: _sets(scale)}
     jobs |= {name: _combined(scale, ideas) for name, ideas in zip(COMBINATIONS, IDEAS, strict=True)}
-    measures = (FIXED, AuditMeasure(split="val", limit=hardness_arms.AUDITED, name="val-ers"))
+    measures = (hardness_arms.FIXED, AuditMeasure(split="val", limit=hardness_arms.AUDITED, name="val-ers"))
     seeds = SEVERAL if scale == "paper" else None
     return Plan(
         [Arm(name, dataclasses.replace(job, measures=measures), seeds) for name, job in jobs.items()],
@@ -63,7 +53,7 @@ def combined(scale: Scale) -> Plan:
 
 def _combined(scale: Scale, ideas: tuple[str, ...]) -> Training:
     """HM with other ideas."""
-    base = hm(scale, regime={"ics": ICS})
+    base = hardness_arms.hm(scale, regime={"ics": ICS})
     settings: dict[str, Any] = {**base.settings, **FOUR[scale]}
     if EPS in ideas:
         own = base.row["regime.source"]
@@ -109,19 +99,19 @@ FREE, FREE_HALF, FREE_EPOCHS = "free HM, equal passes", "free HM, half the passe
 @study("X2")
 def free(scale: Scale) -> Plan:
     """Free HM: the ERS of HM at a fraction of the passes."""
-    epochs, per_batch = LENGTHS["glyphs" if scale == "pocket" else "cub"], STEPS[scale] + 1
+    epochs, per_batch = hardness_arms.LENGTHS["glyphs" if scale == "pocket" else "cub"], hardness_arms.STEPS[scale] + 1
     half = epochs // 2
-    measures: tuple[Measure, ...] = (FIXED, Probe("spent"))
+    measures: tuple[Measure, ...] = (hardness_arms.FIXED, Probe("spent"))
     settings = {"regime.source": hardness_arms.miner(scale, "S"), "regime.replays": REPLAYS}
 
     def for_free(length: int) -> Training:
         return hardness_arms.trained(scale, "free-hm", settings, epochs=length, measures=measures)
 
     jobs = {
-        WHOLE: hm(scale, measures=measures),
+        WHOLE: hardness_arms.hm(scale, measures=measures),
         FREE_HALF: for_free(half * per_batch // REPLAYS),
         FREE: for_free(epochs * per_batch // REPLAYS),
-        HALF: hm(scale, epochs=half, measures=measures),
+        HALF: hardness_arms.hm(scale, epochs=half, measures=measures),
         FREE_EPOCHS: for_free(epochs),
         "standard": hardness_arms.standard(scale, measures=measures),
     }
@@ -137,9 +127,11 @@ def free(scale: Scale) -> Plan:
     return Plan(
         hardness_arms.named(jobs),
         [
-            at_most(LESS, more_ers(as_robust, (FREE_HALF, WHOLE), least=-AS_ROBUST), FREE_HALF),
-            at_most(LESS, Ordered(as_good, (FREE_HALF, WHOLE), noise=R1_NOISE, least=-AS_GOOD), FREE_HALF),
-            at_most(ALIKE, more_ers(alike, (FREE, WHOLE)), FREE),
-            at_most(1.0, more_ers(same, (FREE_EPOCHS, WHOLE)), FREE_EPOCHS),
+            at_most(LESS, hardness_arms.more_ers(as_robust, (FREE_HALF, WHOLE), least=-AS_ROBUST), FREE_HALF),
+            at_most(
+                LESS, Ordered(as_good, (FREE_HALF, WHOLE), noise=hardness_arms.R1_NOISE, least=-AS_GOOD), FREE_HALF
+            ),
+            at_most(ALIKE, hardness_arms.more_ers(alike, (FREE, WHOLE)), FREE),
+            at_most(1.0, hardness_arms.more_ers(same, (FREE_EPOCHS, WHOLE)), FREE_EPOCHS),
         ],
     )

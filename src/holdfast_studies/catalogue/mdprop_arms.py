@@ -24,7 +24,7 @@ def fixed(scale: Scale) -> AuditMeasure:
 
 
 def replaced(scale: Scale) -> AuditMeasure:
-    """The whole test set moved to one target, as in the paper's tables; a sample would leave few positives in it."""
+    """The whole test set attacked with one target, as in the paper's tables; a sample would leave few positives."""
     return AuditMeasure(protocol="stax", mode="replaced", eps=_eps(scale), settings={"only": ["stax"]})
 
 

@@ -36,7 +36,7 @@ BUDGET = Budget(eps=0.0314, step=0.007, steps=7)
 @register("attack-strength")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttackStrength(ProbeFunction):
-    """How far an attack on single queries lowers R@1, and how far it moves them.
+    """How far an attack on single queries lowers R@1, and how far it shifts them.
 
     Figures: `R@1` under attack, `drop` from the clean R@1 of the same queries, `shift`, the mean distance between
     clean and attacked vectors.
@@ -69,13 +69,13 @@ class AttackStrength(ProbeFunction):
             goal = {"name": self.goal, **({} if self.margin is None else {"margin": self.margin})}
             attack = fixed_attack(subject, self.goal, goal, budget)
             starts = range(0, len(subject.rows), subject.block)
-            moved = torch.cat([attack(slice(start, start + subject.block))["vectors"] for start in starts])
+            attacked = torch.cat([attack(slice(start, start + subject.block))["vectors"] for start in starts])
         clean = subject.references.clean(subject.rows)
         before, after = (
             100 * float(Retrieval((1,)).per_query(searched(subject, vectors, "fixed"))["R@1"].nanmean())
-            for vectors in (clean, moved)
+            for vectors in (clean, attacked)
         )
-        return Found(figures={"R@1": after, "drop": before - after, "shift": float(distance(moved, clean).mean())})
+        return Found(figures={"R@1": after, "drop": before - after, "shift": float(distance(attacked, clean).mean())})
 
 
 @register("mined-hardness")
