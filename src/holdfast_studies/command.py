@@ -101,12 +101,9 @@ def _list(cells: Iterable[Cell], store: Store, places: Places, plain: bool) -> N
         print(json.dumps({"cells": rows}, ensure_ascii=False))
         return
     done = sum(row["state"] in FINISHED for row in rows)
+    left = {row["cell"] for row in rows if row["state"] not in FINISHED}
     print(table(["arm", "seed", "state", "cell"], [list(row.values()) for row in rows], left=(2, 3)))
-    print(f"{done} of {len(rows)} cells are done; equal ones are run once, which leaves {len(_left(rows))} to run")
-
-
-def _left(rows: Iterable[dict[str, Any]]) -> set[str]:
-    return {row["cell"] for row in rows if row["state"] not in FINISHED}
+    print(f"{done} of {len(rows)} cells are done; equal ones are run once, which leaves {len(left)} to run")
 
 
 def _places(options: argparse.Namespace) -> Places:

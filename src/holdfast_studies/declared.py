@@ -32,14 +32,14 @@ def paper(name: str) -> dict[str, Any]:
 def declared(study: str, scale: Scale) -> dict[str, Any]:
     """All that its paper's file says of a study.
 
-    Claims without a `noise` have that of their figure. Columns, and figures of a drawing, may be a list of blocks.
+    Claims without a `noise` have that of their figure. Columns, `figures` and `predictors` may be a list of blocks.
     """
     own = next(found for file in sorted(CATALOGUE.glob("*.yaml")) if study in (found := paper(file.stem)))
     text: dict[str, Any] = at_scale(own[study], scale, own.get("words", {}))
     noise = at_scale(own.get("noise", {}), scale, {})
-    claims = [_noisy(claim, noise) for claim in text.get("claims", ())]
+    claims = [_claim(claim, noise) for claim in text.get("claims", ())]
     columns = _joined(text.get("columns", {}))
-    drawings = [{k: _joined(v) if k == "figures" else v for k, v in b.items()} for b in text.get("drawings", ())]
+    drawings = [_with_joined(block) for block in text.get("drawings", ())]
     return {**text, "claims": claims, "columns": columns, "drawings": drawings}
 
 
@@ -79,11 +79,15 @@ def _items(item: Any, scale: Scale, words: Mapping[str, Any]) -> Iterator[Any]:
         yield from at_scale(item["of"], scale, inside) if "of" in item else [at_scale(rest, scale, inside)]
 
 
-def _noisy(claim: dict[str, Any], noise: Mapping[str, float]) -> dict[str, Any]:
-    if "parts" in claim:
-        return {**claim, "parts": [_noisy(part, noise) for part in claim["parts"]]}
-    known = noise.get(claim.get("figure", "R@1")) if claim.keys() & {"arms", "figure"} else None
-    return claim if known is None else {"noise": known, **claim}
+def _claim(block: dict[str, Any], noise: Mapping[str, float]) -> dict[str, Any]:
+    if "parts" in block:
+        return {**block, "parts": [_claim(part, noise) for part in block["parts"]]}
+    known = noise.get(block.get("figure", "R@1")) if block.keys() & {"arms", "figure"} else None
+    return {**({} if known is None else {"noise": known}), **_with_joined(block)}
+
+
+def _with_joined(block: dict[str, Any]) -> dict[str, Any]:
+    return {key: _joined(value) if key in ("figures", "predictors") else value for key, value in block.items()}
 
 
 def _joined(blocks: Any) -> dict[str, str]:

@@ -161,7 +161,13 @@ def later(recipe: Mapping[str, Any], known: Collection[str]) -> list[str]:
 
 
 def later_for(measure: Mapping[str, Any], recipe: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """Changes of behaviour since a measure was taken that touch it, in words."""
+    """Changes of behaviour since a measure was taken that touch it, in words.
+
+    Args:
+        measure: as plain data.
+        recipe: of the model, by dotted keys.
+        known: names of changes that its record was made after.
+    """
     return [change.what for change in since(known) if change.measure(recipe, measure)]
 
 

@@ -137,7 +137,15 @@ def interval(values: list[float], noise: float) -> SeedInterval | None:
 
 
 def difference(results: Results, more: str, less: str, figure: str, noise: float) -> SeedInterval | None:
-    """How far one arm lies above another, seed by seed."""
+    """How far one arm lies above another, seed by seed; None where they share no seed.
+
+    Args:
+        results: of all arms.
+        more: the arm that is expected to be higher.
+        less: the other.
+        figure: what is compared.
+        noise: half-width to assume where there is one seed only.
+    """
     upper, lower = results.by_seed(more, figure), results.by_seed(less, figure)
     return interval([upper[seed] - lower[seed] for seed in sorted(upper.keys() & lower.keys())], noise)
 

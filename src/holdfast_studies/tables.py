@@ -30,6 +30,12 @@ def arm_table(study: Study, scale: Scale, results: Results, planned: Mapping[str
 
     Where trainings looked at the test classes on the way, their best R@1 stands beside that of the model reported. A
     figure that fewer seeds have than finished says how many; where arms ran on several devices, a time says on which.
+
+    Args:
+        study: which.
+        scale: of its arms.
+        results: what was found so far.
+        planned: arm → seeds it was to be run with.
     """
     columns, arms = study.columns(scale), study.arms(scale)
     every = [outcome for own in results.outcomes.values() for outcome in own]

@@ -323,12 +323,12 @@ def test_a7_flips() -> None:
 
 def test_a8_follows_the_rank_correlation() -> None:
     arms = [f"arm {number}" for number in range(16)]
-    rule = no_prediction({arm: f"{arm}/drop" for arm in arms}, "start")
+    claim = no_prediction("no prediction", {arm: f"{arm}/drop" for arm in arms}, "start")
 
     def status(gains: list[float]) -> Status:
         start = {"R@1": 50.0} | {f"{arm}/drop": float(place) for place, arm in enumerate(arms)}
         outcomes = {arm: [Outcome(seed=0, figures={"R@1": 50.0 + gain})] for arm, gain in zip(arms, gains, strict=True)}
-        return rule(Results(outcomes={"start": [Outcome(seed=0, figures=start)], **outcomes}))[0]
+        return claim.verdict(Results(outcomes={"start": [Outcome(seed=0, figures=start)], **outcomes})).status
 
     rising = [float(place) for place in range(15)] + [13.5]
     assert status(rising) == "does not hold"

@@ -7,10 +7,8 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import adml_arms
-from holdfast_studies.catalogue.rules import no_prediction
-from holdfast_studies.claims import Judged
 from holdfast_studies.declared import paper
-from holdfast_studies.drawing import Bars, Lines
+from holdfast_studies.drawing import Lines
 from holdfast_studies.jobs import Arm, Probe, Scale, called
 
 
@@ -144,30 +142,14 @@ def negative_only(scale: Scale) -> Plan:
 def hardness_predicts_nothing(scale: Scale) -> Plan:
     """How hard an attack is does not predict the clean gain of training on it."""
     learnt = adml_arms.variants(scale)[1:] + adml_arms.others(scale)
-    probes = {}
+    probes = []
     for one in learnt:
         goal = dict(adml_arms.GOALS[one.name.split()[0]])
         units = {} if one.reading == adml_arms.PIXELS else {"units": adml_arms.UNITS[one.reading]}
         arguments = {"goal": goal.pop("name"), **goal, "limit": adml_arms.LIMITS[scale], **units}
-        probes[one.name] = Probe("attack-strength", arguments, f"strength{one.name}")
-    standard = adml_arms.arm(scale, "standard", measures=tuple(probes.values()))
-    arms = [standard, *(dataclasses.replace(one, reading="") for one in learnt)]  # units are but a strength here
-    drops = {name: f"{probe.prefix}/drop" for name, probe in probes.items()}
-    return Plan(
-        arms,
-        [
-            Judged(
-                f"the hardness of an attack ({how}) does not predict the clean gain of training on it",
-                no_prediction({name: f"{probe.prefix}/{key}" for name, probe in probes.items()}, "standard"),
-            )
-            for key, how in (("drop", "how far it lowers R@1"), ("shift", "how far it shifts embeddings"))
-        ],
-        [
-            Bars("Points of R@1 that each attack costs the standard model", ("standard",), drops),
-            Bars("Clean R@1 after training on each attack", called(arms), {"R@1": "R@1"}),
-        ],
-        {"R@1": "R@1"} | {f"drop by {name}": figure for name, figure in drops.items()},
-    )
+        probes.append(Probe("attack-strength", arguments, f"strength{one.name}"))
+    standard = adml_arms.arm(scale, "standard", measures=tuple(probes))
+    return Plan([standard, *(dataclasses.replace(one, reading="") for one in learnt)])  # units are but a strength here
 
 
 @study("A9")

@@ -8,20 +8,12 @@ from typing import Any
 
 from holdfast.gradients import RULES, Components
 from holdfast_studies.base import Plan, study
-from holdfast_studies.catalogue import direct_gradients_arms as printed
-from holdfast_studies.catalogue.direct_gradients_arms import (
-    ALIKE,
-    COMPARISON,
-    COMPONENTS,
-    DIRECTIONS_ON,
-    INSHOP,
-    R1_NOISE,
-    RuleGround,
-)
+from holdfast_studies.catalogue import direct_gradients_arms as gs
+from holdfast_studies.catalogue.direct_gradients_arms import ALIKE, R1_NOISE, RuleGround
 from holdfast_studies.catalogue.rules import VALIDATION, most, steadier, tuned, used
 from holdfast_studies.claims import All, Claim, Near, Ordered
 from holdfast_studies.declared import declared, paper
-from holdfast_studies.drawing import Curves, Lines
+from holdfast_studies.drawing import Lines
 from holdfast_studies.jobs import Arm, Probe, Scale
 
 WEIGHTS = ("euc", "lin", "lin-ms", "sig", "sig-ms")
@@ -36,12 +28,12 @@ def _rules(name: str, scale: Scale) -> dict[str, Components]:
 DIRECTIONS = _rules("G1", "paper")
 RELATIVE = {rule: parts for rule, parts in _rules("G2", "paper").items() if rule in ("cos, lin-ms", "cos, sig-ms")}
 
-R1_OF_DIRECTIONS, R1_OF_PAIRS = printed.highest(printed.DIRECTIONS), printed.highest(printed.PAIRS)
+R1_OF_DIRECTIONS, R1_OF_PAIRS = gs.highest(gs.DIRECTIONS), gs.highest(gs.PAIRS)
 R1_OF_TRIPLETS: dict[str, float] = {
-    **printed.highest(printed.TRIPLETS),
-    **printed.WITHOUT_RATES,
-    "cos + sc2 as printed": printed.WITHOUT_RATES["cos + sc2"],
-    "cir + sc2 as printed": max(printed.TRIPLETS["cir + sc2"].values()),
+    **gs.highest(gs.TRIPLETS),
+    **gs.WITHOUT_RATES,
+    "cos + sc2 as printed": gs.WITHOUT_RATES["cos + sc2"],
+    "cir + sc2 as printed": max(gs.TRIPLETS["cir + sc2"].values()),
 }
 """Rule → R@1 on CARS as printed."""
 
@@ -85,7 +77,7 @@ def near(ground: RuleGround, text: str, one: str, other: str) -> Claim:
 @study("G1")
 def gradient_direction(scale: Scale) -> Plan:
     """Where a direct gradient points: cosine before euclidean."""
-    grounds = DIRECTIONS_ON[scale]
+    grounds = gs.DIRECTIONS_ON[scale]
     compared = {
         "cos retrieves better than euc": ("cos", "euc", 0.0),
         "cos-orth retrieves better than euc-orth": ("cos-orth", "euc-orth", 0.0),
@@ -101,10 +93,10 @@ def gradient_direction(scale: Scale) -> Plan:
 @study("G2")
 def pair_weight(scale: Scale) -> Plan:
     """What a pair counts: most weights help, and lin-ms survives high learning rates."""
-    grounds, rules = COMPONENTS[scale], _rules("G2", scale)
-    asked = (*grounds, INSHOP) if scale == "paper" else grounds
+    grounds, rules = gs.COMPONENTS[scale], _rules("G2", scale)
+    asked = (*grounds, gs.INSHOP) if scale == "paper" else grounds
     arms = [arm for ground in grounds for arm in ground.arms(rules)]
-    arms += INSHOP.arms(RELATIVE) if scale == "paper" else []
+    arms += gs.INSHOP.arms(RELATIVE) if scale == "paper" else []
     arms += [ground.arm(rule, parts, ground.high) for ground in asked for rule, parts in RELATIVE.items()]
     relative = [
         ground.by_rate(
@@ -150,13 +142,13 @@ def _steady(ground: RuleGround) -> Claim:
         (ground.arm_name(rule, ground.rates_of(rule)[-1]), ground.arm_name(rule, ground.high)) for rule in RELATIVE
     )
     text = ground.name("a higher learning rate costs lin-ms less than sig-ms")
-    return steadier(text, steady, other, noise=2 * R1_NOISE, limit=ground is not INSHOP)
+    return steadier(text, steady, other, noise=2 * R1_NOISE, limit=ground is not gs.INSHOP)
 
 
 @study("G3")
 def triplet_weight(scale: Scale) -> Plan:
     """What a triplet counts: little depends on it, except for the masks where classes overlap."""
-    grounds, rules = COMPONENTS[scale], _rules("G3", scale)
+    grounds, rules = gs.COMPONENTS[scale], _rules("G3", scale)
     readings = {rule: PRINTED_SIGN if "as printed" in rule else DRAWN for rule in rules if "sc2" in rule}
     claims: list[Claim] = []
     for ground in grounds:
@@ -199,7 +191,7 @@ def best_combination(scale: Scale) -> Plan:
     arms: list[Arm] = []
     claims: list[Claim] = []
     drawings = []
-    for ground in COMPARISON[scale]:
+    for ground in gs.COMPARISON[scale]:
         rates = ground.rates_of("best")
         batches = {classes: in_batch(ground, classes) for classes in ground.classes}
         arms += ground.arms(NAMED)
@@ -241,7 +233,7 @@ def best_combination(scale: Scale) -> Plan:
 def triplet_diagrams(scale: Scale) -> Plan:
     """Triplet diagrams: the euclidean direction piles triplets up in the top right corner."""
     rules = {name: DIRECTIONS[name] for name in ("euc", "cos")}
-    grounds, paper = DIRECTIONS_ON[scale], scale == "paper"
+    grounds, paper = gs.DIRECTIONS_ON[scale], scale == "paper"
     probe = Probe("triplet-diagram", {"bound": 0.8, **({"epochs": 5} if paper else {})}, "triplets")
     texts = {
         f"triplets/{split}/corner": f"euc leaves more {split} images in the top right corner than cos"
@@ -249,8 +241,6 @@ def triplet_diagrams(scale: Scale) -> Plan:
     }
     edge = "euc has more of its last batches along the right edge than cos"
     texts |= {"triplets/batches/edge": edge} if paper else {}
-    parts = {"batches": "training batches"} if paper else {}
-    parts |= {"train": "train images", "test": "test images"}
     return Plan(
         [arm for ground in grounds for arm in ground.arms(rules, (probe,))],
         [
@@ -260,18 +250,6 @@ def triplet_diagrams(scale: Scale) -> Plan:
             )
             for ground in grounds
             for figure, text in texts.items()
-        ],
-        [
-            Curves(
-                f"{ground.label} triplet diagram, {words}".strip(),
-                tuple(arm for arms in ground.grids(rules).values() for arm in arms),
-                f"triplets/{part}",
-                "similarity to the nearest positive",
-                "similarity to the nearest negative",
-                points=True,
-            )
-            for ground in grounds
-            for part, words in parts.items()
         ],
     )
 
@@ -287,8 +265,8 @@ def learning_rates(scale: Scale) -> Plan:
     Those of the paper's appendix; for the named rules, of which it prints none, those of its pair weights and more. At
     pocket scale each table chooses for itself.
     """
-    tables = [(ground, DIRECTIONS, tuple(printed.DIRECTIONS["cos"])) for ground in DIRECTIONS_ON["paper"]]
-    tables += [(ground, NAMED, (0.1, 0.2, 0.4, 0.8)) for ground in COMPARISON["paper"]]
+    tables = [(ground, DIRECTIONS, tuple(gs.DIRECTIONS["cos"])) for ground in gs.DIRECTIONS_ON["paper"]]
+    tables += [(ground, NAMED, (0.1, 0.2, 0.4, 0.8)) for ground in gs.COMPARISON["paper"]]
     arms, claims, drawings = [], [], []
     for ground, rules, rates in tables if scale == "paper" else ():
         for rule, parts in rules.items():

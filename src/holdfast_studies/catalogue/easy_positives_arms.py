@@ -82,7 +82,16 @@ class LossGround:
         reading: str = "",
         seeds: tuple[int, ...] | None = None,
     ) -> Arm:
-        """The same as an arm, `LABEL NAME`."""
+        """The same as an arm, `LABEL NAME`.
+
+        Args:
+            name: of the arm, behind the label.
+            row: what the paper has for it.
+            measures: of the trained model.
+            settings: of ours, over those of the ground.
+            reading: in place of the ground's own.
+            seeds: likewise.
+        """
         job = self.training(row, measures, settings)
         return Arm(f"{self.label} {name}", job, seeds or self.seeds, reading or self.reading)
 

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from holdfast_studies.claims import Claim, Judged, Near, Ordered, Rule, Verdict, joint, register, ruled
+from holdfast_studies.claims import Claim, Judged, Near, Ordered, Verdict, joint, register, ruled
 from holdfast_studies.results import NOT_RUN, ONE_SEED, Results, SeedInterval, Status, difference, interval
 
 
@@ -74,8 +74,9 @@ STRONG = 0.5
 """A rank correlation from which one may speak of a prediction."""
 
 
-def no_prediction(predictors: Mapping[str, str], start: str, figure: str = "R@1") -> Rule:
-    """Whether a figure of the start model leaves open which arm gains most over it.
+@register("no-prediction")
+def no_prediction(text: str, predictors: dict[str, str], start: str, figure: str = "R@1") -> Judged:
+    """A figure of the start model leaves open which arm gains most over it.
 
     The rank correlation of means over seeds (Fisher's z, standard deviation sqrt(1.06 / (n - 3))) is asked two
     questions, each wrong in one case of twenty: is it within `STRONG` of zero on both sides (two one-sided bounds at
@@ -83,6 +84,7 @@ def no_prediction(predictors: Mapping[str, str], start: str, figure: str = "R@1"
     or less.
 
     Args:
+        text: the claim in words.
         predictors: arm → figure of the start model that should say how much this arm gains.
         start: the model that arms are compared with.
         figure: in which they gain.
@@ -112,7 +114,7 @@ def no_prediction(predictors: Mapping[str, str], start: str, figure: str = "R@1"
         evidence = f"rank correlation {found:+.2f}, 95 % bounds {low:+.2f} and {high:+.2f}, over {shown}"
         return status, evidence
 
-    return rule
+    return Judged(text, rule)
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float | None:

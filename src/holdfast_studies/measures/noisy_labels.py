@@ -72,6 +72,13 @@ def margin_loss(
     """All pairs, or with `easy` all negative pairs and the nearest positive one.
 
     mean_i Σ_j P(positive) (D_ij - β_i + α)+ + P(Y_i ≠ Y_j) (β_i - D_ij + α)+
+
+    Args:
+        distance: (n, n), between points.
+        chances: (n, classes), the probability of each label at each point.
+        margin: α.
+        boundary: how β is chosen.
+        easy: whether the nearest point with the anchor's label is its only positive.
     """
     total = 0.0
     for anchor in range(len(distance)):
