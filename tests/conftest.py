@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.audit import masking
+from holdfast.audit import ers, masking
+from holdfast.report import origin
 from small_photos import draw_photos
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
@@ -47,6 +48,15 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("no shared data here")
     return SHARED
+
+
+@pytest.fixture(scope="module")
+def few_steps() -> Iterator[None]:
+    """Attacks of audits and pages take four steps: for tests that they are made, whatever they achieve."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ers, "STEPS", 4)
+        patch.setattr(origin, "STEPS", 4)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -55,6 +55,7 @@ def working_folder(reader: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
         registry._members.update(members)
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_snippets_run(page: Path, working_folder: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "snippet"}

@@ -27,6 +27,7 @@ def test_no_script_is_forgotten() -> None:
     assert {file.name for file in EXAMPLES.glob("*.py")} == set(SCRIPTS)
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("name", sorted({*SCRIPTS} - {ALONE}))
 def test_script_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

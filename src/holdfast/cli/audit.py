@@ -6,10 +6,9 @@ holdfast audit runs/demo/hm --data glyphs --limit 500
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Parser, non_negative, positive, shared
+from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, non_negative, positive, shared
 
 
 def arguments(sub: Parser) -> None:
@@ -33,8 +32,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="folder for audit.json and the rest (default: the run, or audits/MODEL-DATA)")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Attack, and print what came of it."""
+def run(options: argparse.Namespace) -> Answer | None:
+    """Attack."""
     from holdfast.audit import Execution, run
     from holdfast.audit.table import audit_table
     from holdfast.devices import choose_device
@@ -61,9 +60,7 @@ def run(options: argparse.Namespace) -> None:
                 compile="auto" if options.compile == "auto" else options.compile == "yes",
             ),
         )
-    if not processes.main:
-        return
-    print(json.dumps(audit.document) if options.json else f"{audit_table(audit.document)}\nwritten to {audit.file}")
+    return (audit.document, f"{audit_table(audit.document)}\nwritten to {audit.file}") if processes.main else None
 
 
 def _settings(options: argparse.Namespace) -> dict[str, object]:

@@ -6,10 +6,9 @@ holdfast calibrate runs/demo/hm --data glyphs --far 1e-3 1e-4
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_from, rate, shared, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, model_from, rate, shared, writable
 from holdfast.console import table
 
 
@@ -23,8 +22,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="JSON file (default: artifacts/verification.json of a run)")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Pair images, and print thresholds."""
+def run(options: argparse.Namespace) -> Answer:
+    """Pair images, and find thresholds."""
     from holdfast.data import parse
     from holdfast.devices import choose_device
     from holdfast.files import write_json
@@ -43,21 +42,17 @@ def run(options: argparse.Namespace) -> None:
     found = {"model": options.model, "data": parse(options.data), **found}
     if out:
         write_json(writable(out), found)
-    if options.json:
-        print(json.dumps(found))
-        return
     rows = [
         [f"{t['far']:g}", f"{t['threshold']:.4f}", t["tar"], "{:.1f} – {:.1f}".format(*t["interval"]), t["accepted"]]
         for t in found["thresholds"]
     ]
-    print(table(["FAR", "same below", "TAR %", "95 % interval", "false accepts"], rows))
     pairs = found["pairs"]
-    print(
+    words = (
+        f"{table(['FAR', 'same below', 'TAR %', '95 % interval', 'false accepts'], rows)}\n"
         f"{pairs['positive']:,} positive and {pairs['negative']:,} negative pairs of {found['images']:,} images "
         f"({found['split']}); the smallest FAR they can estimate is {found['smallest_far']:.1e}"
     )
-    if out:
-        print(f"written to {out}")
+    return found, f"{words}\nwritten to {out}" if out else words
 
 
 def _place_in_run(folder: Path) -> str | None:

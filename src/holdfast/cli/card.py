@@ -6,9 +6,8 @@ holdfast card runs/demo/hm --license apache-2.0 --title "Glyph search"
 from __future__ import annotations
 
 import argparse
-import json
 
-from holdfast.cli.parsing import Parser
+from holdfast.cli.parsing import Answer, Parser
 
 
 def arguments(sub: Parser) -> None:
@@ -19,9 +18,9 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--force", action="store_true", help="write over a card that was edited by hand")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Answer:
     """Write the card."""
     from holdfast.models import write_card
 
     file = write_card(options.folder, license=options.license, title=options.title, force=options.force)
-    print(json.dumps({"file": str(file)}) if options.json else f"written to {file}")
+    return {"file": str(file)}, f"written to {file}"

@@ -6,9 +6,8 @@ holdfast check --data folder:photos
 from __future__ import annotations
 
 import argparse
-import json
 
-from holdfast.cli.parsing import Parser, shared
+from holdfast.cli.parsing import Answer, Parser, shared
 
 
 def arguments(sub: Parser) -> None:
@@ -16,19 +15,16 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--data", required=True)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print what is wrong."""
+def run(options: argparse.Namespace) -> Answer:
+    """Look at every image."""
     from holdfast.data import check, load
     from holdfast.data.table import SkippedFiles
 
     images = load(options.data, skip_bad=True)  # what is missing is told among the other problems
     problems = check(images)
-    if options.json:
-        rows = [{"kind": p.kind, "what": p.what, "mend": p.how_to_mend} for p in problems]
-        facts = {"data": options.data, "images": len(images), "skipped_files": images.skipped_files.counts()}
-        print(json.dumps({**facts, "problems": rows}))
-        return
-    print("\n".join([str(images), *SkippedFiles(hidden=images.skipped_files.hidden).lines()]))
-    for problem in problems:
-        print(f"- {problem.kind}: {problem.what}\n  {problem.how_to_mend}")
-    print(f"{len(problems)} kinds of problem" if problems else "nothing wrong")
+    rows = [{"kind": p.kind, "what": p.what, "mend": p.how_to_mend} for p in problems]
+    facts = {"data": options.data, "images": len(images), "skipped_files": images.skipped_files.counts()}
+    lines = [str(images), *SkippedFiles(hidden=images.skipped_files.hidden).lines()]
+    lines += [f"- {problem.kind}: {problem.what}\n  {problem.how_to_mend}" for problem in problems]
+    lines.append(f"{len(problems)} kinds of problem" if problems else "nothing wrong")
+    return {**facts, "problems": rows}, "\n".join(lines)

@@ -6,9 +6,8 @@ holdfast compare runs/standard runs/hm --out compare.html
 from __future__ import annotations
 
 import argparse
-import json
 
-from holdfast.cli.parsing import Parser, shared, writable
+from holdfast.cli.parsing import Answer, Parser, shared, writable
 from holdfast.errors import harmless
 
 
@@ -22,8 +21,8 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--no-images")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print the headlines, write the page and the files asked for."""
+def run(options: argparse.Namespace) -> Answer:
+    """Write the page and the files asked for."""
     from holdfast.files import write_atomic
     from holdfast.report.compare_page import write_comparison
     from holdfast.report.comparison import read_comparison
@@ -35,9 +34,6 @@ def run(options: argparse.Namespace) -> None:
         if file:
             written.append(writable(file))
             write_atomic(written[-1], write(comparison.table))
-    if options.json:
-        print(json.dumps({**comparison.plain(), "written": [str(file) for file in written]}))
-        return
     lines = [comparison.table.headlines().text()]
     if comparison.seeds:
         lines += ["", comparison.seeds.headlines().text()]
@@ -46,4 +42,5 @@ def run(options: argparse.Namespace) -> None:
     if comparison.unfair:
         lines += ["", "Not measured alike, so no best is marked there:", *[entry.line for entry in comparison.unfair]]
     lines += ["", *[str(entry) for entry in comparison.missing]] if comparison.missing else []
-    print(harmless("\n".join([*lines, f"written to {', '.join(map(str, written))}"])))
+    words = harmless("\n".join([*lines, f"written to {', '.join(map(str, written))}"]))
+    return {**comparison.plain(), "written": [str(file) for file in written]}, words

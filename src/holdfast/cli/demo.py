@@ -6,11 +6,10 @@ holdfast demo
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli.parsing import Parser
+from holdfast.cli.parsing import Answer, Parser
 from holdfast.console import table
 
 if TYPE_CHECKING:
@@ -30,16 +29,16 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--open", action="store_true", help="open the page in the browser at the end")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Run the demo, and say where the page is."""
+def run(options: argparse.Namespace) -> Answer:
+    """Run the demo."""
     from holdfast.demo import demo
 
     done = demo(Path(options.out))
-    print(json.dumps(done.plain()) if options.json else summary(done))
     if options.open:
         import webbrowser
 
         webbrowser.open(done.page.resolve().as_uri())
+    return done.plain(), summary(done)
 
 
 def summary(done: Demo) -> str:

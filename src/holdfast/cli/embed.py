@@ -6,10 +6,9 @@ holdfast embed runs/demo/hm --data folder:photos
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Parser, images_from, model_from, shared, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, images_from, model_from, shared, writable
 
 
 def arguments(sub: Parser) -> None:
@@ -19,7 +18,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="npz or parquet file (default: embeddings.npz)")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Answer | None:
     """Write vectors."""
     from holdfast.data import ImageStore
     from holdfast.devices import choose_device
@@ -35,9 +34,8 @@ def run(options: argparse.Namespace) -> None:
         store = ImageStore(images, model.view, device, used_once(), skip_bad)
         vectors = embed(model, store, options.batch or 256)
         if not processes.main:
-            return
+            return None
         save_vectors(writable(str(out)), vectors, store.table)
     facts = {"file": str(out), "images": len(vectors), "dim": vectors.shape[1], "skipped": len(store.skipped)}
     skipped = f"; {len(store.skipped):,} unreadable images skipped" if store.skipped else ""
-    words = f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}{skipped}"
-    print(json.dumps(facts) if options.json else words)
+    return facts, f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}{skipped}"

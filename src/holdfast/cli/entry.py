@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import sys
 import textwrap
@@ -22,8 +23,8 @@ COMMANDS = (
 )
 """Modules beside this one, in the order of `holdfast --help`.
 
-Each has `arguments(sub)`, which declares its options, and `run(options)`; its docstring is its help: a sentence for the
-list of commands, then examples.
+Each has `arguments(sub)`, which declares its options, and `run(options)`, which returns what is printed, as plain data
+and in words, or None; its docstring is its help: a sentence for the list of commands, then examples.
 """
 
 TOGETHER = ("train", "evaluate", "embed", "index", "audit")
@@ -45,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _refuse_several(options)
         with console.shown(not options.json):
-            options.run(options)
+            answer = options.run(options)
+        if answer is not None:
+            print(json.dumps(answer[0]) if options.json else answer[1])
     except KeyboardInterrupt:
         print("holdfast: interrupted; run the same command to go on from the last checkpoint", file=sys.stderr)
         return 130

@@ -6,10 +6,9 @@ holdfast evaluate runs/demo/hm --data glyphs
 from __future__ import annotations
 
 import argparse
-import json
 
 from holdfast.cli.metrics_table import metrics_table
-from holdfast.cli.parsing import MODEL_ON_DATA, Parser, model_from, positive, shared, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, model_from, positive, shared, writable
 
 
 def arguments(sub: Parser) -> None:
@@ -21,8 +20,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="also write the result to this JSON file")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print, and write if asked, the metrics of a model."""
+def run(options: argparse.Namespace) -> Answer | None:
+    """Measure a model, and write the figures if asked."""
     from holdfast.data import parse
     from holdfast.devices import choose_device
     from holdfast.evaluation import document, evaluate
@@ -42,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
             clusters=options.clusters,
         )
     if not processes.main:
-        return
+        return None
     content = document(result, model=options.model, data=parse(options.data), seed=options.seed or 0)
     if options.out:
         write_json(writable(options.out), content)
-    print(json.dumps(content) if options.json else metrics_table(content, every=True))
+    return content, metrics_table(content, every=True)

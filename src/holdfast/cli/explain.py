@@ -6,9 +6,8 @@ holdfast explain best --run runs/gs --data glyphs
 from __future__ import annotations
 
 import argparse
-import json
 
-from holdfast.cli.parsing import Parser, shared, writable
+from holdfast.cli.parsing import Answer, Parser, shared, writable
 from holdfast.errors import HoldfastError
 
 
@@ -20,7 +19,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="png, svg or pdf file (default: RULE.png)")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Answer:
     """Draw a direct gradient."""
     import torch
 
@@ -39,4 +38,4 @@ def run(options: argparse.Namespace) -> None:
     explanation = explain(rule, embedded)
     out = writable(options.out or f"{explanation.name.replace(' × ', '-')}.png")
     explanation.save(out)
-    print(json.dumps({"file": str(out), **explanation.plain()}) if options.json else f"{explanation.name}: {out}")
+    return {"file": str(out), **explanation.plain()}, f"{explanation.name}: {out}"

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.parsing import Parser, model_from, positive, refuse_idle, shared, writable
+from holdfast.cli.parsing import Answer, Parser, model_from, positive, refuse_idle, shared, writable
 from holdfast.errors import ModelError
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--opset", type=positive, metavar="N", help="version of the ONNX operators (default 17)")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Export, and print how the graph compares with torch."""
+def run(options: argparse.Namespace) -> Answer:
+    """Export, and compare the graph with torch."""
     if options.int8 and not options.data:
         raise ModelError("--int8 is judged by R@1 on labelled images; give --data")
     if not options.data:
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     settings: dict[str, Any] = {"opset": options.opset or OPSET, "notes": recipe_note(Path(options.model))}
     file = writable(options.onnx, "--onnx")
     done = _with_data(model, file, options, settings) if options.data else export_onnx(model, file, **settings)
-    print(json.dumps(done.plain()) if options.json else str(done))
+    return done.plain(), str(done)
 
 
 def _with_data(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.parsing import (
     MODEL_ON_DATA,
+    Answer,
     Parser,
     images_from,
     model_from,
@@ -49,7 +49,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="folder for the index")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Answer | None:
     """Build or extend an index."""
     from holdfast.devices import choose_device
     from holdfast.processes import joined
@@ -59,14 +59,12 @@ def run(options: argparse.Namespace) -> None:
     with joined(device) as processes:
         folder, index, added = _built(options, device)
     if not processes.main:
-        return
+        return None
     counts = dataclasses.asdict(added)
-    if options.json:
-        facts = {"folder": str(folder), "images": len(index), "dim": index.dim, "kind": index.kind}
-        print(json.dumps({**facts, **counts, "calibrated_on": len(index.clean)}))
-        return
+    facts = {"folder": str(folder), "images": len(index), "dim": index.dim, "kind": index.kind}
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing to add"
-    print(f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.kind})")
+    words = f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.kind})"
+    return {**facts, **counts, "calibrated_on": len(index.clean)}, words
 
 
 def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Index, Added]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
-import json
 
-from holdfast.cli.parsing import Parser
+from holdfast.cli.parsing import Answer, Parser
 from holdfast.cli.study import studies
 from holdfast.console import listing
 
@@ -38,14 +37,13 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("what", choices=sorted(FAMILIES), metavar="FAMILY", help=", ".join(sorted(FAMILIES)))
 
 
-def run(options: argparse.Namespace) -> None:
-    """Print names with a line each; recipes with the paper and table they belong to, as an object each in JSON."""
+def run(options: argparse.Namespace) -> Answer:
+    """Names with a line each; in JSON, recipes are objects with the paper and table they belong to."""
     find = studies if options.what == "studies" else importlib.import_module
     module = find(FAMILIES[options.what])
     if hasattr(module, "entries"):
         entries = module.entries()
     else:
         entries = {name: module.registry.summary(name) for name in module.registry.names()}
-    if options.json and options.what == "recipes":
-        entries = {name: dataclasses.asdict(module.about(name)) for name in entries}
-    print(json.dumps(entries, ensure_ascii=False) if options.json else listing(entries))
+    recipes = options.what == "recipes"
+    return {name: dataclasses.asdict(module.about(name)) for name in entries} if recipes else entries, listing(entries)

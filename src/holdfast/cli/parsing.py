@@ -6,7 +6,7 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.errors import HoldfastError, unknown
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from holdfast.data import ImageTable
     from holdfast.models import Embedder
 
+
+Answer: TypeAlias = tuple[Any, str]
+"""What a command prints: with `--json` the first, to a person the second."""
 
 LAZY = {
     "{datasets}": ("holdfast.data", "spellings"),

@@ -6,10 +6,9 @@ holdfast report runs/demo/hm
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from holdfast.cli.parsing import Parser, positive, shared, writable
+from holdfast.cli.parsing import Answer, Parser, positive, shared, writable
 from holdfast.errors import HoldfastError, harmless
 
 
@@ -24,7 +23,7 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--seed", help="of everything random (default: the run's)")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> Answer:
     """Collect what the page shows if that is not there yet, then write the page."""
     from holdfast.files import write_atomic
     from holdfast.report.page import make
@@ -36,15 +35,10 @@ def run(options: argparse.Namespace) -> None:
     page = make(folder, images)
     out = writable(options.out or str(folder / "report.html"))
     write_atomic(out, page.html)
-    if options.json:
-        size = len(page.html.encode())
-        print(json.dumps({"report": str(out), "bytes": size, "missing": page.missing, "not_collected": reason}))
-        return
-    if reason:
-        print(f"nothing could be collected of the model: {reason}")
-    for name, why in page.missing.items():
-        print(harmless(f"not on the page: {name} ({why})"))
-    print(f"report: {out}")
+    facts = {"report": str(out), "bytes": len(page.html.encode()), "missing": page.missing, "not_collected": reason}
+    lines = [f"nothing could be collected of the model: {reason}"] if reason else []
+    lines += [harmless(f"not on the page: {name} ({why})") for name, why in page.missing.items()]
+    return facts, "\n".join([*lines, f"report: {out}"])
 
 
 def _collect(folder: Path, images: bool, options: argparse.Namespace) -> str | None:

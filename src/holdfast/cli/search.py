@@ -7,10 +7,9 @@ holdfast search photos.index --data images:new --html found.html --gallery folde
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from holdfast.cli.parsing import Parser, images_from, model_from, positive, rate, refuse_idle, shared, writable
+from holdfast.cli.parsing import Answer, Parser, images_from, model_from, positive, rate, refuse_idle, shared, writable
 from holdfast.console import table
 from holdfast.errors import HoldfastError, one_line
 
@@ -31,8 +30,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's images are")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Search, and print what was found."""
+def run(options: argparse.Namespace) -> Answer:
+    """Search, and write the page if asked."""
     from holdfast.data import ImageStore
     from holdfast.data.readers.folder import image_files
     from holdfast.devices import choose_device
@@ -59,19 +58,19 @@ def run(options: argparse.Namespace) -> None:
         queries = None if options.no_images else store.table
         about = f"{len(index):,} images searched with {one_line(index.model.reference)}. {note}"
         write_atomic(writable(options.html, "--html"), strip_page(found.answers, queries, gallery, about))
-    if options.json:
-        answers = [answer.document() for answer in found.answers]
-        skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]
-        print(json.dumps({"answers": answers, "unchecked": found.unchecked, "skipped": skipped}))
-        return
+    answers = [answer.document() for answer in found.answers]
+    skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]
+    lines = []
     for answer in found.answers:
         rows = [[str(n), m.distance, one_line(m.label) or "-", one_line(m.id)] for n, m in enumerate(answer.matches, 1)]
         mark = f": {answer.verdict}" if answer.verdict and answer.verdict.tampered else ""
-        print(f"{one_line(answer.query)}{mark}\n{table(['', 'distance', 'label', 'image'], rows, left=(2, 3))}\n")
+        matches = table(["", "distance", "label", "image"], rows, left=(2, 3))
+        lines.append(f"{one_line(answer.query)}{mark}\n{matches}\n")
     marked = sum(answer.verdict is not None and answer.verdict.tampered for answer in found.answers)
     if note or len(found.answers) > 1:
-        print(note or f"{marked:,} of {len(found.answers):,} queries look tampered with")
+        lines.append(note or f"{marked:,} of {len(found.answers):,} queries look tampered with")
     if store.skipped:
-        print(f"{len(store.skipped):,} unreadable, left out")
+        lines.append(f"{len(store.skipped):,} unreadable, left out")
     if options.html:
-        print(f"page written to {options.html}")
+        lines.append(f"page written to {options.html}")
+    return {"answers": answers, "unchecked": found.unchecked, "skipped": skipped}, "\n".join(lines)

@@ -6,10 +6,9 @@ holdfast train pocket --data glyphs
 from __future__ import annotations
 
 import argparse
-import json
 
 from holdfast.cli.metrics_table import metrics_table
-from holdfast.cli.parsing import Parser, shared
+from holdfast.cli.parsing import Answer, Parser, shared
 
 
 def arguments(sub: Parser) -> None:
@@ -21,8 +20,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="run folder (default: runs/RECIPE-DATA-sSEED)")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Train, and print the figures of the trained model."""
+def run(options: argparse.Namespace) -> Answer | None:
+    """Train."""
     from holdfast.processes import starts_first
     from holdfast.training import train
 
@@ -37,9 +36,6 @@ def run(options: argparse.Namespace) -> None:
         skip_bad=options.skip_bad,
     )
     if not starts_first():
-        return
-    if options.json:
-        print(json.dumps({"run": str(run.folder), **run.evaluation}))
-        return
-    print(metrics_table(run.evaluation))
-    print(f"run: {run.folder}   model: {run.folder / 'model'}")
+        return None
+    words = f"{metrics_table(run.evaluation)}\nrun: {run.folder}   model: {run.folder / 'model'}"
+    return {"run": str(run.folder), **run.evaluation}, words
