@@ -23,38 +23,14 @@ if TYPE_CHECKING:
 
 build, names = builder(registry), registry.names
 
-_NAMES = {
-    "Adml": "adml",
-    "Audit": "runner",
-    "Execution": "preparation",
-    "Figures": "figures",
-    "Stax": "stax",
-    "Subject": "subject",
-    "Thorough": "thorough",
-    "run": "runner",
-}
+_MODULES = {"Audit": "runner", "Execution": "preparation", "run": "runner"}
+_MODULES |= {name: name.lower() for name in ("Adml", "Figures", "Stax", "Subject", "Thorough")}
 
-__all__ = [
-    "Adml",
-    "Audit",
-    "Ers",
-    "Execution",
-    "Figures",
-    "Part",
-    "Protocol",
-    "Stax",
-    "Subject",
-    "Thorough",
-    "build",
-    "ers_score",
-    "names",
-    "register",
-    "registry",
-    "run",
-]
+__all__ = ["Audit", "Execution", "Figures", "Part", "Protocol", "Subject", "build", "names", "register", "registry"]
+__all__ += ["Adml", "Ers", "Stax", "Thorough", "ers_score", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"holdfast.audit.{_NAMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"holdfast.audit.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'holdfast.audit' has no attribute '{name}'")

@@ -94,7 +94,7 @@ class Adml(Protocol):
         """One part per objective."""
         if self.mode == "fixed":
             budget = self.budget(subject)
-            return [Part(name, fixed_attack(subject, name, goal, budget)) for name, goal in self.goals.items()]
+            return [Part(name, subject.attack_on(name, goal, budget)) for name, goal in self.goals.items()]
         refuse_queries(subject)
         if not subject.differentiable:
             raise RecipeError("mode replaced needs gradients, which this model does not give; use mode fixed")
@@ -125,30 +125,6 @@ class Adml(Protocol):
             figures.retrieval(KEYS, subject, vectors, self.mode, f"{name}/")
             figures.clustering(f"{name}/NMI", vectors, labels)
         return figures
-
-
-def fixed_attack(
-    subject: Subject, name: str, goal_block: str | dict[str, object], budget: Budget, measures: tuple[str, ...] = ()
-) -> Callable[[slice], dict[str, Tensor]]:
-    """Attack each image by itself against the whole clean gallery.
-
-    Args:
-        subject: the model and its images.
-        name: of the part; its random draws are its own.
-        goal_block: what the attacker wants.
-        budget: in pixel units.
-        measures: of the goal, kept beside the vectors.
-    """
-    goal: Goal = instantiate(Goal, goal_block)
-    bound = goal.bind(subject.references, subject.rows, subject.generator("targets", name))
-
-    def attack(block: slice) -> dict[str, Tensor]:
-        images = subject.images(subject.rows[block])
-        generator = subject.generator("start", name, block.start)
-        found = subject.attack(images, bound.take(block), budget, generator)
-        return {"vectors": found.vectors, **{measure: found.measures[measure] for measure in measures}}
-
-    return attack
 
 
 def refuse_queries(subject: Subject) -> None:

@@ -113,31 +113,22 @@ class Ers(Protocol):
         return Budget(eps=eps, step=3 / 255 * eps / usual, steps=STEPS)
 
     def parts(self, subject: Subject) -> list[Part]:
-        """One part per attack; targets are drawn for all images at once."""
+        """One part per attack."""
         from holdfast.audit.batches import PUBLISHED_BATCH
 
+        block = PUBLISHED_BATCH if self.mode == "published" else None
+        return [Part(name, self._attack(subject, name), block) for name in GOALS]
+
+    def _attack(self, subject: Subject, name: str) -> Callable[[slice], dict[str, Tensor]]:
         published = self.mode == "published"
-        block = PUBLISHED_BATCH if published else None
-        return [Part(goal, self._attack(subject, goal, published), block) for goal in GOALS]
+        goal: dict[str, object] = {"name": name}
+        if published and name in ("ltm", "gtm"):
+            goal["published"] = True
 
-    def _attack(self, subject: Subject, name: str, published: bool) -> Callable[[slice], dict[str, Tensor]]:
-        from holdfast import attacks
+        def kept(found: Attacked) -> dict[str, Tensor]:
+            return found.measures | ({"shift": -found.previous} if published and name == "es" else {})
 
-        arguments = {"published": True} if published and name in ("ltm", "gtm") else {}
-        goal = attacks.build(name, **arguments)
-        budget = self.budget(subject)
-        bound = goal.bind(subject.references, subject.rows, subject.generator("targets", name))
-
-        def attack(block: slice) -> dict[str, Tensor]:
-            images = subject.images(subject.rows[block])
-            generator = subject.generator("search", name, block.start)
-            result: Attacked = subject.attack(images, bound.take(block), budget, generator)
-            measures = dict(result.measures)
-            if published and name == "es":
-                measures["shift"] = -result.previous
-            return measures
-
-        return attack
+        return subject.attack_on(name, goal, self.budget(subject), kept, draws="search")
 
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """The ten scores, ERS, and clean R@1 beside it."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.audit.sampling import mean_interval, median_interval, statistic_interval
 from holdfast.audit.subject import Subject
-from holdfast.metrics import EmbeddedSet, kmeans, nmi
+from holdfast.metrics import EmbeddedSet, Values, kmeans, nmi
 from holdfast.metrics.geometry import class_spread
 from holdfast.metrics.retrieval import Retrieval
 
@@ -27,9 +27,9 @@ class Figures:
     """
 
     def __init__(self, seed: int, batch: int | None = None) -> None:
-        self.values: dict[str, float | bool | None] = {}
+        self.values = Values()
+        self.reasons = self.values.reasons
         self.intervals: dict[str, tuple[float | None, float | None]] = {}
-        self.reasons: dict[str, str] = {}
         self.extra: dict[str, Any] = {}
         self._seed = seed
         self._batch = batch
@@ -38,8 +38,7 @@ class Figures:
         """A mean over images; NaN marks images that do not count."""
         values = scale * per_image[~per_image.isnan()].double()
         if not len(values):
-            self.values[key] = None
-            self.reasons[key] = NO_POSITIVE
+            self.values.undefined(key, NO_POSITIVE)
             return
         parts = [part.mean() for part in torch.split(values, self._batch or len(values))]
         self.values[key] = float(torch.stack(parts).mean())
@@ -55,7 +54,7 @@ class Figures:
         values = per_image[~per_image.isnan()].double()
         middle = float(values.median()) if len(values) else math.nan
         if not math.isfinite(middle):
-            self.values[key], self.reasons[key] = None, otherwise if len(values) else NO_POSITIVE
+            self.values.undefined(key, otherwise if len(values) else NO_POSITIVE)
             return
         self.values[key] = middle
         low, high = median_interval(values, self._seed)
@@ -72,12 +71,12 @@ class Figures:
         vectors, labels = vectors.cpu(), labels.cpu()
         found = class_spread(vectors, labels)
         if found["pi_ratio"] is None:
-            self.values[key], self.reasons[key] = None, found.reasons["pi_ratio"]
+            self.values.undefined(key, found.reasons["pi_ratio"])
             return
 
         def ratio(rows: Tensor) -> float:
             value = class_spread(vectors[rows], labels[rows])["pi_ratio"]
-            return float("nan") if value is None else float(value)
+            return math.nan if value is None else float(value)
 
         self.statistic(key, ratio, len(labels))
 

@@ -19,50 +19,27 @@ from holdfast.sphere import precise
 
 Level = Literal["note", "warning", "error"]
 
-KNOWN: dict[str, tuple[Level, str]] = {
-    "training-mode": (
-        "warning",
-        "call model.eval() where the model is used, or the audited model is not the one in use",
-    ),
-    "randomised": (
-        "warning",
-        "random defences often only hide the gradient; trust the averaged figures, not single passes",
-    ),
-    "batch-dependent": (
-        "error",
-        "a layer uses batch statistics in eval mode: track running statistics, or call eval() on it",
-    ),
-    "non-unit-outputs": (
-        "note",
-        "figures hold for search by angle; normalise the vectors in use too, or search by angle",
-    ),
-    "input-range": ("error", "wrap the model so that it takes images in [0, 1] and normalises them once, inside"),
-    "collapse": (
-        "error",
-        "the embedding has collapsed: a high ERS means nothing here, look at R@1; train again with a softer regime",
-    ),
-    "no-gradients": (
-        "warning",
-        "read every figure as an upper bound of robustness; audit the original model where you can",
-    ),
-    "zero-gradients": (
-        "error",
-        "attacks by gradient cannot move them; look for rounding, saturation or detach() in the model",
-    ),
-    "search-beats-gradient": (
-        "error",
-        "the gradient is masked; robustness figures from gradient attacks are too high",
-    ),
-    "large-eps-fails": (
-        "error",
-        "no model can hold when the image may be replaced; the attack is blind, so distrust every figure",
-    ),
-    "more-steps-do-not-help": (
-        "error",
-        "the loss surface misleads the gradient, as after training against one-step attacks; trust `thorough`",
-    ),
+ADVICE = {
+    "training-mode": "call model.eval() where the model is used, or the audited model is not the one in use",
+    "randomised": "random defences often only hide the gradient; trust the averaged figures, not single passes",
+    "batch-dependent": "a layer uses batch statistics in eval mode: track running statistics, or call eval() on it",
+    "non-unit-outputs": "figures hold for search by angle; normalise the vectors in use too, or search by angle",
+    "input-range": "wrap the model so that it takes images in [0, 1] and normalises them once, inside",
+    "collapse": "a high ERS means nothing for a collapsed embedding, look at R@1; train again with a softer regime",
+    "no-gradients": "read every figure as an upper bound of robustness; audit the original model where you can",
+    "zero-gradients": "attacks by gradient cannot move them; look for rounding, saturation or detach() in the model",
+    "search-beats-gradient": "the gradient is masked; robustness figures from gradient attacks are too high",
+    "large-eps-fails": "no model can hold when the image may be replaced; the attack is blind: distrust every figure",
+    "more-steps-do-not-help": "the loss surface misleads the gradient, as one-step training makes it; trust `thorough`",
 }
-"""Name of each flag → its level and what to do about it."""
+"""Name of each flag → what to do about it."""
+MILDER: dict[str, Level] = {
+    "non-unit-outputs": "note",
+    "training-mode": "warning",
+    "randomised": "warning",
+    "no-gradients": "warning",
+}
+"""Flags that are no error."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +47,7 @@ class Flag:
     """A reason to doubt.
 
     Args:
-        name: short and stable; one of `KNOWN`.
+        name: short and stable; one of `ADVICE`.
         why: what was seen.
     """
 
@@ -79,8 +56,8 @@ class Flag:
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it; level `note` is something to know, `warning` a score to doubt, `error` one to discard."""
-        level, advice = KNOWN[self.name]
-        return {"name": self.name, "level": level, "why": self.why, "advice": advice}
+        level = MILDER.get(self.name, "error")
+        return {"name": self.name, "level": level, "why": self.why, "advice": ADVICE[self.name]}
 
 
 def training_mode(model: nn.Module) -> list[Flag]:
@@ -97,10 +74,8 @@ def training_mode(model: nn.Module) -> list[Flag]:
 def randomised(model: nn.Module, images: Tensor) -> list[Flag]:
     """Two passes over the same images that differ."""
     change = float((_unit(model, images) - _unit(model, images)).norm(dim=1).max())
-    if change < 1e-5:
-        return []
     why = f"the same image gets different vectors (up to {change:.2g} apart); attacks averaged 8 passes"
-    return [Flag("randomised", why)]
+    return [] if change < 1e-5 else [Flag("randomised", why)]
 
 
 @torch.no_grad()
@@ -110,10 +85,8 @@ def batch_dependent(model: nn.Module, images: Tensor) -> list[Flag]:
     # In pairs, not alone: a layer that wants batch statistics refuses a single image.
     apart = torch.cat([_unit(model, images[start : start + 2]) for start in range(0, len(images) - 1, 2)])
     change = float((together[: len(apart)] - apart).norm(dim=1).max())
-    if change < 1e-2:
-        return []
     why = f"an image's vector changes with the other images of its batch (by up to {change:.2g})"
-    return [Flag("batch-dependent", why)]
+    return [] if change < 1e-2 else [Flag("batch-dependent", why)]
 
 
 @torch.no_grad()
@@ -123,10 +96,8 @@ def non_unit(model: nn.Module, images: Tensor) -> list[Flag]:
         return []
     lengths = model.features(images).norm(dim=1)
     low, high = float(lengths.min()), float(lengths.max())
-    if low > 0.99 and high < 1.01:
-        return []
     why = f"the model's vectors have lengths from {low:.3g} to {high:.3g}; the audit scaled them to 1"
-    return [Flag("non-unit-outputs", why)]
+    return [] if low > 0.99 and high < 1.01 else [Flag("non-unit-outputs", why)]
 
 
 def inputs(model: nn.Module, images: Tensor, labels: Tensor) -> list[Flag]:
@@ -153,13 +124,9 @@ def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], di
     found = geometry(vectors, labels, seed=seed)
     shown = {key: found[key] for key in ("distance_all", "effective_rank", "collapsed")}
     apart, rank = shown["distance_all"], shown["effective_rank"]
-    why = f"random images are {apart:.3g} apart and {rank:.1f} dimensions are in use" if shown["collapsed"] else ""
-    return [Flag("collapse", why)] if why else [], shown
-
-
-def no_gradients() -> Flag:
-    """What to know about a model that can only be searched."""
-    return Flag("no-gradients", "the model gives no gradients, so only random search attacked it")
+    if not shown["collapsed"]:
+        return [], shown
+    return [Flag("collapse", f"random images are {apart:.3g} apart and {rank:.1f} dimensions are in use")], shown
 
 
 def _unit(model: nn.Module, images: Tensor) -> Tensor:
@@ -171,5 +138,4 @@ def _recall(model: nn.Module, images: Tensor, labels: Tensor) -> float | None:
     vectors = _unit(model, images)
     if not bool(vectors.isfinite().all()):
         return None
-    value = retrieval(vectors, labels, ks=(1,))["R@1"]
-    return None if value is None else float(value)
+    return retrieval(vectors, labels, ks=(1,))["R@1"]

@@ -86,7 +86,7 @@ def borrow_model(
     raised = checks.training_mode(model)
     embedder = as_embedder(model, size)
     if not embedder.differentiable:
-        raised.append(checks.no_gradients())
+        raised.append(Flag("no-gradients", "the model gives no gradients, so only random search attacked it"))
     embedder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return embedder, raised
 
@@ -131,10 +131,11 @@ def make_subject(
         digest=_digest([each.table for each in stores]),
     )
     if through_sets:
-        views = {name: _view(model, Through(embedder, name)) for name in embedder.bank.names()}
+        views = {name: Through(embedder, name) for name in embedder.bank.names()}
+        averaged = {name: Expectation(view) if isinstance(model, Expectation) else view for name, view in views.items()}
         sets = {
             name: dataclasses.replace(subject, model=view, references=_references(view, stores, seed, batch))
-            for name, view in views.items()
+            for name, view in averaged.items()
         }
         subject = dataclasses.replace(subject, sets=sets)
     return subject, [entry for each in stores for entry in each.skipped], raised
@@ -176,18 +177,8 @@ def _references(model: Embedder | Expectation | Through, stores: list[ImageStore
     if len(stores) == 1:
         return References(vectors[0], labels[0], groups=groups[0])
     return References(
-        vectors[1],
-        labels[1],
-        queries=vectors[0],
-        query_labels=labels[0],
-        groups=groups[1],
-        query_groups=groups[0],
+        vectors[1], labels[1], groups=groups[1], queries=vectors[0], query_labels=labels[0], query_groups=groups[0]
     )
-
-
-def _view(model: Embedder | Expectation, through: Through) -> Expectation | Through:
-    """The model through a BatchNorm set, averaged where the model is."""
-    return Expectation(through) if isinstance(model, Expectation) else through
 
 
 def _groups(table: ImageTable, device: torch.device) -> torch.Tensor | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +64,11 @@ class AuditState:
 
     def put(self, part: str, block: int, measured: Measured) -> None:
         """Keep a block's measurements."""
-        write_atomic(self._file(part, block), save({k: v.detach().cpu().contiguous() for k, v in measured.items()}))
+        write_atomic(self._file(part, block), save({name: values.contiguous() for name, values in measured.items()}))
 
     def join(self, file: Path, measured: dict[str, Measured]) -> Path:
         """Write everything that was measured into one file."""
-        tensors = {f"{part}:{name}": t.contiguous() for part, arrays in measured.items() for name, t in arrays.items()}
-        write_atomic(file, save(tensors))
+        write_atomic(file, _packed(measured))
         return file
 
     def forget(self) -> None:
@@ -81,20 +81,23 @@ class AuditState:
 
 def read_measurements(file: Path) -> dict[str, Measured]:
     """What `AuditState.join` wrote: part → name → one row per attacked image."""
-    measured: dict[str, Measured] = {}
     try:
-        found = load(file.read_bytes())
+        return _unpacked(file.read_bytes())
     except (SafetensorError, ValueError, KeyError) as error:
         raise HoldfastError(f"{file} holds no measurements of an audit ({error}); run the audit again") from error
-    for key, tensor in found.items():
+
+
+def _packed(measured: Mapping[str, Measured]) -> bytes:
+    """Measurements of several parts, or blocks, as the bytes of one file."""
+    return save({f"{part}:{name}": t.contiguous() for part, arrays in measured.items() for name, t in arrays.items()})
+
+
+def _unpacked(content: bytes) -> dict[str, Measured]:
+    measured: dict[str, Measured] = {}
+    for key, tensor in load(content).items():
         part, _, name = key.rpartition(":")
         measured.setdefault(part, {})[name] = tensor
     return measured
-
-
-def joined(blocks: list[Measured]) -> Measured:
-    """Blocks of measurements as one."""
-    return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def _read_json(file: Path) -> Any:
@@ -123,33 +126,35 @@ def attack_all(
         for part in parts:
             bar.set_description(f"attacking: {part.name}")
             blocks = part.blocks(len(subject.rows), subject.block)
-            found = from_main(_known(part, blocks, state))
+            known = processes.send(_packed(_known(part, blocks, state)))
+            found = {int(number): block for number, block in _unpacked(known).items()}
             bar.update(sum(_rows(blocks[number]) for number in found))
             unknown = [number for number in range(len(blocks)) if number not in found]
             for first in range(0, len(unknown), processes.world):
                 at_once = unknown[first : first + processes.world]
-                made: Measured = {}
-                if processes.rank < len(at_once):
+                made: dict[str, Measured] = {}
+                if processes.rank < len(at_once):  # at the end there may be fewer blocks than processes
                     number = at_once[processes.rank]
                     with use_processes(ALONE):
-                        made = attack_block(part, subject, number, blocks[number])
-                # At the end there may be fewer blocks than processes: the last ones have nothing to bring.
-                for number, new in zip(at_once, from_all(made), strict=False):
-                    found[number] = new
-                    if state:
-                        state.put(part.name, number, new)
-                    bar.update(_rows(blocks[number]))
-            together = joined([found[number] for number in range(len(blocks))])
+                        made[str(number)] = attack_block(part, subject, number, blocks[number])
+                for content in processes.exchange(_packed(made)):
+                    for key, new in _unpacked(content).items():
+                        number = int(key)
+                        found[number] = new
+                        if state:
+                            state.put(part.name, number, new)
+                        bar.update(_rows(blocks[number]))
+            together = {name: torch.cat([found[n][name] for n in range(len(blocks))]) for name in found[0]}
             seconds[part.name] = float(together.pop(SECONDS).sum())
             measured[part.name] = part.in_order(together)
     return measured, seconds
 
 
-def _known(part: Part, blocks: list[slice], state: AuditState | None) -> dict[int, Measured]:
-    """Blocks that were measured before."""
+def _known(part: Part, blocks: list[slice], state: AuditState | None) -> dict[str, Measured]:
+    """Blocks that were measured before, by number."""
     if state is None:
         return {}
-    looked = {number: state.get(part.name, number, _rows(block)) for number, block in enumerate(blocks)}
+    looked = {str(number): state.get(part.name, number, _rows(block)) for number, block in enumerate(blocks)}
     return {number: found for number, found in looked.items() if found is not None}
 
 
@@ -165,28 +170,3 @@ def attack_block(part: Part, subject: Subject, number: int, block: slice) -> Mea
     found = {name: values.detach().cpu() for name, values in part.attack(block).items()}
     found[SECONDS] = torch.tensor([time.perf_counter() - start])
     return found
-
-
-def from_all(made: Measured) -> list[Measured]:
-    """What every process measured, in the order of the ranks."""
-    processes = current_processes()
-    if not processes.several:
-        return [made]
-    return [load(content) for content in processes.exchange(save(_plain(made)))]
-
-
-def from_main(known: dict[int, Measured]) -> dict[int, Measured]:
-    """Blocks that the main process knows, for all."""
-    processes = current_processes()
-    if not processes.several:
-        return known
-    flat = {f"{number}:{name}": tensor for number, block in known.items() for name, tensor in block.items()}
-    sent: dict[int, Measured] = {}
-    for key, tensor in load(processes.send(save(_plain(flat)) if processes.main else b"")).items():
-        number, _, name = key.partition(":")
-        sent.setdefault(int(number), {})[name] = tensor
-    return sent
-
-
-def _plain(tensors: Measured) -> Measured:
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.attacks import Budget
-from holdfast.audit.adml import fixed_attack, refuse_queries
+from holdfast.attacks import Attacked, Budget
+from holdfast.audit.adml import refuse_queries
 from holdfast.audit.base import CLEAN, Part, Protocol, register
 from holdfast.audit.figures import Figures, stacked
 from holdfast.audit.overlap import Centres, success_rate
@@ -98,14 +98,14 @@ class Stax(Protocol):
         small = self.budget(subject)
         budgets = {"": small, "-large": _budget(LARGER * (self.eps or 0.01), subject)}
         parts = [
-            Part(kind + suffix, fixed_attack(subject, kind + suffix, goal, budget, ("farthest",)))
+            Part(kind + suffix, subject.attack_on(kind + suffix, goal, budget, _kept))
             for suffix, budget in budgets.items()
             for kind, goal in INPUTS.items()
             if not self.only or kind + suffix in self.only
         ]
         for name, view in self._sets(subject).items():
             # The draws of plain stax, so that what differs between figures is the set.
-            parts.append(Part(_set_part(name), fixed_attack(view, "stax", INPUTS["stax"], small)))
+            parts.append(Part(_set_part(name), view.attack_on("stax", INPUTS["stax"], small)))
         return parts
 
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
@@ -130,6 +130,10 @@ class Stax(Protocol):
 
     def _sets(self, subject: Subject) -> Mapping[str, Subject]:
         return {} if self.only else subject.sets
+
+
+def _kept(found: Attacked) -> dict[str, Tensor]:
+    return {"vectors": found.vectors, "farthest": found.measures["farthest"]}
 
 
 def _budget(eps: float, subject: Subject) -> Budget:

@@ -10,8 +10,10 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from holdfast import seeds
-from holdfast.attacks import Attacked, BoundGoal, Budget, References, pgd, square
+from holdfast.attacks import Attacked, BoundGoal, Budget, Goal, References, pgd, square
 from holdfast.attacks.forward import Precision
+from holdfast.attacks.pgd import Options
+from holdfast.config import instantiate
 from holdfast.data import ImageStore
 from holdfast.metrics import EmbeddedSet
 from holdfast.models import Embedder
@@ -105,16 +107,34 @@ class Subject:
             return self.search(images, goal, budget, generator)
         # A batch that moves together is one group, which cannot be cut.
         chunk = None if goal.group is None else self.chunk
-        return pgd(
-            self.model,
-            images,
-            goal,
-            budget,
-            generator=generator,
-            chunk=chunk,
-            precision=self.precision,
-            run=self.run,
-        )
+        options: Options = {"generator": generator, "chunk": chunk, "precision": self.precision, "run": self.run}
+        return pgd(self.model, images, goal, budget, **options)
+
+    def attack_on(
+        self,
+        name: str,
+        goal: str | dict[str, object],
+        budget: Budget,
+        kept: Callable[[Attacked], dict[str, Tensor]] = lambda found: {"vectors": found.vectors},
+        draws: str = "start",
+    ) -> Callable[[slice], dict[str, Tensor]]:
+        """A part's attack: each image by itself against the whole clean gallery, with targets drawn for all at once.
+
+        Args:
+            name: of the part; its random draws are its own.
+            goal: what the attacker wants, as a recipe writes it.
+            budget: in pixel units.
+            kept: what is measured of attacked images; their vectors when left out.
+            draws: name of the attack's own draws, which begin anew with each block.
+        """
+        built: Goal = instantiate(Goal, goal)
+        bound = built.bind(self.references, self.rows, self.generator("targets", name))
+
+        def attack(block: slice) -> dict[str, Tensor]:
+            images, generator = self.images(self.rows[block]), self.generator(draws, name, block.start)
+            return kept(self.attack(images, bound.take(block), budget, generator))
+
+        return attack
 
     def search(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
         """Attack by random search."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,8 +40,6 @@ class Thorough(Protocol):
     Relations: `ers` asks how far each aim is reached on average; this asks whether anything works.
     Reference: after Croce and Hein, ICML 2020.
     """
-
-    modes: ClassVar[tuple[str, ...]] = ("fixed",)
 
     def describe(self) -> dict[str, MetricInfo]:
         """The worst case at the largest eps, and the smallest eps that breaks a query."""
@@ -114,20 +111,16 @@ class Thorough(Protocol):
         figures = Figures(subject.seed)
         figures.clean(subject, ("R@1", "mAP@R"))
         curve = [{"eps": 0.0, "R@1": figures.values["R@1"], "mAP@R": figures.values["mAP@R"]}]
-        hit = precision = needed = None
+        worst = dict.fromkeys(("hit", "precision", "radius"), torch.tensor(torch.nan))
         for eps in self.all_eps():
-            arrays = measured[label(eps)]
-            # What breaks a query within a small ball also breaks it within a larger one.
-            hit = arrays["hit"] if hit is None else torch.fmin(hit, arrays["hit"])
-            precision = arrays["precision"] if precision is None else torch.fmin(precision, arrays["precision"])
-            needed = arrays["radius"] if needed is None else torch.fmin(needed, arrays["radius"])
-            figures.mean(f"{label(eps)} R@1", hit, scale=100)
-            figures.mean(f"{label(eps)} mAP@R", precision, scale=100)
+            # What breaks a query within a small ball also breaks it within a larger one; fmin passes over NaN.
+            worst = {name: torch.fmin(values, measured[label(eps)][name]) for name, values in worst.items()}
+            figures.mean(f"{label(eps)} R@1", worst["hit"], scale=100)
+            figures.mean(f"{label(eps)} mAP@R", worst["precision"], scale=100)
             keys = {key: figures.values[f"{label(eps)} {key}"] for key in ("R@1", "mAP@R")}
             curve.append({"eps": eps, **keys})
-        assert needed is not None
         figures.extra["curve"] = curve
-        figures.median("breaking_eps", needed, "more than half of the queries hold at the largest eps")
+        figures.median("breaking_eps", worst["radius"], "more than half of the queries hold at the largest eps")
         return figures
 
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from holdfast import mining, seeds
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
-from holdfast.audit.adml import fixed_attack
 from holdfast.audit.figures import searched
 from holdfast.audit.preparation import Execution, Selection, make_subject
 from holdfast.data import SAMPLERS, ImageStore, Sampler
@@ -67,7 +66,7 @@ class AttackStrength(ProbeFunction):
             subject, _, _ = make_subject(model, selection, Execution(batch=256))
             budget = dataclasses.replace(BUDGET.with_eps(self.eps), units=self.units).in_pixels(subject.std)
             goal = {"name": self.goal, **({} if self.margin is None else {"margin": self.margin})}
-            attack = fixed_attack(subject, self.goal, goal, budget)
+            attack = subject.attack_on(self.goal, goal, budget)
             starts = range(0, len(subject.rows), subject.block)
             attacked = torch.cat([attack(slice(start, start + subject.block))["vectors"] for start in starts])
         clean = subject.references.clean(subject.rows)
