@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +13,7 @@ from holdfast.data import ImageStore, ImageTable
 from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
-from holdfast.metric_info import MetricInfo, plain
+from holdfast.metric_info import plain
 from holdfast.metrics.evaluation import RECALLS
 from holdfast.models import Embedder, as_embedder
 from holdfast.processes import current_processes
@@ -24,28 +23,22 @@ SCHEMA = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
-    """An evaluation.
+class Result(metrics.Evaluation):
+    """The evaluation of a model on images: metrics and what they were measured on.
 
     Args:
-        values: metric by name, None where undefined.
-        reasons: why a metric is undefined.
         split: which part of the data was used.
         images: how many images were embedded.
         skipped: unreadable images left out, with the reason.
         clustering: how many clusters NMI and NMI+ rest on, as `evaluate` was asked.
         view: how the model saw the images, in words.
-        described: what each metric means and how it is shown.
     """
 
-    values: dict[str, Any]
-    reasons: dict[str, str]
-    split: str
-    images: int
+    split: str = ""
+    images: int = 0
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     clustering: dict[str, int | None] = dataclasses.field(default_factory=dict)
     view: str = ""
-    described: dict[str, MetricInfo] = dataclasses.field(default_factory=dict)
 
 
 class ImageModel(Protocol):
@@ -175,47 +168,29 @@ def evaluate(
     table, skip_bad = read_table(data, skip_bad)
     if not table.labelled:
         raise DataError(f"the images of '{table.name}' have no labels to evaluate by; give folder:DIR or csv:FILE")
-    embedder = as_embedder(model, size)
     place = choose_device(device)
-    embedder = embedder.to(place)
+    embedder = as_embedder(model, size).to(place)
     chosen = choose_split(table, split)
     query = table if chosen == "all" else table.split(chosen)
     cache = used_once()
     store = ImageStore(query, embedder.view, place, cache, skip_bad)
     vectors = embed(embedder, store, batch)
-    arguments: dict[str, Any] = {}
+    columns = _columns(store.table)
     skipped = list(store.skipped)
     if chosen == "query":
         others = ImageStore(table.split("gallery"), embedder.view, place, cache, skip_bad)
-        arguments = _columns(others.table, "gallery")
-        arguments["gallery"] = embed(embedder, others, batch)
+        columns |= {"gallery": embed(embedder, others, batch), **_columns(others.table, "gallery_")}
         skipped += others.skipped
-
-    found = metrics.evaluate(
-        vectors,
-        **_columns(store.table),
-        **arguments,
-        ks=RECALLS,
-        clusters=clusters,
-        factor=factor,
-        seed=seed,
-    )
-    values = {name: _plain(value) for name, value in found.values.items()}
+    found = metrics.evaluate(vectors, **columns, ks=RECALLS, clusters=clusters, factor=factor, seed=seed)
     asked = {"factor": factor, "clusters": clusters}
-    return Result(
-        values, dict(found.reasons), chosen, len(vectors), skipped, asked, str(embedder.view), found.described
-    )
+    measured_on = Result(split=chosen, images=len(vectors), skipped=skipped, clustering=asked, view=str(embedder.view))
+    return dataclasses.replace(measured_on, **vars(found))
 
 
 def _columns(table: ImageTable, prefix: str = "") -> dict[str, Any]:
     """Label columns of a table under the names that `metrics.evaluate` takes."""
-    start = f"{prefix}_" if prefix else ""
-    columns: dict[str, Any] = {f"{start}labels": torch.tensor(table.labels)}
-    if table.coarse is not None:
-        columns[f"{start}coarse"] = torch.tensor(table.coarse)
-    if table.groups is not None:
-        columns[f"{start}groups"] = torch.tensor(table.groups)
-    return columns
+    columns = {"labels": table.labels, "coarse": table.coarse, "groups": table.groups}
+    return {prefix + name: torch.tensor(values) for name, values in columns.items() if values is not None}
 
 
 def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, Any]:
@@ -228,14 +203,10 @@ def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, A
         "skipped": [{"image": image, "reason": reason} for image, reason in result.skipped],
         "model": model,
         "view": result.view,
-        "metrics": {k: _plain(v) for k, v in result.values.items()},
+        "metrics": result.values,
         "undefined": result.reasons,
         "described": plain(result.described),
         "clustering": result.clustering,
         "seed": seed,
         "versions": versions(),
     }
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, (np.generic, Tensor)) else value

@@ -10,7 +10,7 @@ import torch
 from attack_cases import seeded
 from torch import Tensor
 
-from holdfast.attacks.gallery import gallery_sum
+from holdfast.attacks.references import gallery_sum
 from holdfast.sphere import distances
 
 MEASURE = """

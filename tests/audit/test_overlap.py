@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.attacks import Budget, References
-from holdfast.audit import registry, stax
-from holdfast.audit.overlap import Centres, success_rate
-from holdfast.audit.stax import Stax
+from holdfast.audit import registry
+from holdfast.audit.stax import Centres, Stax, success_rate
 from holdfast.audit.subject import Subject
 from holdfast.config import builder
 from holdfast.errors import RecipeError
@@ -83,16 +82,14 @@ def test_overlap_is_equations_6_and_7(case: int) -> None:
 
 
 @pytest.mark.parametrize(("eps", "radii"), [(None, (0.01, 0.1)), (0.03, (0.03, 0.3)), (0.0002, (0.0002, 0.002))])
-def test_both_radii_start_within_the_same_distance(
-    eps: float | None, radii: tuple[float, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_radii_start_within_the_same_distance(eps: float | None, radii: tuple[float, float]) -> None:
     budgets: dict[str, Budget] = {}
 
-    def noted(subject: object, name: str, goal: object, budget: Budget, *_: object) -> Any:
+    def noted(name: str, goal: object, budget: Budget, *_: object) -> Any:
         budgets[name] = budget
 
-    monkeypatch.setattr(stax, "fixed_attack", noted)
     subject = SimpleNamespace(references=References(unit(12, 0), torch.arange(12)), std=torch.tensor(0.5), sets={})
+    subject.attack_on = noted
     Stax(eps=eps).parts(cast(Subject, subject))
     for name, radius in zip(("", "-large"), radii, strict=True):
         for kind in ("stax", "mtax"):
@@ -101,10 +98,9 @@ def test_both_radii_start_within_the_same_distance(
             assert budget.start_eps == pytest.approx(min(0.0005, radius) / 2)
 
 
-def test_only_some_kinds_of_input_where_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stax, "fixed_attack", lambda *_: None)
+def test_only_some_kinds_of_input_where_asked_to() -> None:
     subject = SimpleNamespace(references=References(unit(12, 0), torch.arange(12)), std=torch.tensor(0.5))
-    subject.sets = {"mtax": subject}
+    subject.sets, subject.attack_on = {"mtax": subject}, lambda *_: None
     every = ["stax", "mtax", "stax-large", "mtax-large", "set/mtax/stax"]
     assert [part.name for part in Stax().parts(cast(Subject, subject))] == every
     for only in (["stax"], ["mtax-large", "stax"]):

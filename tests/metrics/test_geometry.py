@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from holdfast.errors import DataError
 from holdfast.metrics import geometry
-from holdfast.metrics.pairs import random_pairs
+from holdfast.metrics.geometry import random_pairs
 
 
 def sample(count: int, dim: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:

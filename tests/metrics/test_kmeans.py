@@ -70,7 +70,7 @@ def test_as_many_clusters_as_vectors() -> None:
 
 
 def test_an_empty_cluster_restarts_at_the_vector_worst_served() -> None:
-    from holdfast.metrics.kmeans import _means
+    from holdfast.metrics.clustering import _means
 
     vectors = torch.tensor([[0.0], [1.0], [9.0]])
     means = _means(vectors, torch.tensor([0, 0, 0]), torch.tensor([4.0, 1.0, 25.0]), 2)

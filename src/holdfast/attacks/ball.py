@@ -58,7 +58,7 @@ class Ball:
         else:
             noise = along(random.normal(shape, self.images.device, generator), "l2")[shard.rows]
             drawn = random.uniform((shard.total,), noise.device, generator) ** (1 / math.prod(shape[1:]))
-            noise = noise * _per_image(drawn[shard.rows] * eps, noise)
+            noise = noise * per_image(drawn[shard.rows] * eps, noise)
         return self.project(self.images + noise)
 
     def project(self, points: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class Ball:
             return torch.clamp(points, self.low, self.high)
         change = points - self.images
         factor = (self.eps / _lengths(change).clamp_min(1e-30)).clamp_max(1)
-        return (self.images + change * _per_image(factor, change)).clamp(0, 1)
+        return (self.images + change * per_image(factor, change)).clamp(0, 1)
 
     def finish(self, points: Tensor, checked: bool = True) -> Tensor:
         """The points, inside the ball to the last digit and, unless told otherwise, checked to be."""
@@ -91,11 +91,11 @@ class Ball:
             lengths = _lengths(points.double() - self.images.double())
             over = lengths > self.eps
             factor = torch.where(over, self.eps / lengths.clamp_min(1e-300) * (1 - 1e-6), 1.0)
-            scaled = self.images + (points - self.images) * _per_image(factor, points).to(points.dtype)
-            points = torch.where(_per_image(over, points), scaled.clamp(0, 1), points)
+            scaled = self.images + (points - self.images) * per_image(factor, points).to(points.dtype)
+            points = torch.where(per_image(over, points), scaled.clamp(0, 1), points)
         # An ε below the resolution of the pixels leaves no room for any change.
         over = _lengths(points.double() - self.images.double()) > self.eps
-        return torch.where(_per_image(over, points), self.images, points)
+        return torch.where(per_image(over, points), self.images, points)
 
     def _bound(self, eps: float) -> Tensor:
         bound = (self.images.double() + eps).to(self.images.dtype)
@@ -107,7 +107,7 @@ def along(gradient: Tensor, norm: Norm) -> Tensor:
     """The direction of unit size in a norm: signs, or the gradient of each image at length one (zero stays zero)."""
     if norm == "linf":
         return gradient.sign()
-    return gradient / _per_image(_lengths(gradient).clamp_min(1e-30), gradient)
+    return gradient / per_image(_lengths(gradient).clamp_min(1e-30), gradient)
 
 
 def pixels(images: Tensor) -> Tensor:
@@ -131,6 +131,6 @@ def _lengths(change: Tensor) -> Tensor:
     return length
 
 
-def _per_image(values: Tensor, images: Tensor) -> Tensor:
+def per_image(values: Tensor, images: Tensor) -> Tensor:
     """One value per image, shaped to multiply images."""
     return values.view(-1, *[1] * (images.ndim - 1))

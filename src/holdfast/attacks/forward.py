@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.attacks.base import BoundGoal
+from holdfast.attacks.result import Attacked
 from holdfast.errors import DataError, ModelError
 from holdfast.sphere import precise
 
@@ -89,10 +90,8 @@ def chunks(images: Tensor, goal: BoundGoal, chunk: int | None) -> Iterator[tuple
 
 
 @torch.no_grad()
-def judge(
-    forward: Forward, images: Tensor, goal: BoundGoal, chunk: int | None
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Embeddings, loss and measures of finished images."""
+def judge(forward: Forward, images: Tensor, goal: BoundGoal, chunk: int | None, previous: Tensor) -> Attacked:
+    """What finished images achieved, whose loss was `previous` one update before the last."""
     vectors, losses, measures = [], [], []
     for rows, part in chunks(images, goal, chunk):
         z = forward.embed(images[rows])
@@ -102,7 +101,7 @@ def judge(
     if not all(bool(z.isfinite().all()) for z in vectors):
         raise ModelError("embeddings contain NaN or inf; check the model's weights")
     merged = {name: torch.cat([m[name] for m in measures]) for name in measures[0]}
-    return torch.cat(vectors), torch.cat(losses), merged
+    return Attacked(images, torch.cat(vectors), torch.cat(losses), merged, previous)
 
 
 class Lagged:

@@ -96,8 +96,7 @@ def pgd(
     images = pixels(images)
     with frozen(module, statistics):
         crafted = _craft(Forward(module, normalize, precision, run), images, bound_goal, budget, generator, chunk)
-        vectors, loss, measures = judge(Forward(module, normalize), crafted.images, bound_goal, chunk)
-    return Attacked(crafted.images, vectors, loss, measures, crafted.previous)
+        return judge(Forward(module, normalize), crafted.images, bound_goal, chunk, crafted.previous)
 
 
 def sweep(

@@ -1,19 +1,24 @@
-"""What goals look at: clean embeddings with their labels."""
+"""What goals look at: a gallery of clean embeddings with their labels, and sums over all of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 from torch import Generator, Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from holdfast.attacks import random
 from holdfast.errors import DataError
-from holdfast.metrics.base import blocks
+from holdfast.metrics.base import EmbeddedSet, blocks
 from holdfast.metrics.neighbours import neighbours
 from holdfast.mining import draw
 from holdfast.sphere import Mask, precise, squared_distances
+
+Term: TypeAlias = Callable[[Tensor, slice], Tensor]
+"""Embeddings and a block of the gallery → each embedding's part of the sum."""
 
 
 class References:
@@ -47,11 +52,12 @@ class References:
     ) -> None:
         self.vectors = _prepared(vectors, normalize)
         self.queries = None if queries is None else _prepared(queries, normalize).to(self.vectors)
-        self._labels = None if labels is None else labels.to(self.vectors.device)
-        self._query_labels = None if query_labels is None else query_labels.to(self.vectors.device)
-        self._groups = None if groups is None else groups.to(self.vectors.device)
-        self._query_groups = None if query_groups is None else query_groups.to(self.vectors.device)
+        given = labels, query_labels, groups, query_groups
+        here = [None if values is None else values.to(self.device) for values in given]
+        self._labels, self._query_labels, self._groups, self._query_groups = here
         self._check()
+        self._own_labels = self._labels if queries is None else self._query_labels
+        self._own_groups = self._groups if queries is None else self._query_groups
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -70,7 +76,7 @@ class References:
 
     def require_labels(self) -> None:
         """Refuse, before any work is done, what a goal would only miss when it measures."""
-        if self.labels.dtype != torch.bool and self.queries is not None and self._query_labels is None:
+        if self.labels.dtype != torch.bool and self._own_labels is None:
             raise DataError("this goal compares labels; give References(..., query_labels=...) beside queries")
 
     def rows(self, rows: Tensor) -> Tensor:
@@ -92,8 +98,8 @@ class References:
         if labels.dtype == torch.bool:
             return labels[rows][:, items]
         self.require_labels()
-        own = labels if self._query_labels is None else self._query_labels
-        return own[rows][:, None] == labels[items][None, :]
+        assert self._own_labels is not None
+        return self._own_labels[rows][:, None] == labels[items][None, :]
 
     def itself(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
         """Which gallery items are the attacked images' own clean copies."""
@@ -105,10 +111,9 @@ class References:
     def ignored(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
         """Items that are neither hit nor miss: own copies, and those of the same label and group."""
         own = self.itself(rows, items)
-        if self._groups is None:
+        if self._groups is None or self._own_groups is None:
             return own
-        asked = self._groups if self._query_groups is None else self._query_groups
-        return own | (self.same(rows, items) & (asked[rows][:, None] == self._groups[items][None, :]))
+        return own | (self.same(rows, items) & (self._own_groups[rows][:, None] == self._groups[items][None, :]))
 
     def positives(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
         """Items of the same label, ignored ones left out."""
@@ -118,23 +123,32 @@ class References:
         """Items of other labels."""
         return ~self.same(rows, items) & ~self.itself(rows, items)
 
+    def embedded(self, vectors: Tensor, rows: Tensor, replaced: bool = False) -> EmbeddedSet:
+        """Attacked images as queries for metrics, own copies and items of their label and group set aside.
+
+        Args:
+            vectors: where the images are.
+            rows: which they are.
+            replaced: they search each other instead of the clean gallery.
+        """
+        assert self._own_labels is not None
+        labels, groups, searched = self._own_labels[rows], self._own_groups, self._groups
+        if groups is None and self.queries is None and not replaced:  # then each is in a group with its own copy
+            groups = searched = torch.arange(len(self), device=self.device)
+        own = None if groups is None else groups[rows]
+        if replaced:
+            return EmbeddedSet.of(vectors, labels, groups=own)
+        return EmbeddedSet.of(vectors, labels, self.vectors, self.labels, own, searched)
+
     def nearest(self, z: Tensor, rows: Tensor, k: int) -> Tensor:
         """The k nearest gallery items of each embedding, ignored ones skipped; fewer where the gallery has fewer.
 
         With groups, an image that has fewer than others repeats its last one.
         """
-        owned = self.queries is None
-        available = len(self) - int(owned)
-        if available < 1:
+        k = min(k, len(self) - int(self.queries is None))
+        if k < 1:
             raise DataError("a gallery of one image has nothing but the attacked image itself; give more references")
-        k = min(k, available)
-        if self._groups is not None:
-            return torch.cat([self._nearest_counted(z[part], rows[part], k) for part in self.parts(rows)])
-        _, found = neighbours(z, self.vectors.to(precise(z).dtype), k + int(owned))
-        if not owned:
-            return found
-        last = (found == rows[:, None]).to(torch.int8).argsort(dim=1, stable=True)
-        return found.gather(1, last)[:, :k]
+        return torch.cat([self._nearest(z[part], rows[part], k) for part in self.parts(rows)])
 
     def hits(self, z: Tensor, rows: Tensor) -> Tensor:
         """1 where the nearest item that counts shares the label, else 0; NaN without a positive. Its mean is R@1."""
@@ -154,10 +168,6 @@ class References:
         if self.queries is not None:
             raise DataError("a relevance matrix of queries says nothing of gallery items; give integer labels")
         return labels[items][:, block]
-
-    def closest(self, rows: Tensor, allowed: Mask) -> Tensor:
-        """The allowed gallery item nearest to each clean embedding."""
-        return draw.nearest(squared_distances(self.clean(rows), self.vectors), allowed)
 
     @torch.no_grad()
     def extreme(self, z: Tensor, counts: Callable[[slice], Mask], *, farthest: bool = False) -> tuple[Tensor, Mask]:
@@ -194,39 +204,37 @@ class References:
         """Blocks of rows small enough for a mask over the whole gallery."""
         return blocks(len(rows), len(self)) or [slice(0, 0)]
 
-    def _nearest_counted(self, z: Tensor, rows: Tensor, k: int) -> Tensor:
-        """The k nearest items that are not ignored, for one part of the rows."""
+    def _nearest(self, z: Tensor, rows: Tensor, k: int) -> Tensor:
         ignored = self.ignored(rows)
         left = len(self) - ignored.sum(1, keepdim=True)
-        if not len(rows):
-            return rows.new_zeros(0, k)
-        if int(left.min()) < 1:
+        fewest = int(left.min()) if len(left) else len(self)
+        if fewest < 1:
             raise DataError("an attacked image shares label and group with the whole gallery; give more references")
-        _, found = neighbours(z, self.vectors.to(precise(z).dtype), min(k + len(self) - int(left.min()), len(self)))
+        _, found = neighbours(z, self.vectors.to(precise(z).dtype), min(k + len(self) - fewest, len(self)))
         last = ignored.gather(1, found).to(torch.int8).argsort(dim=1, stable=True)
         places = torch.arange(k, device=self.device)[None, :].minimum(left - 1)
         return found.gather(1, last).gather(1, places)
 
     def _check(self) -> None:
+        labels, own_labels, groups, own_groups = self._labels, self._query_labels, self._groups, self._query_groups
         count = len(self.vectors if self.queries is None else self.queries)
-        labels, asked = self._labels, self._query_labels
-        if asked is not None and (self.queries is None or asked.shape != (count,)):
-            raise DataError("query_labels are one integer per row of queries; give both or neither")
-        if labels is not None:
-            wanted = (count, len(self)) if labels.dtype == torch.bool else (len(self),)
-            if tuple(labels.shape) != wanted or labels.is_floating_point():
-                raise DataError(f"labels must have shape {wanted}, got {labels.dtype} of shape {tuple(labels.shape)}")
-        self._check_groups(count)
-
-    def _check_groups(self, count: int) -> None:
-        groups, asked = self._groups, self._query_groups
-        if (asked is not None) != (groups is not None and self.queries is not None):
+        if own_labels is not None and self.queries is None:
+            raise DataError("query_labels belong to queries; give both or neither")
+        if (own_groups is not None) != (groups is not None and self.queries is not None):
             raise DataError("with queries, groups and query_groups belong together; give both or neither")
-        if groups is not None and self._labels is None:
+        if groups is not None and labels is None:
             raise DataError("groups say which items of the same label do not count; give labels beside them")
-        for name, values, wanted in (("groups", groups, len(self)), ("query_groups", asked, count)):
-            if values is not None and (values.shape != (wanted,) or values.is_floating_point()):
-                raise DataError(f"{name} must be {wanted} integers, got {values.dtype} of shape {tuple(values.shape)}")
+        gallery = (len(self),)
+        relevance = (count, len(self)) if labels is not None and labels.dtype == torch.bool else gallery
+        _check_integers("labels", labels, relevance)
+        _check_integers("query_labels", own_labels, (count,))
+        _check_integers("groups", groups, gallery)
+        _check_integers("query_groups", own_groups, (count,))
+
+
+def _check_integers(name: str, values: Tensor | None, shape: tuple[int, ...]) -> None:
+    if values is not None and (tuple(values.shape) != shape or values.is_floating_point()):
+        raise DataError(f"{name} must be integers of shape {shape}, got {values.dtype} of shape {tuple(values.shape)}")
 
 
 def _prepared(vectors: Tensor, normalize: bool) -> Tensor:
@@ -234,3 +242,37 @@ def _prepared(vectors: Tensor, normalize: bool) -> Tensor:
     if vectors.ndim != 2 or len(vectors) == 0:
         raise DataError(f"references must have shape (n, dim) with n of 1 or more, got {tuple(vectors.shape)}")
     return F.normalize(vectors, dim=1) if normalize else vectors
+
+
+def gallery_sum(z: Tensor, items: int, term: Term) -> Tensor:
+    """Σ over the gallery of `term`, one value per embedding, in memory that does not grow with the gallery.
+
+    Row i of a term must depend on row i of `z` alone; then one backward pass per block, done at once, leaves nothing
+    to remember but a gradient of the shape of `z`.
+    """
+    z = precise(z)
+    cuts = blocks(items, len(z))
+    if torch.is_grad_enabled() and z.requires_grad:
+        total: Tensor = _GallerySum.apply(z, cuts, term)  # type: ignore[no-untyped-call]
+        return total
+    return torch.stack([term(z, cut) for cut in cuts]).sum(0)
+
+
+class _GallerySum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, cuts: list[slice], term: Term) -> Tensor:
+        total, gradient = z.new_zeros(len(z)), torch.zeros_like(z)
+        for cut in cuts:
+            with torch.enable_grad():
+                leaf = z.detach().requires_grad_()
+                part = term(leaf, cut)
+                gradient += torch.autograd.grad(part.sum(), leaf)[0]
+            total += part.detach()
+        ctx.save_for_backward(gradient)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return upstream[:, None] * gradient, None, None

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from holdfast.attacks.ball import per_image
+
 
 @dataclasses.dataclass(frozen=True)
 class Crafted:
@@ -68,6 +70,5 @@ def _pick(options: list[Tensor], chosen: Tensor) -> Tensor:
     """Row i of option chosen[i]."""
     picked = options[0].clone()
     for index, option in enumerate(options[1:], start=1):
-        rows = (chosen == index).view(-1, *[1] * (option.ndim - 1))
-        picked = torch.where(rows, option, picked)
+        picked = torch.where(per_image(chosen == index, option), option, picked)
     return picked

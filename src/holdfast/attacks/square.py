@@ -80,9 +80,7 @@ def square(
             better = loss < best_loss
             best = torch.where(better.repeat_interleave(size).view(-1, 1, 1, 1), tried, best)
             previous, best_loss = best_loss, torch.where(better, loss, best_loss)
-        best = ball.finish(best)
-        vectors, loss, measures = judge(forward, best, bound_goal, chunk)
-    return Attacked(best, vectors, loss, measures, previous)
+        return judge(forward, ball.finish(best), bound_goal, chunk, previous)
 
 
 def _side(images: Tensor, area: float, query: int, queries: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from holdfast.attacks.ball import Ball, along
+from holdfast.attacks.ball import Ball, along, per_image
 from holdfast.attacks.budget import Budget
 
 
@@ -32,8 +32,7 @@ class Plain:
 
     def images(self, per_group: Tensor) -> Tensor:
         """A value per group, shaped to act on images."""
-        values = per_group.repeat_interleave(self.group)
-        return values.view(-1, *[1] * (self.ball.images.ndim - 1))
+        return per_image(per_group.repeat_interleave(self.group), self.ball.images)
 
 
 class Momentum(Plain):
@@ -45,8 +44,8 @@ class Momentum(Plain):
 
     def step(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
         """The next images."""
-        size = gradient.flatten(1).abs().mean(1).clamp_min(1e-30).view(-1, *[1] * (gradient.ndim - 1))
-        self.direction = self.direction + gradient / size
+        size = gradient.flatten(1).abs().mean(1).clamp_min(1e-30)
+        self.direction = self.direction + gradient / per_image(size, gradient)
         return super().step(x, self.direction, loss)
 
 

@@ -44,33 +44,25 @@ class Score:
     digits: int = 1
 
 
-def _twice(score: Any) -> Any:
-    return 2 * score
-
-
-def _rest(score: Any) -> Any:
-    return 100 - score
-
-
-def _same(score: Any) -> Any:
-    return score
-
-
 SCORES: dict[str, Score] = {
     "CA+": Score(
-        "ca+", "rank", _twice, "rank of an image pushed up another's list, in percent: 50 is chance, 0 the top"
+        "ca+", "rank", lambda v: 2 * v, "rank of an image pushed up another's list, in percent: 50 is chance, 0 the top"
     ),
-    "CA-": Score("ca-", "rank", _rest, "rank of an image pushed down a near list, in percent: 0 is unmoved", "lower"),
-    "QA+": Score("qa+", "rank", _twice, "rank of a chosen image in a changed query's list: 50 is chance"),
-    "QA-": Score("qa-", "rank", _rest, "rank of a near image pushed out by a changed query: 0 is unmoved", "lower"),
+    "CA-": Score(
+        "ca-", "rank", lambda v: 100 - v, "rank of an image pushed down a near list, in percent: 0 is unmoved", "lower"
+    ),
+    "QA+": Score("qa+", "rank", lambda v: 2 * v, "rank of a chosen image in a changed query's list: 50 is chance"),
+    "QA-": Score(
+        "qa-", "rank", lambda v: 100 - v, "rank of a near image pushed out by a changed query: 0 is unmoved", "lower"
+    ),
     "TMA": Score(
         "tma", "cosine", lambda v: 100 * (1 - v), "cosine of a changed query and a chosen image", "lower", digits=3
     ),
     "ES:D": Score("es", "shift", lambda v: 50 * (2 - v), "how far a changed query moves, 0 to 2", "lower", digits=3),
-    "ES:R": Score("es", "hit", _same, "R@1 of queries moved as far as possible, %", scale=100),
-    "LTM": Score("ltm", "hit", _same, "R@1 when other classes are pulled near, %", scale=100),
-    "GTM": Score("gtm", "hit", _same, "R@1 when the nearest wrong image is pulled near, %", scale=100),
-    "GTT": Score("gtt", "top4", _same, "queries that keep their best match in the top four, %", scale=100),
+    "ES:R": Score("es", "hit", lambda v: v, "R@1 of queries moved as far as possible, %", scale=100),
+    "LTM": Score("ltm", "hit", lambda v: v, "R@1 when other classes are pulled near, %", scale=100),
+    "GTM": Score("gtm", "hit", lambda v: v, "R@1 when the nearest wrong image is pulled near, %", scale=100),
+    "GTT": Score("gtt", "top4", lambda v: v, "queries that keep their best match in the top four, %", scale=100),
 }
 TERMS = {key: score.term for key, score in SCORES.items()}
 """What each score adds to ERS."""

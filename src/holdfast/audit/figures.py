@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.audit.sampling import mean_interval, median_interval, statistic_interval
 from holdfast.audit.subject import Subject
-from holdfast.metrics import EmbeddedSet, Values, kmeans, nmi
+from holdfast.metrics import Values, kmeans, nmi
 from holdfast.metrics.geometry import class_spread
 from holdfast.metrics.retrieval import Retrieval
 
@@ -83,7 +83,7 @@ class Figures:
     def retrieval(self, keys: tuple[str, ...], subject: Subject, vectors: Tensor, mode: str, prefix: str = "") -> None:
         """R@k and mAP figures of the attacked images as some vectors."""
         ks = tuple(int(key.removeprefix("R@")) for key in keys if key.startswith("R@"))
-        scores = Retrieval(ks).per_query(searched(subject, vectors, mode))
+        scores = Retrieval(ks).per_query(subject.references.embedded(vectors, subject.rows, mode == "replaced"))
         for key in keys:
             self.mean(prefix + key, scores[key].cpu(), scale=100)
 
@@ -92,14 +92,6 @@ class Figures:
         vectors = subject.references.clean(subject.rows)
         self.retrieval(keys, subject, vectors, mode)
         return vectors
-
-
-def searched(subject: Subject, vectors: Tensor, mode: str) -> EmbeddedSet:
-    """Queries against the clean gallery, or against each other where the whole set is `replaced`."""
-    if mode != "replaced":
-        return subject.against_gallery(vectors, subject.rows)
-    groups = None if subject.groups is None else subject.groups[subject.rows]
-    return EmbeddedSet.of(vectors, subject.labels[subject.rows], groups=groups)
 
 
 def stacked(measured: dict[str, Tensor], subject: Subject) -> Tensor:

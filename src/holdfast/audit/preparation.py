@@ -125,8 +125,6 @@ def make_subject(
         seed=seed,
         differentiable=embedder.differentiable,
         gallery=gallery,
-        groups=_groups(store.table, device),
-        gallery_groups=_groups(stores[-1].table, device),
         chunk=batch,
         digest=_digest([each.table for each in stores]),
     )

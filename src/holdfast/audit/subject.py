@@ -15,7 +15,6 @@ from holdfast.attacks.forward import Precision
 from holdfast.attacks.pgd import Options
 from holdfast.config import instantiate
 from holdfast.data import ImageStore
-from holdfast.metrics import EmbeddedSet
 from holdfast.models import Embedder
 from holdfast.models.embedder import Through
 from holdfast.sphere import precise
@@ -59,8 +58,6 @@ class Subject:
         seed: of everything random.
         differentiable: False for models that give no gradients; they are attacked by random search.
         gallery: the images that are searched, where they are not those of the store.
-        groups: such as the camera of each image of the store.
-        gallery_groups: and of each gallery item.
         chunk: images per pass, to bound memory.
         block: images that are attacked and stored together; what a killed audit loses.
         precision: of crafting; what is measured afterwards is always in float32.
@@ -79,8 +76,6 @@ class Subject:
     seed: int
     differentiable: bool = True
     gallery: ImageStore | None = None
-    groups: Tensor | None = None
-    gallery_groups: Tensor | None = None
     chunk: int | None = None
     block: int = 128
     precision: Precision = "float32"
@@ -139,18 +134,3 @@ class Subject:
     def search(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
         """Attack by random search."""
         return square(self.model, images, goal, budget, queries=SQUARE_QUERIES, generator=generator, chunk=self.chunk)
-
-    def against_gallery(self, vectors: Tensor, rows: Tensor) -> EmbeddedSet:
-        """Some queries against the clean gallery, with their own clean copies (and their own cameras) set aside."""
-        gallery = self.references.vectors
-        groups, gallery_groups = self.groups, self.gallery_groups
-        if groups is None and self.references.queries is None:
-            groups = gallery_groups = torch.arange(len(gallery), device=gallery.device)
-        return EmbeddedSet.of(
-            vectors,
-            self.labels[rows],
-            gallery,
-            self.references.labels,
-            None if groups is None else groups[rows],
-            gallery_groups,
-        )

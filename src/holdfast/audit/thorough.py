@@ -90,7 +90,7 @@ class Thorough(Protocol):
                         tried.append(subject.attack(images, goal.take(block), budget, generator))
             generator = subject.generator("square", block.start)
             tried.append(subject.search(images, margin.take(block), starts[0], generator))
-            scores = [Retrieval((1,)).per_query(subject.against_gallery(r.vectors, rows)) for r in tried]
+            scores = [Retrieval((1,)).per_query(subject.references.embedded(r.vectors, rows)) for r in tried]
             hits = torch.stack([score["R@1"] for score in scores])
             precision = torch.stack([score["mAP@R"] for score in scores])
             worst = (hits + precision).argmin(0)
@@ -140,7 +140,7 @@ def smallest_eps(subject: Subject, images: Tensor, adversaries: Tensor, rows: Te
 
     def holds(fraction: Tensor) -> Tensor:
         adversarial = images + fraction.to(images).view(-1, 1, 1, 1) * change
-        data = subject.against_gallery(subject.encode(adversarial), rows)
+        data = subject.references.embedded(subject.encode(adversarial), rows)
         return Retrieval((1,)).per_query(data)["R@1"].cpu()
 
     clean, whole = holds(low), holds(high)

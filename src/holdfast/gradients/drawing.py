@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,14 +57,6 @@ def draw(explanation: Explanation) -> Figure:
             left = max(0, 3 - count) + 2 * place
             _diagram(figure.add_subplot(grid[1, left : left + 2]), name, found, lowest)
     return figure
-
-
-def write(figure: Figure, file: Path) -> None:
-    """Save a figure."""
-    try:
-        figure.savefig(file, dpi=160)
-    except (OSError, ValueError) as error:
-        raise HoldfastError(f"cannot write {file}: {error}; give another --out ending in .png, .svg or .pdf") from error
 
 
 def _pair(axes: Axes, explanation: Explanation) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, HoldfastError
 from holdfast.gradients.directions import registry as directions
 from holdfast.gradients.named import RULES, Components
 from holdfast.gradients.rule import DirectGradient, named
@@ -83,9 +83,11 @@ class Explanation:
 
     def save(self, file: str | Path) -> None:
         """Write the figure; the ending of the name says how (png, svg, pdf)."""
-        from holdfast.gradients.drawing import write
-
-        write(self.figure(), Path(file))
+        try:
+            self.figure().savefig(file, dpi=160)
+        except (OSError, ValueError) as error:
+            allowed = "give another --out ending in .png, .svg or .pdf"
+            raise HoldfastError(f"cannot write {file}: {error}; {allowed}") from error
 
     def plain(self) -> dict[str, Any]:
         """The numbers as plain data."""

@@ -167,17 +167,20 @@ class Metric(ABC):
         processes = current_processes()
         if not processes.several:
             return self(data)
-        told = processes.tell(lambda: _told(self(data)))
+
+        def measured() -> tuple[dict[str, Value], dict[str, str]]:
+            values = self(data)
+            return {key: plain(value) for key, value in values.items()}, values.reasons
+
         values = Values()
-        values.update(told["values"])
-        values.reasons.update(told["reasons"])
+        told, values.reasons = processes.tell(measured)
+        values.update(told)
         return values
 
 
-def _told(values: Values) -> dict[str, Any]:
-    """Values as JSON carries them; a metric of a user's may give numbers of other kinds."""
-    plain = {key: value.item() if isinstance(value, (np.generic, Tensor)) else value for key, value in values.items()}
-    return {"values": plain, "reasons": values.reasons}
+def plain(value: Any) -> Any:
+    """A value as JSON carries it; a metric of a user's may give numbers of other kinds."""
+    return value.item() if isinstance(value, (np.generic, Tensor)) else value
 
 
 registry: Registry[Metric] = Registry("metric", Metric, "holdfast.metrics")

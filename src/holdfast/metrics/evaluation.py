@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.config import instantiate
 from holdfast.errors import DataError
 from holdfast.metric_info import MetricInfo
-from holdfast.metrics.base import Array, EmbeddedSet, Metric, Value, registry
+from holdfast.metrics.base import Array, EmbeddedSet, Metric, Value, plain, registry
 
 RECALLS = (1, 2, 4, 5, 8, 10, 20, 100)
 """The k of R@k that the papers report on one dataset or another."""
@@ -94,5 +94,5 @@ def _measure(result: Evaluation, data: EmbeddedSet, settings: Mapping[str, Any],
             info = known.get(key, otherwise)
             if prefix:  # figures of coarser labels are percentages on pages, and no columns of their own
                 info = replace(info, shown="page" if info.percent and info.shown != "file" else "file")
-            result.values[prefix + key], result.described[prefix + key] = value, info
+            result.values[prefix + key], result.described[prefix + key] = plain(value), info
         result.reasons.update({prefix + key: reason for key, reason in measured.reasons.items()})

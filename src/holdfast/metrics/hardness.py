@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -46,6 +47,7 @@ def hardness(
 
 
 @register("hardness")
+@dataclass
 class Hardness(Metric):
     """Mean hardness of mined triplets; see `hardness`. With a gallery, batches hold queries and gallery alike.
 
@@ -59,23 +61,15 @@ class Hardness(Metric):
 
     order: ClassVar[int] = 30
 
-    def __init__(
-        self,
-        miners: tuple[str, ...] = MINERS,
-        batch: int = 112,
-        per_class: int = 2,
-        seed: int = 0,
-        batches: int = 32,
-    ) -> None:
-        if per_class < 2 or batch < 2 * per_class or batches < 1:
-            raise DataError(
-                "hardness needs per_class of 2 or more, a batch of two classes or more, and a batch or more"
-            )
-        self.miners = miners
-        self.batch = batch
-        self.per_class = per_class
-        self.seed = seed
-        self.batches = batches
+    miners: tuple[str, ...] = MINERS
+    batch: int = 112
+    per_class: int = 2
+    seed: int = 0
+    batches: int = 32
+
+    def __post_init__(self) -> None:
+        if self.per_class < 2 or self.batch < 2 * self.per_class or self.batches < 1:
+            raise DataError("hardness needs per_class of 2 or more, a batch of two classes or more, 1 batch or more")
 
     def describe(self) -> dict[str, MetricInfo]:
         """Hardness of each miner."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -64,6 +65,7 @@ def retrieval(
 
 
 @register("retrieval")
+@dataclass
 class Retrieval(Metric):
     """R@k, mAP, mAP@R and mAP@C; see `retrieval`.
 
@@ -75,14 +77,15 @@ class Retrieval(Metric):
 
     order: ClassVar[int] = 0
 
-    def __init__(self, ks: tuple[int, ...] = (1, 2, 4, 8), chunk: int | None = None, averages: bool = True) -> None:
-        if any(k < 1 for k in ks):
-            raise DataError(f"every k of R@k must be 1 or more, got {list(ks)}")
-        if not ks and not averages:
+    ks: tuple[int, ...] = (1, 2, 4, 8)
+    chunk: int | None = None
+    averages: bool = True
+
+    def __post_init__(self) -> None:
+        if any(k < 1 for k in self.ks):
+            raise DataError(f"every k of R@k must be 1 or more, got {list(self.ks)}")
+        if not self.ks and not self.averages:
             raise DataError("nothing to measure; give a k for R@k, or leave averages on")
-        self.ks = ks
-        self.chunk = chunk
-        self.averages = averages
 
     def describe(self) -> dict[str, MetricInfo]:
         """R@k of each k, and the averages."""

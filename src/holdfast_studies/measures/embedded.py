@@ -16,7 +16,7 @@ from holdfast.data import ClassBatches, ImageStore
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.evaluation import choose_split, embed, embed_splits, evaluate
 from holdfast.gradients import Diagram, diagram
-from holdfast.metrics.pairs import all_pairs
+from holdfast.metrics.geometry import all_pairs
 from holdfast.mining import EasyPositiveHardNegative, Triplets
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast_studies.probes import Found, ProbeFunction, Scene, register

@@ -14,7 +14,6 @@ from torch import Tensor
 from holdfast import mining, seeds
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
-from holdfast.audit.figures import searched
 from holdfast.audit.preparation import Execution, Selection, make_subject
 from holdfast.data import SAMPLERS, ImageStore, Sampler
 from holdfast.devices import seeded_devices
@@ -71,7 +70,7 @@ class AttackStrength(ProbeFunction):
             attacked = torch.cat([attack(slice(start, start + subject.block))["vectors"] for start in starts])
         clean = subject.references.clean(subject.rows)
         before, after = (
-            100 * float(Retrieval((1,)).per_query(searched(subject, vectors, "fixed"))["R@1"].nanmean())
+            100 * float(Retrieval((1,)).per_query(subject.references.embedded(vectors, subject.rows))["R@1"].nanmean())
             for vectors in (clean, attacked)
         )
         return Found(figures={"R@1": after, "drop": before - after, "shift": float(distance(attacked, clean).mean())})

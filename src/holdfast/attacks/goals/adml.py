@@ -8,21 +8,40 @@ over its images.
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Generator, Tensor
 
 from holdfast.attacks.base import BoundGoal, Goal, register
-from holdfast.attacks.gallery import gallery_sum
 from holdfast.attacks.goals.composed import BoundGoals
-from holdfast.attacks.references import References
+from holdfast.attacks.references import References, gallery_sum
 from holdfast.errors import DataError
 from holdfast.mining import draw
 from holdfast.sphere import Mask, precise, similarity, squared_distances
 
 Reference: TypeAlias = Literal["clean", "joint"]
+
+
+class _Clean(BoundGoal):
+    """Images that are attacked one at a time, against clean references."""
+
+    name: ClassVar[str]
+    """Of its measure."""
+
+    @abstractmethod
+    def each(self, z: Tensor) -> Tensor:
+        """What is maximised, per image."""
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Minus what is maximised."""
+        return -self.each(z)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """What is maximised."""
+        return {self.name: self.each(z)}
 
 
 @dataclasses.dataclass(eq=False)
@@ -68,9 +87,10 @@ def _batch_masks(references: References, rows: Tensor) -> tuple[Mask, Mask]:
     return references.positives(rows, rows), references.negatives(rows, rows)
 
 
-class _CleanAlignment(BoundGoal):
+class _CleanAlignment(_Clean):
     """The mean squared distance to a set is a squared distance to its mean, plus a constant."""
 
+    name = "alignment"
     per_group = ("centre", "spread", "any")
 
     def __init__(self, references: References, rows: Tensor) -> None:
@@ -85,14 +105,10 @@ class _CleanAlignment(BoundGoal):
             some.append(mask.any(1))
         self.centre, self.spread, self.any = torch.cat(centres), torch.cat(spreads), torch.cat(some)
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Minus the mean squared distance to the positives; zero where there are none."""
+    def each(self, z: Tensor) -> Tensor:
+        """The mean squared distance to the positives; zero where there are none."""
         apart = (precise(z) - self.centre).square().sum(1) + self.spread
-        return torch.where(self.any, -apart, 0)
-
-    def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """`alignment`: mean squared distance to the positives."""
-        return {"alignment": -self.loss(z)}
+        return torch.where(self.any, apart, 0)
 
 
 @register("alignment")
@@ -121,7 +137,8 @@ class Alignment(Goal):
         return _CleanAlignment(references, rows)
 
 
-class _CleanUniformity(BoundGoal):
+class _CleanUniformity(_Clean):
+    name = "uniformity"
     per_group = ("rows", "count")
 
     def __init__(self, references: References, rows: Tensor) -> None:
@@ -129,19 +146,15 @@ class _CleanUniformity(BoundGoal):
         self.rows = rows
         self.count = torch.cat([references.negatives(rows[part]).sum(1) for part in references.parts(rows)])
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Minus the mean energy between the image and the negatives."""
+    def each(self, z: Tensor) -> Tensor:
+        """The mean energy between the image and the negatives."""
 
         def energies(z: Tensor, block: slice) -> Tensor:
             mask = self.references.negatives(self.rows, block)
             squared = squared_distances(z, self.references.vectors[block].to(z.dtype))
             return torch.where(mask, (-squared).exp(), 0).sum(1)
 
-        return -gallery_sum(z, len(self.references), energies) / self.count.clamp_min(1)
-
-    def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """`uniformity`: mean energy with the negatives."""
-        return {"uniformity": -self.loss(z)}
+        return gallery_sum(z, len(self.references), energies) / self.count.clamp_min(1)
 
 
 @register("uniformity")
@@ -170,39 +183,26 @@ class Uniformity(Goal):
         return _CleanUniformity(references, rows)
 
 
-def _gap(z: Tensor, positive: Tensor, negative: Tensor, margin: float | None) -> Tensor:
-    z = precise(z)
+def _gap(z: Tensor, positive: Tensor, negative: Tensor, real: Mask, margin: float | None) -> Tensor:
+    """d_ap² - d_an², or its hinge; zero for an image that has no triplet."""
     gap = (z - positive).square().sum(1) - (z - negative).square().sum(1)
-    return gap if margin is None else torch.relu(gap + margin)
+    return torch.where(real, gap if margin is None else torch.relu(gap + margin), 0)
 
 
-class _CleanTriplet(BoundGoal):
-    per_group = ("positive", "negative", "real")
+@dataclasses.dataclass(eq=False)
+class _CleanTriplet(_Clean):
+    references: References
+    positive: Tensor
+    negative: Tensor
+    margin: float | None
 
-    def __init__(self, references: References, positive: Tensor, negative: Tensor, margin: float | None) -> None:
-        self.references = references
-        self.margin = margin
-        self.positive, self.negative = positive.clamp_min(0), negative.clamp_min(0)
-        self.real = (positive >= 0) & (negative >= 0)
+    name = "gap"
+    per_group = ("positive", "negative")
 
-    def loss(self, z: Tensor) -> Tensor:
-        """Minus the gap; zero for an image that has no triplet."""
-        gap = _gap(z, self.references.vectors[self.positive], self.references.vectors[self.negative], self.margin)
-        return torch.where(self.real, -gap, 0)
-
-    def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """`gap`: d_ap² - d_an²."""
-        return {"gap": -self.loss(z)}
-
-
-class _JointTriplet(_Joint):
-    def __init__(self, positive: Tensor, negative: Tensor, real: Mask, margin: float | None) -> None:
-        super().__init__("gap", len(real), self._gaps)
-        self.positive, self.negative, self.real, self.margin = positive, negative, real, margin
-
-    def _gaps(self, z: Tensor) -> Tensor:
-        z = precise(z)
-        return torch.where(self.real, _gap(z, z[self.positive], z[self.negative], self.margin), 0)
+    def each(self, z: Tensor) -> Tensor:
+        """The gap; a triplet that lacks an image has an index of -1."""
+        real, vectors = (self.positive >= 0) & (self.negative >= 0), self.references.vectors
+        return _gap(precise(z), vectors[self.positive], vectors[self.negative], real, self.margin)
 
 
 @register("triplet")
@@ -234,7 +234,8 @@ class TripletGap(Goal):
             return _CleanTriplet(references, positive, negative, self.margin)
         positives, negatives = _batch_masks(references, rows)
         real = positives.any(1) & negatives.any(1)
-        return _JointTriplet(draw.uniform(positives, generator), draw.uniform(negatives, generator), real, self.margin)
+        pos, neg = draw.uniform(positives, generator), draw.uniform(negatives, generator)
+        return _Joint("gap", len(rows), lambda z: _gap(precise(z), precise(z)[pos], precise(z)[neg], real, self.margin))
 
 
 @register("alignment-uniformity")

@@ -11,7 +11,8 @@ from torch import Generator, Tensor
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
 from holdfast.errors import DataError, RecipeError
-from holdfast.sphere import Mask, distance, precise
+from holdfast.mining import draw
+from holdfast.sphere import Mask, distance, precise, squared_distances
 
 
 @dataclasses.dataclass(eq=False)
@@ -122,23 +123,22 @@ class GreedyTopOneMisranking(Goal):
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Find the item to approach."""
+        if not self.published:
+            return NearestWrong().bind(references, rows)
         rows = references.rows(rows)
-        target = torch.cat([self._targets(references, rows[part]) for part in references.parts(rows)])
+        target = torch.cat([_misread_target(references, rows[part]) for part in references.parts(rows)])
         return _BoundApproach(references, rows, target)
 
-    def _targets(self, references: References, rows: Tensor) -> Tensor:
-        if self.published:
-            nearest = references.nearest(references.clean(rows), rows, 1).squeeze(1)
-            allowed = ~references.alike(nearest)
-            found = references.closest(rows, allowed & ~references.ignored(rows))
-            # The mistake itself: a rank among the items left is used as an index of the whole gallery.
-            target = allowed.cumsum(1).gather(1, found[:, None]).squeeze(1) - 1
-        else:
-            allowed = references.negatives(rows)
-            target = references.closest(rows, allowed)
-        if not bool(allowed.any(1).all()):
-            raise DataError("an attacked image has no reference of another label; give references of two classes")
-        return target
+
+def _misread_target(references: References, rows: Tensor) -> Tensor:
+    """The item that the published scores approach."""
+    clean = references.clean(rows)
+    allowed = ~references.alike(references.nearest(clean, rows, 1).squeeze(1))
+    if not bool(allowed.any(1).all()):
+        raise DataError("an attacked image has no reference of another label; give references of two classes")
+    found = draw.nearest(squared_distances(clean, references.vectors), allowed & ~references.ignored(rows))
+    # The mistake itself: a rank among the items left is used as an index of the whole gallery.
+    return allowed.cumsum(1).gather(1, found[:, None]).squeeze(1) - 1
 
 
 @register("misrank")
@@ -191,8 +191,7 @@ class NearestWrong(Goal):
 
             found, there = references.extreme(clean, left)
             if not bool(there.all()):
-                raise DataError(
-                    f"an attacked image has fewer than {self.rank} other classes to aim at; lower goal.rank"
-                )
+                few = f"fewer than {self.rank} other classes to aim at"
+                raise DataError(f"an attacked image has {few}; give references of {self.rank + 1} classes or more")
             passed.append(found)
         return _BoundApproach(references, rows, passed[-1])

@@ -11,8 +11,7 @@ from torch import Generator, Tensor
 
 from holdfast.attacks import random
 from holdfast.attacks.base import BoundGoal, Goal, register
-from holdfast.attacks.gallery import gallery_sum
-from holdfast.attacks.references import References
+from holdfast.attacks.references import References, gallery_sum
 from holdfast.sphere import distance, distances
 
 

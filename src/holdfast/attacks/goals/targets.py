@@ -121,15 +121,20 @@ class MultiTarget(Goal):
         by_class, start, count = _by_class(references.labels)
         drawn = []
         for part in references.parts(rows):
-            keys = random.uniform((len(rows[part]), len(start)), references.device, generator)
-            keys = keys.masked_fill(~references.negatives(rows[part])[:, by_class[start]], -1)
-            key, chosen = keys.topk(min(self.targets, len(start)), dim=1)
-            if chosen.shape[1] < self.targets or bool((key < 0).any()):
+            chosen, real = _several(references.negatives(rows[part])[:, by_class[start]], self.targets, generator)
+            if chosen.shape[1] < self.targets or not bool(real.all()):
                 raise DataError(f"multi-target needs {self.targets} other classes per image; ask for fewer targets")
             within = random.uniform(chosen.shape, references.device, generator) * count[chosen]
             drawn.append(by_class[start[chosen] + torch.minimum(within.long(), count[chosen] - 1)])
         targets = torch.cat(drawn)
         return BoundTargets(references, targets, torch.ones_like(targets, dtype=torch.bool))
+
+
+def _several(allowed: Mask, count: int, generator: Generator | None) -> tuple[Tensor, Mask]:
+    """Different allowed columns per row, uniformly, and which of them are real: a row may allow fewer."""
+    keys = random.uniform(allowed.shape, allowed.device, generator).masked_fill(~allowed, -1)
+    key, chosen = keys.topk(min(count, allowed.shape[1]), dim=1)
+    return chosen, key >= 0
 
 
 def _by_class(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -163,11 +168,7 @@ class Unadversarial(Goal):
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Draw targets of the own class for each image."""
         rows = references.rows(rows)
-        targets, real = [], []
-        for part in references.parts(rows):
-            allowed = references.positives(rows[part])
-            keys = random.uniform(allowed.shape, references.device, generator).masked_fill(~allowed, -1)
-            key, chosen = keys.topk(min(self.targets, len(references)), dim=1)
-            targets.append(chosen)
-            real.append(key >= 0)
-        return BoundTargets(references, torch.cat(targets), torch.cat(real))
+        parts = references.parts(rows)
+        drawn = [_several(references.positives(rows[part]), self.targets, generator) for part in parts]
+        targets, real = (torch.cat(columns) for columns in zip(*drawn, strict=True))
+        return BoundTargets(references, targets, real)
