@@ -14,13 +14,11 @@ from torch import Tensor
 
 import holdfast
 from holdfast import audit, seeds
-from holdfast.attacks import TripletGap
-from holdfast.attacks.references import References
-from holdfast.audit.adml import Adml
-from holdfast.audit.batches import PUBLISHED_BATCH, MakeUp
+from holdfast.audit.adml import PUBLISHED_BATCH, Adml, MakeUp
 from holdfast.cli import main
 from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import HoldfastError, RecipeError
+from holdfast.mining import draw
 from holdfast.models import Embedder
 
 
@@ -30,7 +28,7 @@ def labels_of(sizes: list[int]) -> Tensor:
 
 def cut(name: str, labels: Tensor, seed: int = 0) -> list[list[int]]:
     found = MakeUp.of(name).cut(labels, torch.Generator().manual_seed(seed))
-    return [found.order[part].tolist() for part in found.cuts]
+    return [found.order[part].tolist() for part in found.blocks]
 
 
 CUB = [60] * 45 + [58] * 40 + [51, 50, 49, 47, 41, *[60] * 10]
@@ -86,26 +84,26 @@ def replaced_by_hand(
     """R@1 of a set whose batches were moved by plain sign steps along the printed objective."""
     images = ImageStore(table, model.view, torch.device("cpu")).inputs(torch.arange(len(table)))
     labels, model = torch.tensor(table.labels), model.eval()
-    clean = torch.nn.functional.normalize(model(images).detach(), dim=1)
     moved = torch.empty(len(table), model.dim)
     for part in cuts:
         rows = order[part]
         start = images[rows]
         same = labels[rows][:, None] == labels[rows]
         near, far = same & ~torch.eye(len(rows), dtype=torch.bool), ~same
-        drawn = TripletGap("joint", 0.2).bind(
-            References(clean, labels), rows, seeds.generator(0, "targets", "triplet", part.start)
-        )
+        generator = seeds.generator(0, "targets", "triplet", part.start)
+        drawn = draw.uniform(near, generator), draw.uniform(far, generator)
 
-        def objective(z: Tensor, near: Tensor = near, far: Tensor = far, drawn: Any = drawn) -> Tensor:
+        def objective(
+            z: Tensor, near: Tensor = near, far: Tensor = far, drawn: tuple[Tensor, Tensor] = drawn
+        ) -> Tensor:
             squared = 2 - 2 * z @ z.T
             if goal == "alignment":
                 return ((squared * near).sum(1) / near.sum(1).clamp_min(1)).sum()
             if goal == "uniformity":
                 return (((-squared).exp() * far).sum(1) / far.sum(1).clamp_min(1)).sum()
             index = torch.arange(len(z))
-            gap = squared[index, drawn.positive] - squared[index, drawn.negative] + 0.2
-            return (gap.relu() * drawn.real).sum()
+            gap = squared[index, drawn[0]] - squared[index, drawn[1]] + 0.2
+            return (gap.relu() * (near.any(1) & far.any(1))).sum()
 
         x = start.clone()
         for _ in range(7):
@@ -130,7 +128,7 @@ def test_replaced_is_a_plain_loop_over_batches(batches: str, units: str, model: 
     assert found["settings"] == {"hinge": True, "batches": batches}
     made = MakeUp.of(batches).cut(torch.tensor(table.labels), seeds.generator(0, "batches"))
     for goal in ("alignment", "uniformity", "triplet"):
-        expected = replaced_by_hand(model, table, made.order, made.cuts, goal, 0.0628 * factor, 0.014 * factor)
+        expected = replaced_by_hand(model, table, made.order, made.blocks, goal, 0.0628 * factor, 0.014 * factor)
         # A pixel whose gradient is zero but for rounding may step either way, and with it perhaps one query.
         assert found["metrics"][f"{goal}/R@1"] == pytest.approx(expected, abs=100 * 2 / len(table))
 

@@ -15,7 +15,7 @@ from torch import nn
 import holdfast
 from holdfast import attacks, audit
 from holdfast.attacks import Budget, References, pgd
-from holdfast.audit import batches, runner, subject, thorough
+from holdfast.audit import ers, runner, subject, thorough
 from holdfast.audit.state import read_measurements
 from holdfast.cli import main
 from holdfast.data import ImageStore, ImageTable
@@ -65,8 +65,8 @@ def test_every_image_is_attacked_against_the_whole_gallery(model: Embedder, tabl
 def test_published_mode_averages_batches_and_takes_the_step_before(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert batches.PUBLISHED_BATCH == 112
-    monkeypatch.setattr(batches, "PUBLISHED_BATCH", 12)
+    assert ers.PUBLISHED_BATCH == 112
+    monkeypatch.setattr(ers, "PUBLISHED_BATCH", 12)
     fixed = audit.run(model, table, limit=17, out=tmp_path / "fixed").document
     published = audit.run(model, table, protocol=audit.Ers("published"), limit=17, out=tmp_path / "published").document
     measured = read_measurements(tmp_path / "published" / published["artifacts"][0])

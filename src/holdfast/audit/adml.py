@@ -1,16 +1,18 @@
-"""ADML's evaluation: triplet, alignment and uniformity attacks."""
+"""ADML's evaluation: triplet, alignment and uniformity attacks, on single images or on batches of the test set."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from torch import Tensor
+import torch
+from torch import Generator, Tensor
 
 from holdfast.attacks import Budget, Goal
 from holdfast.attacks.budget import Units
-from holdfast.audit.base import CLEAN, Part, Protocol, register
-from holdfast.audit.batches import Cut, MakeUp
+from holdfast.audit.base import CLEAN, PUBLISHED_BATCH, Cut, Part, Protocol, register
 from holdfast.audit.figures import Figures, stacked
 from holdfast.audit.subject import Subject
 from holdfast.config import instantiate
@@ -22,6 +24,10 @@ MARGIN = 0.2
 """Of the triplet loss that is attacked."""
 BATCHES = "56x2"
 """How the paper's framework makes class-balanced batches of 112."""
+BALANCED = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
+DRAWN = ("shuffled", "ordered")
+DRAWS = 20
+"""How often batches are drawn again where one has nothing to tell apart."""
 
 GOALS = {
     "triplet": percentage("R@1 when the loss of one triplet per image is raised, %", title="ADML triplet"),
@@ -99,16 +105,17 @@ class Adml(Protocol):
         if not subject.differentiable:
             raise RecipeError("mode replaced needs gradients, which this model does not give; use mode fixed")
         cut = self.make_up.cut(subject.labels[subject.rows].cpu(), subject.generator("batches"))
-        return [Part(name, self._joint(subject, name, goal, cut), cut=cut) for name, goal in self.goals.items()]
+        return [Part(name, self._joint(subject, name, goal, cut), cut) for name, goal in self.goals.items()]
 
     def _joint(
         self, subject: Subject, name: str, block: dict[str, object], cut: Cut
     ) -> Callable[[slice], dict[str, Tensor]]:
         budget = self.budget(subject)
         goal: Goal = instantiate(Goal, {**block, "reference": "joint"})
+        ordered = subject.rows if cut.order is None else subject.rows[cut.order.to(subject.rows.device)]
 
         def attack(block: slice) -> dict[str, Tensor]:
-            rows = subject.rows[cut.order[block].to(subject.rows.device)]
+            rows = ordered[block]
             bound = goal.bind(subject.references, rows, subject.generator("targets", name, block.start))
             return {"vectors": subject.attack(subject.images(rows), bound, budget).vectors}
 
@@ -133,3 +140,90 @@ def refuse_queries(subject: Subject) -> None:
         raise RecipeError(
             "mode replaced needs one set of images; this dataset has queries and a gallery: use mode fixed"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeUp:
+    """What batches are made of: `56x2` (classes × images of each), `shuffled`, or `ordered` as the data lists images.
+
+    Args:
+        name: as written.
+        classes: classes in a batch; 0 where classes do not matter.
+        per_class: images of each.
+    """
+
+    name: str
+    classes: int = 0
+    per_class: int = 0
+
+    @classmethod
+    def of(cls, name: str) -> MakeUp:
+        """Read a make-up; one that cannot be had is refused."""
+        found = BALANCED.fullmatch(name)
+        if found is None and name not in DRAWN:
+            raise RecipeError(f"batches: expected 56x2 (classes × images), 28x4, shuffled or ordered, got '{name}'")
+        classes, per_class = (int(number) for number in found.groups()) if found else (0, 0)
+        if found and (classes < 2 or per_class < 2):
+            raise RecipeError(f"batches: {name} leaves images without a positive or a negative; take 2x2 or more")
+        return cls(name, classes, per_class)
+
+    @property
+    def size(self) -> int:
+        """Images in a batch."""
+        return self.classes * self.per_class or PUBLISHED_BATCH
+
+    def cut(self, labels: Tensor, generator: Generator) -> Cut:
+        """Batches of all images, each in one of them.
+
+        A batch without any positive pair, or without any negative one, gives attacks on classes no gradient. The last,
+        which may be small, then joins the one before; else batches are drawn again, and refused where that does not
+        help.
+
+        Args:
+            labels: class of each image.
+            generator: of the draws.
+        """
+        for _ in range(1 if self.name == "ordered" else DRAWS):
+            order = self._order(labels, generator)
+            cut = Cut.every(self.size, len(order), order)
+            if len(cut.blocks) > 1 and _lack(labels[order[cut.blocks[-1]]]):
+                cut.blocks[-2:] = [slice(cut.blocks[-2].start, len(order))]
+            lacking = {lack for block in cut.blocks if (lack := _lack(labels[order[block]]))}
+            if not lacking:
+                return cut
+        raise RecipeError(
+            f"batches: {self.name} makes a batch of {self.size} without any {' or '.join(sorted(lacking))} pair, which "
+            "attacks on classes cannot move; give another --batches, or other images"
+        )
+
+    def _order(self, labels: Tensor, generator: Generator) -> Tensor:
+        if self.name == "ordered":
+            return torch.arange(len(labels))
+        if self.name == "shuffled":
+            return torch.randperm(len(labels), generator=generator)
+        return _balanced(labels, self.classes, self.per_class, generator)
+
+
+def _balanced(labels: Tensor, classes: int, per_class: int, generator: Generator) -> Tensor:
+    """Again and again some images each of those classes that have most left, so that classes run out together."""
+    mixed = torch.randperm(len(labels), generator=generator)
+    left: dict[int, list[int]] = {}
+    for row, label in zip(mixed.tolist(), labels[mixed].tolist(), strict=True):
+        left.setdefault(label, []).append(row)
+    order: list[int] = []
+    while left:
+        names = list(left)
+        ties = torch.rand(len(names), generator=generator).tolist()
+        ranked = sorted(zip(names, ties, strict=True), key=lambda pair: (-len(left[pair[0]]), pair[1]))
+        for name, _ in ranked[:classes]:
+            order += left[name][:per_class]
+            left[name] = left[name][per_class:]
+            if not left[name]:
+                del left[name]
+    return torch.tensor(order)
+
+
+def _lack(labels: Tensor) -> str | None:
+    """Which kind of pair a batch has none of."""
+    classes = len(torch.unique(labels))
+    return "negative" if classes == 1 else "positive" if classes == len(labels) else None

@@ -15,9 +15,30 @@ if TYPE_CHECKING:  # pages read the terms of ERS without torch
     from torch import Tensor
 
     from holdfast.attacks import Budget
-    from holdfast.audit.batches import Cut
     from holdfast.audit.figures import Figures
     from holdfast.audit.subject import Subject
+
+
+PUBLISHED_BATCH = 112
+"""Images in a batch of the papers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """The attacked images in blocks.
+
+    Args:
+        blocks: where each begins and ends.
+        order: positions of `subject.rows`, block after block; in the order they have when left out.
+    """
+
+    blocks: list[slice]
+    order: Tensor | None = None
+
+    @classmethod
+    def every(cls, size: int, count: int, order: Tensor | None = None) -> Cut:
+        """Blocks of one size, the last of which may be smaller."""
+        return cls([slice(start, min(start + size, count)) for start in range(0, count, size)], order)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,35 +47,14 @@ class Part:
 
     Args:
         name: under which its measurements are kept.
-        attack: measurements of the attacked images at some positions of `subject.rows` (of `cut`, where there is one),
-            one row each.
-        block: images per block, where the protocol depends on it; otherwise as the subject has it.
-        cut: blocks of other sizes and in another order.
+        attack: measurements of the attacked images at some positions of `subject.rows` (of the cut's order, where it
+            has one), one row each.
+        cut: where the protocol depends on it; blocks as the subject has them when left out.
     """
 
     name: str
     attack: Callable[[slice], dict[str, Tensor]]
-    block: int | None = None
     cut: Cut | None = None
-
-    def blocks(self, count: int, usual: int) -> list[slice]:
-        """What is attacked at a time.
-
-        Args:
-            count: of all images.
-            usual: images per block where the protocol does not say.
-        """
-        if self.cut is not None:
-            return self.cut.cuts
-        size = self.block or usual
-        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-    def in_order(self, measured: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Measurements of all blocks in the order of `subject.rows`."""
-        if self.cut is None:
-            return measured
-        back = self.cut.order.argsort()
-        return {name: values[back] for name, values in measured.items()}
 
 
 CLEAN = percentage("clean queries that find their class first, %", "page")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from holdfast.audit.base import CLEAN, Part, Protocol, register
+from holdfast.audit.base import CLEAN, PUBLISHED_BATCH, Cut, Part, Protocol, register
 from holdfast.errors import DataError
 from holdfast.metric_info import MetricInfo
 
@@ -106,10 +106,8 @@ class Ers(Protocol):
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per attack."""
-        from holdfast.audit.batches import PUBLISHED_BATCH
-
-        block = PUBLISHED_BATCH if self.mode == "published" else None
-        return [Part(name, self._attack(subject, name), block) for name in GOALS]
+        cut = Cut.every(PUBLISHED_BATCH, len(subject.rows)) if self.mode == "published" else None
+        return [Part(name, self._attack(subject, name), cut) for name in GOALS]
 
     def _attack(self, subject: Subject, name: str) -> Callable[[slice], dict[str, Tensor]]:
         published = self.mode == "published"
@@ -124,7 +122,6 @@ class Ers(Protocol):
 
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """The ten scores, ERS, and clean R@1 beside it."""
-        from holdfast.audit.batches import PUBLISHED_BATCH
         from holdfast.audit.figures import Figures
 
         figures = Figures(subject.seed, PUBLISHED_BATCH if self.mode == "published" else None)

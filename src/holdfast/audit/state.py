@@ -14,7 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from holdfast import console, seeds
-from holdfast.audit.base import Part
+from holdfast.audit.base import Cut, Part
 from holdfast.audit.subject import Subject
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic, write_json
@@ -125,7 +125,8 @@ def attack_all(
     with console.bar(len(parts) * len(subject.rows), unit="image", what="attacking") as bar:
         for part in parts:
             bar.set_description(f"attacking: {part.name}")
-            blocks = part.blocks(len(subject.rows), subject.block)
+            cut = part.cut or Cut.every(subject.block, len(subject.rows))
+            blocks = cut.blocks
             known = processes.send(_packed(_known(part, blocks, state)))
             found = {int(number): block for number, block in _unpacked(known).items()}
             bar.update(sum(_rows(blocks[number]) for number in found))
@@ -146,7 +147,8 @@ def attack_all(
                         bar.update(_rows(blocks[number]))
             together = {name: torch.cat([found[n][name] for n in range(len(blocks))]) for name in found[0]}
             seconds[part.name] = float(together.pop(SECONDS).sum())
-            measured[part.name] = part.in_order(together)
+            back = slice(None) if cut.order is None else cut.order.argsort()
+            measured[part.name] = {name: values[back] for name, values in together.items()}
     return measured, seconds
 
 

@@ -1,4 +1,4 @@
-"""MDProp's evaluation: single-target and multi-target inputs, whether they reach their targets, where classes overlap."""
+"""MDProp's evaluation: inputs that imitate other classes, whether they reach them, and where classes overlap."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast import attacks
 from holdfast.attacks import Attacked, BoundGoal, Budget
-from holdfast.audit.base import CLEAN, Part, Protocol, register
+from holdfast.audit.base import CLEAN, Cut, Part, Protocol, register
 from holdfast.audit.figures import Figures
 from holdfast.audit.subject import Subject
 from holdfast.metric_info import MetricInfo
@@ -20,6 +20,7 @@ GOALS = ("misrank", "alignment", "es")
 TARGETS = 3
 STEPS = 30
 RESTARTS = 2
+BLOCK = 64
 HALVINGS = 8
 """Bisections of the line from the image to its adversary; the smallest breaking ε is known to a 256th of eps."""
 
@@ -59,7 +60,8 @@ class Thorough(Protocol):
     def parts(self, subject: Subject) -> list[Part]:
         """One part per eps."""
         suite = self._suite(subject)
-        return [Part(label(eps), self._attack(subject, suite, eps), 64) for eps in self.all_eps()]
+        cut = Cut.every(BLOCK, len(subject.rows))
+        return [Part(label(eps), self._attack(subject, suite, eps), cut) for eps in self.all_eps()]
 
     def _suite(self, subject: Subject) -> list[tuple[str, BoundGoal]]:
         """The gradient attacks by name, bound to all attacked images."""

@@ -16,7 +16,7 @@ from holdfast.gradients.directions import Moves
 from holdfast.gradients.directions import registry as directions
 from holdfast.gradients.named import RULES, Components
 from holdfast.gradients.rule import DirectGradient
-from holdfast.gradients.triplets import TripletGeometry, geometry, others_of
+from holdfast.gradients.triplets import geometry, others_of
 from holdfast.gradients.weights import masks, pair_weights, triplet_weights
 from holdfast.losses.base import Loss
 from holdfast.mining import EasyPositiveHardNegative, Pairs, Triplets, Tuples
@@ -149,17 +149,11 @@ def dissect(
     moves = {name: directions.get(name)()(*vectors) for name in directions.names()}
     if tangential:
         moves = {name: along_sphere(move, vectors) for name, move in moves.items()}
-    return _compare(triplets, scene, measured, moves, tangential, elsewhere)
 
+    def match(parts: Components) -> RuleMatch:
+        pull, push = DirectGradient("best", *parts).weigh(scene)
+        return _fit(measured.like(moves[parts.direction], pull, push), measured.flat())
 
-def _compare(
-    triplets: Triplets,
-    scene: TripletGeometry,
-    measured: Gradients,
-    moves: dict[str, Moves],
-    tangential: bool,
-    elsewhere: float,
-) -> Dissection:
     along = {
         name: (_along(measured.positive, move.e_p), _along(measured.negative, move.e_n)) for name, move in moves.items()
     }
@@ -168,7 +162,7 @@ def _compare(
     }
     fitting = [name for name in moves if unexplained[name] <= min(unexplained.values()) + TIE]
     candidates = itertools.product(fitting, pair_weights.names(), triplet_weights.names(), (None, *masks.names()))
-    matches = {parts: _match(parts, scene, measured, moves) for parts in itertools.starmap(Components, candidates)}
+    matches = {parts: match(parts) for parts in itertools.starmap(Components, candidates)}
     nearest = _least({parts: found.residual for parts, found in matches.items()})
     pull, push = along[nearest.direction]
     rule = DirectGradient("best", *nearest)
@@ -188,15 +182,10 @@ def _compare(
         directions=unexplained,
         components=nearest,
         match=matches[nearest],
-        rules={name: _match(parts, scene, measured, moves) for name, parts in RULES.items()},
+        rules={name: match(parts) for name, parts in RULES.items()},
         tangential=tangential,
         elsewhere=elsewhere,
     )
-
-
-def _match(parts: Components, scene: TripletGeometry, measured: Gradients, moves: dict[str, Moves]) -> RuleMatch:
-    pull, push = DirectGradient("best", *parts).weigh(scene)
-    return _fit(measured.like(moves[parts.direction], pull, push), measured.flat())
 
 
 def _along(gradient: Tensor, move: Tensor) -> Tensor:
