@@ -1,4 +1,4 @@
-"""Geometry of unit vectors: similarities, distances, pairs, alignment.
+"""Geometry of unit vectors: similarities, distances, pairs.
 
 `s = a·b` and `d = ||a - b|| = sqrt(2 - 2 s)` on the unit sphere. Everything here runs in float32 or better whatever
 the ambient precision, and every gradient is finite, also where two vectors coincide.
@@ -86,24 +86,13 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, values, 0).sum() / mask.sum().clamp_min(1)
 
 
-def alignment(vectors: Tensor, labels: Tensor, include_self: bool = False) -> Tensor:
-    """Mean squared distance of positive pairs.
-
-    Args:
-        include_self: also count each vector with itself (positives drawn independently), as the identities need.
-    """
-    positive, _ = pair_masks(labels)
-    if include_self:
-        positive = positive | torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    return masked_mean(squared_distances(vectors), positive)
-
-
-def unbiased(vectors: Tensor) -> Tensor:
-    """Squared length of the mean vector; zero when the vectors balance around the centre."""
-    return precise(vectors).mean(0).square().sum()
+def row_mean(values: Tensor, mask: Mask, otherwise: float = 0.0) -> Tensor:
+    """Mean of each row's selected values; `otherwise` where none is selected."""
+    count = mask.sum(1)
+    return torch.where(count > 0, torch.where(mask, values, 0).sum(1) / count.clamp_min(1), otherwise)
 
 
 def total_variation(vectors: Tensor) -> Tensor:
-    """Mean squared distance to the overall mean; equals `1 - unbiased` on the sphere."""
+    """Mean squared distance to the overall mean; on the sphere 1 minus the squared length of that mean."""
     vectors = precise(vectors)
     return (vectors - vectors.mean(0)).square().sum(1).mean()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from holdfast.audit.base import Part, Protocol, register, registry
+from holdfast.audit.base import Cut, Part, Protocol, register, registry
 from holdfast.audit.ers import Ers, ers_score
 from holdfast.config import builder
 
@@ -26,8 +26,8 @@ build, names = builder(registry), registry.names
 _MODULES = {"Audit": "runner", "Execution": "preparation", "run": "runner"}
 _MODULES |= {name: name.lower() for name in ("Adml", "Figures", "Stax", "Subject", "Thorough")}
 
-__all__ = ["Audit", "Execution", "Figures", "Part", "Protocol", "Subject", "build", "names", "register", "registry"]
-__all__ += ["Adml", "Ers", "Stax", "Thorough", "ers_score", "run"]
+__all__ = ["Audit", "Cut", "Execution", "Figures", "Part", "Protocol", "Subject"]
+__all__ += ["Adml", "Ers", "Stax", "Thorough", "build", "ers_score", "names", "register", "registry", "run"]
 
 
 def __getattr__(name: str) -> Any:

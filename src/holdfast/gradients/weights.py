@@ -12,7 +12,7 @@ from holdfast.configurable import Configurable
 from holdfast.gradients.triplets import TripletGeometry
 from holdfast.losses.unreduced import require_positive
 from holdfast.registry import Registry
-from holdfast.sphere import Mask
+from holdfast.sphere import Mask, row_mean
 
 
 class PairWeight(Configurable, ABC):
@@ -222,10 +222,3 @@ class NearIdeal(PositiveMask):
 def solved(s_ap: Tensor, s_an: Tensor) -> Tensor:
     """`s_ap (2 - s_ap) - s_an²`: one for the ideal triplet, less by the squared distance to it in the diagram."""
     return s_ap * (2 - s_ap) - s_an.square()
-
-
-def row_mean(values: Tensor, mask: Mask, otherwise: float) -> Tensor:
-    """Mean of each row's selected values; `otherwise` where none is selected."""
-    count = mask.sum(1)
-    mean = torch.where(mask, values, 0).sum(1) / count.clamp_min(1)
-    return torch.where(count > 0, mean, otherwise)

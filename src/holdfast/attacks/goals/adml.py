@@ -20,7 +20,7 @@ from holdfast.attacks.goals.composed import BoundGoals
 from holdfast.attacks.references import References, gallery_sum
 from holdfast.errors import DataError
 from holdfast.mining import draw
-from holdfast.sphere import Mask, precise, similarity, squared_distances
+from holdfast.sphere import Mask, precise, row_mean, similarity, squared_distances
 
 Reference: TypeAlias = Literal["clean", "joint"]
 
@@ -71,11 +71,6 @@ class _Joint(BoundGoal):
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """The mean over the batch."""
         return {self.name: self.each(z).mean(0, keepdim=True)}
-
-
-def _row_mean(values: Tensor, mask: Mask) -> Tensor:
-    """Mean of the selected values of each row; zero where there are none."""
-    return torch.where(mask, values, 0).sum(1) / mask.sum(1).clamp_min(1)
 
 
 def _batch_masks(references: References, rows: Tensor) -> tuple[Mask, Mask]:
@@ -133,7 +128,7 @@ class Alignment(Goal):
         rows = references.rows(rows)
         if self.reference == "joint":
             positives, _ = _batch_masks(references, rows)
-            return _Joint("alignment", len(rows), lambda z: _row_mean(squared_distances(z), positives))
+            return _Joint("alignment", len(rows), lambda z: row_mean(squared_distances(z), positives))
         return _CleanAlignment(references, rows)
 
 
@@ -179,7 +174,7 @@ class Uniformity(Goal):
         rows = references.rows(rows)
         if self.reference == "joint":
             _, negatives = _batch_masks(references, rows)
-            return _Joint("uniformity", len(rows), lambda z: _row_mean((-squared_distances(z)).exp(), negatives))
+            return _Joint("uniformity", len(rows), lambda z: row_mean((-squared_distances(z)).exp(), negatives))
         return _CleanUniformity(references, rows)
 
 

@@ -11,7 +11,7 @@ from holdfast.attacks import random
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
 from holdfast.errors import DataError, RecipeError
-from holdfast.sphere import Mask, distance, precise
+from holdfast.sphere import Mask, distance, precise, row_mean
 
 
 @dataclasses.dataclass(eq=False)
@@ -66,7 +66,7 @@ class BoundTargets(BoundGoal):
 
     def loss(self, z: Tensor) -> Tensor:
         """The mean distance."""
-        return torch.where(self.real, self._lengths(z), 0).sum(1) / self.real.sum(1).clamp_min(1)
+        return row_mean(self._lengths(z), self.real)
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`distance`: the mean distance to the targets; `farthest`: the distance to the farthest, 0 without any."""
