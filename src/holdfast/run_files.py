@@ -36,6 +36,12 @@ def block(document: Any, key: str) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
+def blocks(document: Any, key: str) -> list[dict[str, Any]]:
+    """The dictionaries of a list inside a dictionary; what is none is left out."""
+    inner = document.get(key) if isinstance(document, Mapping) else None
+    return [entry for entry in inner if isinstance(entry, dict)] if isinstance(inner, list) else []
+
+
 def data_block(document: Mapping[str, Any]) -> dict[str, Any]:
     """The dataset that a recipe, an evaluation or an audit names; a bare name is a block, too."""
     data = document.get("data")

@@ -215,7 +215,7 @@ def test_compared_audits_have_one_make_up(model: Embedder, table: ImageTable, tm
         folders.append(tmp_path / batches)
         settings = {"batches": batches}
         audit.run(model, table, protocol={"name": "adml", "mode": "replaced", **settings}, limit=48, out=folders[-1])
-    assert [entry.line for entry in unfair(read_runs(folders))] == ["ADML: batches 6x4 (6x4) and 3x8 (3x8)"]
+    assert unfair(read_runs(folders)) == {"adml": "ADML: batches 6x4 (6x4) and 3x8 (3x8)"}
 
 
 def test_queries_are_refused(model: Embedder, table: ImageTable) -> None:

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> Answer:
     serious = [(r.name, flag) for r in comparison.runs for flag in r.flags if flag["level"] != "note"]
     lines += ["", *[f"{name}: {f['level'].upper()} {f['name']}: {f['why']}." for name, f in serious]] if serious else []
     if comparison.unfair:
-        lines += ["", "Not measured alike, so no best is marked there:", *[entry.line for entry in comparison.unfair]]
+        lines += ["", "Not measured alike, so no best is marked there:", *comparison.unfair.values()]
     lines += ["", *[str(entry) for entry in comparison.missing]] if comparison.missing else []
     words = harmless("\n".join([*lines, f"written to {', '.join(map(str, written))}"]))
     return {**comparison.plain(), "written": [str(file) for file in written]}, words

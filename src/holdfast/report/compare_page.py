@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from holdfast.report.sections.flags import LEVELS
 from holdfast.report.sections.recipe import name_of
 from holdfast.report.sections.strips import shown_strip
 from holdfast.report.tables import Column, Table, to_csv, to_latex, to_markdown
-from holdfast.run_files import block
+from holdfast.run_files import block, blocks
 from holdfast.run_folder import DAMAGED
 from holdfast.version import __version__
 
@@ -47,8 +47,7 @@ def compare(
 def write_comparison(comparison: Comparison, out: Path, images: bool = True, note: str = "") -> Path:
     """Write the page of a comparison that was read, as `compare` does."""
     runs, table = comparison.runs, comparison.table
-    refused = {entry.source for entry in comparison.unfair}
-    ranked = not refused & {"clean", "ers"}
+    ranked = not comparison.unfair.keys() & {"clean", "ers"}
     finding, price = findings(table, ranked)
     page = render(
         "compare.html",
@@ -63,7 +62,7 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
         cards=[(run, _words(run), _link(run.files.folder / "report.html", out)) for run in runs],
         finding=finding,
         price=price,
-        doubt=doubt(table, refused),
+        doubt=doubt(table, comparison.unfair),
         note=note,
         ranked=ranked,
         tradeoff=tradeoff(runs, table, ranked),
@@ -74,11 +73,7 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
         differences=recipe_differences(runs),
         queries=shared_queries(runs) if images else [],
         exports={"csv": to_csv(table), "markdown": to_markdown(table), "latex": to_latex(table)},
-        unbroken=_unbroken,
         levels=LEVELS,
-        doubted=[run for run in runs if run.flags],
-        sound=", ".join(run.name for run in runs if run.audits and not run.flags),
-        unaudited=", ".join(run.name for run in runs if not run.audits),
         version=__version__,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +103,7 @@ def findings(table: Table, ranked: bool) -> tuple[str, str]:
     return f"{most} finds most (R@1 {number(r1)}); {least} withstands most (ERS {number(score)}).", price
 
 
-def doubt(table: Table, refused: set[str]) -> str:
+def doubt(table: Table, refused: Collection[str]) -> str:
     """A sentence each where the intervals of the best R@1 or ERS and of others overlap."""
     sentences = []
     for key, source in (("R@1", "clean"), ("ERS", "ers")):
@@ -162,11 +157,6 @@ def _link(page: Path, out: Path) -> str:
     return quote(Path(os.path.relpath(page.resolve(), out.resolve().parent)).as_posix()) if page.is_file() else ""
 
 
-def _unbroken(text: str) -> str:
-    """A headline whose names do not break at their hyphens."""
-    return text.replace("-", "\u2011")
-
-
 def shared_queries(runs: Sequence[ComparedRun]) -> list[Document]:
     """Queries that the exhibits of two or more runs have in common, with the matches each model finds.
 
@@ -174,9 +164,8 @@ def shared_queries(runs: Sequence[ComparedRun]) -> list[Document]:
     """
     asked: dict[str, dict[int, Document]] = {}
     for run in runs:
-        strips = run.files.exhibits.get("strips")
         images = PageImages(run.files.folder / "artifacts")
-        for strip in strips if isinstance(strips, list) else ():
+        for strip in blocks(run.files.exhibits, "strips"):
             source = images.source(block(strip, "query").get("file"))
             with suppress(*DAMAGED):
                 if source is not None:

@@ -25,19 +25,6 @@ NO_TEST_SPLIT = ("validation", "validation_seed", "train_fraction", "fraction_se
 
 
 @dataclasses.dataclass(frozen=True)
-class Unfair:
-    """A measurement that was not made alike for all runs.
-
-    Args:
-        source: which; its columns get no best marks.
-        line: what differs, in one sentence.
-    """
-
-    source: str
-    line: str
-
-
-@dataclasses.dataclass(frozen=True)
 class MissingResult:
     """Something a run lacks.
 
@@ -63,14 +50,14 @@ class Comparison:
         runs: in the order given.
         table: a row per run, the best of every fairly measured column marked.
         seeds: a row per recipe that was run with several seeds, if there is one.
-        unfair: measurements that were not made alike.
+        unfair: measurements that were not made alike, whose columns have no best, and what differs, in one sentence.
         missing: what runs lack, and what adds it.
     """
 
     runs: list[ComparedRun]
     table: Table
     seeds: Table | None
-    unfair: list[Unfair]
+    unfair: dict[str, str]
     missing: list[MissingResult]
 
     def plain(self) -> dict[str, Any]:
@@ -80,7 +67,7 @@ class Comparison:
             "runs": [{"name": run.name, "folder": str(run.files.folder), "flags": run.flags} for run in self.runs],
             "table": self.table.plain(),
             "seeds": None if self.seeds is None else self.seeds.plain(),
-            "unfair": [dataclasses.asdict(entry) for entry in self.unfair],
+            "unfair": [{"source": source, "line": line} for source, line in self.unfair.items()],
             "missing": [{"why": entry.why, "command": entry.command} for entry in self.missing],
         }
 
@@ -95,13 +82,12 @@ def read_comparison(folders: Sequence[str | Path]) -> Comparison:
         raise HoldfastError("nothing to compare; give one or more run folders")
     runs = read_runs(folders)
     different = unfair(runs)
-    refused = {entry.source for entry in different}
     table = table_of(runs)
     seeds = seed_summary(runs, table)
     return Comparison(
         runs,
-        table.marked(refused),
-        None if seeds is None else seeds.marked(refused),
+        table.marked(different),
+        None if seeds is None else seeds.marked(different),
         different,
         [line for run in runs for line in _missing(run)],
     )
@@ -134,15 +120,15 @@ class Conditions:
     complete: bool
 
 
-def unfair(runs: Sequence[ComparedRun]) -> list[Unfair]:
-    """Every measurement whose conditions differ between the runs that have it."""
-    found = []
+def unfair(runs: Sequence[ComparedRun]) -> dict[str, str]:
+    """Every measurement whose conditions differ between the runs that have it, and how, in one sentence."""
+    found = {}
     for source in dict.fromkeys(source for run in runs for source in run.measured):
         conditions = {run.name: known for run in runs if (known := measured_on(run, source))}
         different = differing(list(conditions.values()))
         if different:
             told = "; ".join(_told(key, conditions) for key in different)
-            found.append(Unfair(source, f"{TITLES.get(source, source.upper())}: {told}"))
+            found[source] = f"{TITLES.get(source, source.upper())}: {told}"
     return found
 
 
@@ -201,7 +187,7 @@ def seed_summary(runs: Sequence[ComparedRun], table: Table) -> Table | None:
         if len(seeds) < 2 or len(seeds) < len(members):
             continue
         names.append(f"{_stem([runs[i].name for i in members])} ({len(members)} seeds)")
-        kept.append((members, {entry.source for entry in unfair([runs[i] for i in members])}))
+        kept.append((members, unfair([runs[i] for i in members])))
     columns = []
     for column in table.columns:
         cells = [

@@ -109,17 +109,13 @@ class ImageFiles:
             return None
         key = (id(store), row)
         if key not in self._known:
-            image = _drawn(store.inputs(torch.tensor([row]))[0])
-            small = self.size <= THUMBNAIL
-            self._known[key] = self._save(image if small else _reduced(image, THUMBNAIL), "png" if small else "jpg")
+            image = store.inputs(torch.tensor([row]))[0]
+            self._known[key] = self._save(image, THUMBNAIL, "png" if self.size <= THUMBNAIL else "jpg")
         return {**self._known[key], "alt": alt}
 
     def exact(self, image: Tensor, alt: str) -> Named:
         """An image in [0, 1] as 8 bits hold it, without loss."""
-        if self.folder is None:
-            return None
-        drawn = _drawn(image)
-        return {**self._save(drawn if self.size <= EXACT else _reduced(drawn, EXACT), "png"), "alt": alt}
+        return None if self.folder is None else {**self._save(image, EXACT, "png"), "alt": alt}
 
     def sprite(self, store: ImageStore, rows: Tensor) -> dict[str, Any] | None:
         """Many images as the tiles of one JPEG, row by row."""
@@ -134,13 +130,19 @@ class ImageFiles:
         sheet.save(self.folder / "map.jpg", quality=QUALITY)
         return {"file": f"{FOLDER}/map.jpg", "tile": TILE, "columns": COLUMNS}
 
-    def _save(self, image: Image.Image, kind: str) -> dict[str, Any]:
+    def _save(self, image: Tensor, side: int, kind: str) -> dict[str, Any]:
+        """A file of an image, reduced to `side` where it is larger."""
+        from PIL import Image
+
         assert self.folder is not None
+        drawn = _drawn(image)
+        if self.size > side:
+            drawn = drawn.resize((side, side), Image.Resampling.LANCZOS)
         self._count += 1
         name = f"{self._count:04d}.{kind}"
         options: dict[str, Any] = {"optimize": True} if kind == "png" else {"quality": QUALITY}
-        image.save(self.folder / name, **options)
-        return {"file": f"{FOLDER}/{name}", "width": image.width, "height": image.height}
+        drawn.save(self.folder / name, **options)
+        return {"file": f"{FOLDER}/{name}", "width": drawn.width, "height": drawn.height}
 
 
 def _drawn(image: Tensor) -> Image.Image:
@@ -149,12 +151,6 @@ def _drawn(image: Tensor) -> Image.Image:
     from holdfast.audit.examples import as_bytes
 
     return Image.fromarray(as_bytes(image).permute(1, 2, 0).contiguous().cpu().numpy())
-
-
-def _reduced(image: Image.Image, side: int) -> Image.Image:
-    from PIL import Image
-
-    return image.resize((side, side), Image.Resampling.LANCZOS)
 
 
 def _side(value: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.report import formatting as fmt
 from holdfast.report.charts import PERCENT_TICKS, Axis, Label, Points, line_chart
 from holdfast.report.context import GOAL, NO_POSITIVE, Absent, CollectContext, PageContext, Section
-from holdfast.run_files import block, finite
+from holdfast.run_files import block, blocks, finite
 from holdfast.run_folder import RunFiles
 
 STORED = "radius"
@@ -89,8 +89,7 @@ def curve(stored: Any) -> Points:
 
 def thorough_curve(audit: dict[str, Any]) -> Points:
     """The same of a thorough audit."""
-    listed = audit.get("curve")
-    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+    rows = blocks(audit, "curve")
     return curve({"eps_pixel": [row.get("eps") for row in rows], "R@1": [row.get("R@1") for row in rows]})
 
 

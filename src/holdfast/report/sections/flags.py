@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.formatting import plural
 from holdfast.report.public import model_command, public_text
+from holdfast.run_files import blocks
 from holdfast.run_folder import RunFiles
 
 LEVELS = {"error": "Do not trust", "warning": "Doubt", "note": "To know"}
@@ -24,12 +25,10 @@ def flags_of(audits: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
     """The flags of these audits."""
     known: dict[tuple[str, str], dict[str, str]] = {}
     for document in audits:
-        listed = document.get("flags")
-        for flag in listed if isinstance(listed, list) else ():
-            if isinstance(flag, dict):
-                plain = {key: public_text(flag.get(key, "")) for key in ("name", "level", "why", "advice")}
-                plain["level"] = plain["level"] if plain["level"] in LEVELS else "note"
-                known.setdefault((plain["name"], plain["why"]), plain)
+        for flag in blocks(document, "flags"):
+            plain = {key: public_text(flag.get(key, "")) for key in ("name", "level", "why", "advice")}
+            plain["level"] = plain["level"] if plain["level"] in LEVELS else "note"
+            known.setdefault((plain["name"], plain["why"]), plain)
     order = list(LEVELS)
     return sorted(known.values(), key=lambda flag: order.index(flag["level"]))
 

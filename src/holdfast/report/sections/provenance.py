@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.report import formatting as fmt
 from holdfast.report.context import PageContext, Section
 from holdfast.report.public import command, public_path, report_command, spec
 from holdfast.report.sections.attacks import TINY, usual_eps_of
@@ -17,41 +16,19 @@ def show(context: PageContext) -> dict[str, Any]:
     files = context.files
     made = block(files.exhibits, "made")
     seeds = {"training": files.recipe.get("seed"), "audit": files.audit.get("seed"), "this page": made.get("seed")}
-    known = [f"{name} {seed}" for name, seed in seeds.items() if seed is not None]
-    facts = {
-        "Data": spec(files.data),
-        "Images seen as": files.view,
-        "Seeds": ", ".join(known),
-        **{name: _budget(audit) for name, audit in files.all_audits.items()},
-        "Adversarial images shown here": _attack(block(made, "attack")),
-        "Recipe": str(files.evaluation.get("recipe") or ""),
-    }
     versions = (block(document, "versions") for document in (made, files.audit, files.evaluation))
     return {
         "title": "How to get these figures again",
+        "data": spec(files.data),
+        "view": files.view,
+        "seeds": ", ".join(f"{name} {seed}" for name, seed in seeds.items() if seed is not None),
+        "budgets": [(name, audit, block(audit, "budget")) for name, audit in files.all_audits.items()],
+        "attack": block(made, "attack"),
+        "recipe": files.evaluation.get("recipe"),
         "versions": {name: version for those in versions for name, version in those.items()},
-        "facts": {name: text for name, text in facts.items() if text},
         "commands": _commands(files),
         "damaged": files.damaged,
     }
-
-
-def _budget(audit: dict[str, Any]) -> str:
-    budget = block(audit, "budget")
-    if not budget:
-        return ""
-    start = f", start {budget['start']}" if budget.get("start") else ""
-    return (
-        f"{audit.get('protocol')} ({audit.get('mode')}): ε {fmt.eps(budget.get('eps_pixel'))} "
-        f"({fmt.number(budget.get('eps_normalized'), 4)} normalised), {budget.get('steps')} steps of "
-        f"{fmt.eps(budget.get('step'))}{start}, {fmt.count(audit.get('images'))} of "
-        f"{fmt.count(audit.get('gallery'))} images attacked"
-    )
-
-
-def _attack(attack: dict[str, Any]) -> str:
-    shown = f"goal {attack.get('goal')}, ε {fmt.eps(attack.get('eps_pixel'))}, {attack.get('steps')} steps"
-    return shown if attack else ""
 
 
 def _commands(files: RunFiles) -> list[str]:

@@ -11,7 +11,7 @@ from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, CollectContext, PageContext, Section
 from holdfast.report.described import regime_in_words
 from holdfast.report.public import public_path, public_values, report_command
-from holdfast.run_files import batch_size, block
+from holdfast.run_files import batch_size, block, blocks
 from holdfast.run_folder import RunFiles
 
 CLASSES, EACH = 12, 4
@@ -141,25 +141,17 @@ def _value(value: Any) -> str:
 
 
 def _card(card: dict[str, Any], context: PageContext) -> dict[str, Any]:
-    per_class, splits = block(card, "per_class"), block(card, "splits")
+    splits = block(card, "splits")
     samples = [
-        {"label": sample.get("label", ""), "images": [context.images.tag(i) for i in _list(sample.get("pictures"))]}
-        for sample in _list(card.get("samples"))
-        if isinstance(sample, dict)
+        {"label": sample.get("label", ""), "images": [context.images.tag(i) for i in blocks(sample, "pictures")]}
+        for sample in blocks(card, "samples")
     ]
-    least, median, most = (fmt.count(per_class.get(key)) for key in ("least", "median", "most"))
     return {
-        "name": card.get("name"),
-        "images": card.get("images"),
-        "classes": card.get("classes"),
-        "per_class": f"{most} images" if least == most else f"{least} to {most}, median {median}",
-        "splits": [(name, block(splits, name).get("images"), block(splits, name).get("classes")) for name in splits],
+        **card,
+        "per_class": {key: fmt.count(block(card, "per_class").get(key)) for key in ("least", "median", "most")},
+        "splits": {name: block(splits, name) for name in splits},
         "samples": [s for s in samples if any(s["images"])] if context.images.shown else samples,
     }
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _why(card: Any, context: PageContext) -> Absent | None:
