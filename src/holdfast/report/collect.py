@@ -15,6 +15,7 @@ from holdfast.report.images import FOLDER
 from holdfast.report.sections import SECTIONS
 from holdfast.run_files import parse_json
 from holdfast.run_folder import EXHIBITS_FILE, EXHIBITS_SCHEMA
+from holdfast.versions import versions
 
 if TYPE_CHECKING:
     import torch
@@ -76,8 +77,6 @@ def collect(
 
 def _document(context: CollectContext, origin: Origin, images: bool) -> dict[str, Any]:
     """What every section collects; what has nothing to show, with the reason."""
-    from holdfast.versions import versions
-
     made = {
         "model": origin.name,
         "data": origin.data,

@@ -219,20 +219,15 @@ def _stem(names: Sequence[str]) -> str:
 
 def _told(key: str, conditions: dict[str, Conditions]) -> str:
     """`limit 200 (a, b) and 500 (c)`."""
-    by_value: dict[str, list[str]] = {}
-    said = {}
+    names: dict[str, list[str]] = {}
+    said: dict[str, str] = {}
     for name, known in conditions.items():
         value = known.values.get(key)
-        by_value.setdefault(_text(key, value), []).append(name)
-        said[_text(key, value)] = _said(key, value)
-    listed = [f"{said[text]} ({', '.join(names)})" for text, names in by_value.items()]
+        text = _text(key, value)
+        names.setdefault(text, []).append(name)
+        said[text] = eps(value) if key == "eps_pixel" else "none" if value is None else short(public_values(value))
+    listed = [f"{said[text]} ({', '.join(those)})" for text, those in names.items()]
     return f"{WORDS.get(key, key)} {' and '.join(listed)}"
-
-
-def _said(key: str, value: Any) -> str:
-    if key == "eps_pixel":
-        return eps(value)
-    return "none" if value is None else short(public_values(value))
 
 
 def _text(key: str, value: Any) -> str:

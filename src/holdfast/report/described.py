@@ -26,13 +26,3 @@ def _registered(protocol: str | None, eps: float | None) -> dict[str, MetricInfo
         return metrics.described() if protocol is None else audit.build(protocol, eps=eps).describe()
     except HoldfastError:
         return {}
-
-
-def regime_in_words(name: str, told: Any) -> str:
-    """What a regime says of itself: as the evaluation kept it, or as the registered class does; else its name."""
-    if isinstance(told, str):
-        return told or f"with the regime {name}"
-    from holdfast.regimes.base import registry  # needs torch, as above
-
-    known = str(getattr(registry.get(name), "in_words", "")) if name in registry.names() else ""
-    return known or f"with the regime {name}"

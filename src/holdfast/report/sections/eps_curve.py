@@ -22,7 +22,6 @@ def collect(context: CollectContext) -> dict[str, Any]:
     From an eighth of the audit's eps to twice that. The attack counts as it was found, not rounded to 8 bits: at the
     smallest eps rounding would undo it.
     """
-
     found = context.attacked
     if bool(found.clean.isnan().all()):
         raise Absent(NO_POSITIVE)

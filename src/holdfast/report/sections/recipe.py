@@ -9,7 +9,6 @@ import yaml
 
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, CollectContext, PageContext, Section
-from holdfast.report.described import regime_in_words
 from holdfast.report.public import public_path, public_values, report_command
 from holdfast.run_files import batch_size, block, blocks
 from holdfast.run_folder import RunFiles
@@ -56,8 +55,13 @@ def name_of(part: Any) -> str:
 
 
 def _regime(files: RunFiles) -> str:
-    name = name_of(files.recipe.get("regime"))
-    return fmt.short(regime_in_words(name, files.evaluation.get("regime")), 160)
+    """What the regime says of itself: as the evaluation kept it, or as the registered class does; else its name."""
+    name, words = name_of(files.recipe.get("regime")), files.evaluation.get("regime")
+    if not isinstance(words, str):
+        from holdfast.regimes.base import registry  # needs torch; evaluations since 0.2 keep the words
+
+        words = str(getattr(registry.get(name), "in_words", "")) if name in registry.names() else ""
+    return fmt.short(words or f"with the regime {name}", 160)
 
 
 def sentence(files: RunFiles) -> str:
