@@ -12,6 +12,7 @@ import yaml
 from PIL import Image
 
 from holdfast.cli import main
+from holdfast.cli.list import FAMILIES
 from holdfast.models import Embedder
 
 
@@ -127,10 +128,7 @@ def test_every_help_has_an_example_that_parses(command: str, capsys: pytest.Capt
     assert parser().parse_args(example[1:]).run is not None
 
 
-@pytest.mark.parametrize(
-    "family",
-    ["losses", "miners", "gradients", "regimes", "destinations", "datasets", "recipes", "backbones", "optimizers"],
-)
+@pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_lists_have_a_line_on_each(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", family, "--json") == 0
     entries = json.loads(capsys.readouterr().out)

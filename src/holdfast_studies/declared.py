@@ -34,7 +34,10 @@ def declared(study: str, scale: Scale) -> dict[str, Any]:
 
     Claims without a `noise` have that of their figure. Columns, `figures` and `predictors` may be a list of blocks.
     """
-    own = next(found for file in sorted(CATALOGUE.glob("*.yaml")) if study in (found := paper(file.stem)))
+    files = (paper(file.stem) for file in sorted(CATALOGUE.glob("*.yaml")))
+    own = next((found for found in files if study in found), None)
+    if own is None:
+        raise LookupError(f"no YAML file of the catalogue has a block {study}; add one to the file of its paper")
     text: dict[str, Any] = at_scale(own[study], scale, own.get("words", {}))
     noise = at_scale(own.get("noise", {}), scale, {})
     claims = [_claim(claim, noise) for claim in text.get("claims", ())]

@@ -12,6 +12,7 @@ from holdfast_studies import base
 from holdfast_studies.claims import Claim, Ordered
 from holdfast_studies.declared import at_scale, declared
 from holdfast_studies.jobs import SCALES
+from holdfast_studies.page import PAPERS
 
 WORDS: dict[str, Any] = {
     "here": {"pocket": "glyphs", "paper": "CUB"},
@@ -48,6 +49,15 @@ def test_values_read_at_paper_scale(value: Any, wanted: Any) -> None:
 def test_an_unknown_word_is_refused() -> None:
     with pytest.raises(KeyError, match="nowhere"):
         at_scale("on {nowhere}", "paper", WORDS)
+
+
+def test_a_study_that_no_file_declares_is_refused() -> None:
+    with pytest.raises(LookupError, match="A99"):
+        declared("A99", "paper")
+
+
+def test_every_study_has_a_part_of_the_page() -> None:
+    assert {name[0] for name in base.names()} <= set(PAPERS)
 
 
 def test_claims_are_checked_as_blocks_of_recipes_are() -> None:

@@ -17,6 +17,7 @@ FAMILIES = {
     "losses": "holdfast.losses.base",
     "gradients": "holdfast.gradients.named",
     "miners": "holdfast.mining.base",
+    "metrics": "holdfast.metrics.base",
     "goals": "holdfast.attacks.base",
     "regimes": "holdfast.regimes.base",
     "destinations": "holdfast.regimes.hardness_schedules",

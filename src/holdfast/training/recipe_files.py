@@ -80,7 +80,7 @@ def listed() -> list[str]:
 
     def place(name: str) -> tuple[int, int, str]:
         known = about(name)
-        paper = PAPERS.index(known.paper) if known.paper else len(PAPERS)
+        paper = PAPERS.index(known.paper) if known.paper in PAPERS else len(PAPERS)
         return {"ours": 1, "pocket": 2}.get(known.kind, 0), paper, name
 
     return sorted(shipped(), key=place)
