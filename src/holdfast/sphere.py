@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import DataError
-from holdfast.fast import gram
+from holdfast.pair_matrix import gram
 
 Mask = Tensor
 """A boolean n × n matrix of pairs."""
@@ -25,19 +25,21 @@ def precise(vectors: Tensor) -> Tensor:
 def similarity(a: Tensor, b: Tensor | None = None) -> Tensor:
     """All-pairs dot products, outside autocast."""
     a = precise(a)
-    with torch.autocast(a.device.type, enabled=False):
-        return gram(a) if b is None else a @ precise(b).T
+    if torch.is_autocast_enabled(a.device.type):
+        with torch.autocast(a.device.type, enabled=False):
+            return similarity(a, b)
+    return gram(a) if b is None else a @ precise(b).T
 
 
 def safe_sqrt(squared: Tensor) -> Tensor:
     """Square root whose gradient at zero (and below, after rounding) is zero instead of infinite; NaN stays NaN."""
-    nothing = squared <= 0
-    return squared.masked_fill(nothing, 1.0).sqrt().masked_fill(nothing, 0.0)
+    nothing = (squared.detach() <= 0).to(squared.dtype)
+    return (squared.relu() + nothing).sqrt() - nothing
 
 
 def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
     """All-pairs squared euclidean distances of any vectors, never negative."""
-    return _squared(a, b).clamp_min(0)
+    return _squared(a, b).relu()
 
 
 def distances(a: Tensor, b: Tensor | None = None) -> Tensor:

@@ -10,7 +10,7 @@ from loss_batches import batch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from holdfast import fast, losses, mining
+from holdfast import losses, mining, pair_matrix
 from holdfast.losses import TupleLoss
 from holdfast.mining import Tuples
 from holdfast.registry import Registry
@@ -21,10 +21,11 @@ NAMES = [name for name, kind in KINDS.items() if isinstance(kind, type) and issu
 SOURCES = ["all", "triplets", "pairs"]
 
 
-@pytest.fixture(params=[1, 10**9], ids=["blocks", "plain"])
+@pytest.fixture(params=[1, 10**9], ids=["large", "small"])
 def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """From which batch on the faster way is taken."""
-    monkeypatch.setattr(fast, "LARGE", request.param)
+    """From which size on the faster ways are taken."""
+    monkeypatch.setattr(pair_matrix, "LARGE", request.param)
+    monkeypatch.setattr(pair_matrix, "BLOCK", request.param)
     return int(request.param)
 
 

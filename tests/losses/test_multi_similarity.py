@@ -9,7 +9,7 @@ import torch
 from loss_batches import batch, value_and_gradient
 from torch import Tensor
 
-from holdfast import fast, losses, mining
+from holdfast import losses, mining, pair_matrix
 from holdfast.mining import Triplets
 
 ALPHA, BETA, BASE, EPSILON = 2.0, 40.0, 0.5, 0.1
@@ -52,7 +52,7 @@ def clusters(seed: int = 0) -> tuple[Tensor, Tensor]:
 def test_mined_averages_over_anchors_that_have_pairs(
     part: str, large: int, given: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast, "LARGE", large)  # blocks of rows, or the whole matrix
+    monkeypatch.setattr(pair_matrix, "LARGE", large)
     z, labels = clusters()
     leaf = z.clone().requires_grad_()
     costs = torch.stack(anchors(leaf, labels, part=part))
@@ -71,7 +71,7 @@ def test_mined_averages_over_anchors_that_have_pairs(
 
 @pytest.mark.parametrize("large", [1, 10**9])
 def test_without_a_miner_images_alone_in_their_class_do_not_count(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast, "LARGE", large)
+    monkeypatch.setattr(pair_matrix, "LARGE", large)
     z, labels = clusters(1)
     leaf = z.clone().requires_grad_()
     costs = torch.stack(anchors(leaf, labels, mined=False))

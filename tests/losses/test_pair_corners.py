@@ -1,4 +1,4 @@
-"""Pair losses on unusual batches, plain and in blocks of rows."""
+"""Pair losses on unusual batches, small and large."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loss_batches import every_pair, value_and_gradient
 from torch import Tensor
 
-from holdfast import fast, losses
+from holdfast import losses, pair_matrix
 from holdfast.losses.tuples import masks_of
 from holdfast.mining import Pairs, Triplets
 
@@ -29,10 +29,10 @@ def vectors(unit: bool = True) -> Tensor:
     return torch.nn.functional.normalize(z, dim=1) if unit else z
 
 
-@pytest.fixture(params=[1, 10**9], ids=["blocks", "plain"], autouse=True)
+@pytest.fixture(params=[1, 10**9], ids=["large", "small"], autouse=True)
 def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """From which batch on the faster way is taken."""
-    monkeypatch.setattr(fast, "LARGE", request.param)
+    monkeypatch.setattr(pair_matrix, "LARGE", request.param)
 
 
 @pytest.mark.parametrize("name", NAMES)

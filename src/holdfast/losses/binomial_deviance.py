@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -10,6 +9,7 @@ from holdfast.losses.base import register
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, require_positive
 from holdfast.mining import Miner
+from holdfast.pair_matrix import packed, weights
 from holdfast.sphere import Mask
 
 
@@ -51,7 +51,9 @@ class BinomialDeviance(PairLoss):
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per anchor."""
+        few, s_pos = packed(pos, s)
+        pos, neg = weights(few, s.dtype), weights(neg, s.dtype)
         positives, negatives = pos.sum(1), neg.sum(1)
-        pull = torch.where(pos, softplus(self.base - s, self.alpha), 0).sum(1) / positives.clamp_min(1)
-        push = torch.where(neg, softplus(s - self.base, self.beta), 0).sum(1) / negatives.clamp_min(1)
+        pull = (pos * softplus(self.base - s_pos, self.alpha)).sum(1) / positives.clamp_min(1)
+        push = (neg * softplus(s - self.base, self.beta)).sum(1) / negatives.clamp_min(1)
         return [Unreduced(pull + push, positives + negatives > 0)]

@@ -10,6 +10,7 @@ from holdfast.losses.base import register
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, masked_logsumexp, require_positive
 from holdfast.mining import Miner
+from holdfast.pair_matrix import packed
 from holdfast.sphere import Mask
 
 
@@ -44,8 +45,9 @@ class Circle(PairLoss):
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per anchor."""
-        pull = self.gamma * torch.relu(1 + self.margin - s.detach()) * (1 - self.margin - s)
+        few, s_pos = packed(pos, s)
+        pull = self.gamma * torch.relu(1 + self.margin - s_pos.detach()) * (1 - self.margin - s_pos)
         push = self.gamma * torch.relu(s.detach() + self.margin) * (s - self.margin)
-        exponent = masked_logsumexp(pull, pos) + masked_logsumexp(push, neg)
+        exponent = masked_logsumexp(pull, few) + masked_logsumexp(push, neg)
         empty = exponent.detach() <= torch.finfo(exponent.dtype).min / 8  # of one kind of pairs or of both
         return [Unreduced(softplus(exponent), ~empty)]

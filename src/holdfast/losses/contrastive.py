@@ -8,6 +8,7 @@ from holdfast.losses.base import register
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced
 from holdfast.mining import Miner
+from holdfast.pair_matrix import packed
 from holdfast.sphere import Mask
 
 
@@ -37,4 +38,5 @@ class Contrastive(PairLoss):
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """Both kinds, averaged apart."""
-        return [Unreduced(s, pos, active=True), Unreduced(self.margin - s, neg, active=True)]
+        few, s_pos = packed(pos, s)
+        return [Unreduced(s_pos, few, active=True), Unreduced(self.margin - s, neg, active=True)]

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from holdfast import fast
 from holdfast.losses.base import register
-from holdfast.losses.tuples import Part, TripletLoss
+from holdfast.losses.tuples import Part, TripletLoss, triplet_count
 from holdfast.losses.unreduced import require_positive
 from holdfast.mining import Miner
+from holdfast.pair_matrix import row_sum, weights
 from holdfast.sphere import Mask
 
 
@@ -46,15 +46,12 @@ class TripletCosine(TripletLoss):
         column = pos.to(torch.uint8).topk(most, dim=1).indices
         exists = pos.gather(1, column)
 
-        def sums(s: Tensor, rows: slice) -> fast.Sums:
-            mask = exists[rows, :, None] & neg[rows, None]
-            losses = torch.where(mask, self.triplets(s.gather(1, column[rows])[:, :, None], s[:, None]), 0)
-            return [(losses.sum(), mask.sum(dtype=s.dtype))]
+        def sums(s: Tensor, rows: slice) -> Tensor:
+            mask = weights(exists[rows, :, None] & neg[rows, None], s.dtype)
+            return (mask * self.triplets(s.gather(1, column[rows])[:, :, None], s[:, None])).sum()
 
-        width = max(1, most) * len(pos)
-        if fast.usable(matrix, width):
-            return fast.row_losses(matrix, sums, width)
-        return fast.averages([sums(matrix, slice(0, len(matrix)))])[0]
+        total = row_sum(matrix, sums, width=max(1, most) * len(pos))
+        return total / triplet_count(pos, neg, matrix.dtype)
 
 
 @register("sct")

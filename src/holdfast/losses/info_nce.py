@@ -11,6 +11,7 @@ from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, masked_logsumexp, require_positive
 from holdfast.mining import Miner, Tuples
 from holdfast.mining.batch import relations, require_labels
+from holdfast.pair_matrix import packed, weights
 from holdfast.sphere import Mask, precise, similarity
 
 
@@ -39,8 +40,9 @@ class InfoNCE(PairLoss):
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per positive pair."""
-        s = s / self.temperature
-        return [Unreduced(softplus(masked_logsumexp(s, neg)[:, None] - s), pos)]
+        few, s_pos = packed(pos, s)
+        push = masked_logsumexp(s, neg, 1 / self.temperature)
+        return [Unreduced(softplus(push[:, None] - s_pos / self.temperature), few)]
 
 
 @register("n-pair")
@@ -61,8 +63,6 @@ class NPair(InfoNCE):
     Relations: `info-nce` uses every pair, with a temperature.
     Reference: Sohn, NeurIPS 2016.
     """
-
-    by_rows = False
 
     def __init__(self, *, miner: Miner | str | None = None, part: Part = "both") -> None:
         super().__init__(1.0, miner=miner, part=part)
@@ -101,8 +101,7 @@ def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Ma
     fresh = torch.ones_like(repeated)
     fresh[1:] = ~repeated[:-1]
     place = (repeated & fresh).nonzero().squeeze(1)
-    first, position = order[place].sort()
-    return first, order[place + 1][position], None
+    return order[place], order[place + 1], None
 
 
 @register("sup-con")
@@ -130,6 +129,8 @@ class SupCon(PairLoss):
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per anchor."""
-        s, positives = s / self.temperature, pos.sum(1)
-        pull = torch.where(pos, s, 0).sum(1) / positives.clamp_min(1)
-        return [Unreduced(masked_logsumexp(s, pos | neg) - pull, positives > 0)]
+        few, s_pos = packed(pos, s)
+        chosen = weights(few, s.dtype)
+        positives = chosen.sum(1)
+        pull = (chosen * s_pos).sum(1) / (self.temperature * positives.clamp_min(1))
+        return [Unreduced(masked_logsumexp(s, pos | neg, 1 / self.temperature) - pull, positives > 0)]

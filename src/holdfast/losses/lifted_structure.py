@@ -9,6 +9,7 @@ from holdfast.losses.base import register
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, masked_logsumexp
 from holdfast.mining import Miner
+from holdfast.pair_matrix import packed
 from holdfast.sphere import Mask
 
 
@@ -32,7 +33,6 @@ class LiftedStructure(PairLoss):
     Reference: Oh Song et al., CVPR 2016.
     """
 
-    by_rows = False
     measure = "distance"
 
     def __init__(self, margin: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both") -> None:
@@ -41,8 +41,9 @@ class LiftedStructure(PairLoss):
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per positive pair."""
-        push = masked_logsumexp(self.margin - s, neg)
+        push = masked_logsumexp(s, neg, -1) + self.margin
         # An image without negatives must not be so far below that the second derivative of logaddexp is not a number.
         push = torch.maximum(push, self.margin - 30 - s.detach().amax()) if s.numel() else push
-        violation = torch.relu(s + torch.logaddexp(push[:, None], push[None, :]))
-        return [Unreduced(violation.square() / 2, pos)]
+        few, d, push_other = packed(pos, s, push.expand_as(s))
+        violation = torch.relu(d + torch.logaddexp(push[:, None], push_other))
+        return [Unreduced(violation.square() / 2, few)]

@@ -11,6 +11,7 @@ from holdfast.losses.base import register
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, masked_logsumexp, require_positive
 from holdfast.mining import Miner
+from holdfast.pair_matrix import packed
 from holdfast.sphere import Mask
 
 
@@ -56,6 +57,7 @@ class MultiSimilarity(PairLoss):
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per anchor."""
-        pull = softplus(masked_logsumexp(-self.alpha * s, pos) + self.alpha * self.base) / self.alpha
-        push = softplus(masked_logsumexp(self.beta * s, neg) - self.beta * self.base) / self.beta
-        return [Unreduced(pull + push, None if self.reduction == "all" else pos.any(1) & neg.any(1))]
+        few, s_pos = packed(pos, s)
+        pull = softplus(masked_logsumexp(s_pos, few, -self.alpha) + self.alpha * self.base) / self.alpha
+        push = softplus(masked_logsumexp(s, neg, self.beta) - self.beta * self.base) / self.beta
+        return [Unreduced(pull + push, None if self.reduction == "all" else few.any(1) & neg.any(1))]

@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Generator, Tensor
 
-from holdfast import fast
 from holdfast.errors import RecipeError
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, total_mean
 from holdfast.mining import Miner, Triplets, Tuples
@@ -80,32 +79,15 @@ class PairLoss(TupleLoss):
     measure: Measure = "similarity"
     """What the matrix holds."""
 
-    by_rows: bool = True
-    """Whether the losses of an anchor depend on its own row of the matrix only, so that large batches can be taken in
-    blocks of rows."""
-
     @abstractmethod
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
-        """The losses of some anchors, one row each.
+        """The losses of all anchors, one row each.
 
         Args:
             s: similarities to all images, or what `measure` says.
             pos: which of them are positive pairs.
             neg: which are negative pairs.
         """
-
-    def forward(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> Tensor:
-        """The sum of the averages."""
-        if not self.by_rows or not fast.usable(embeddings) or any(p.requires_grad for p in self.parameters()):
-            return super().forward(embeddings, labels, tuples, generator)
-        pos, neg = self.masks(embeddings, labels, tuples, generator)
-
-        def sums(s: Tensor, rows: slice) -> fast.Sums:
-            return [losses.sums() for losses in self._pairs(s, pos[rows], neg[rows])]
-
-        return fast.row_losses(self.matrix(embeddings, labels), sums)
 
     def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """What the loss compares."""
@@ -115,10 +97,8 @@ class PairLoss(TupleLoss):
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> list[Unreduced]:
         """The losses as `pairs` returns them."""
-        return self._pairs(self.matrix(embeddings, labels), *self.masks(embeddings, labels, tuples, generator))
-
-    def _pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
-        return self.pairs(self.one_sided(s, pos, neg), pos, neg)
+        pos, neg = self.masks(embeddings, labels, tuples, generator)
+        return self.pairs(self.one_sided(self.matrix(embeddings, labels), pos, neg), pos, neg)
 
 
 class TripletLoss(TupleLoss):

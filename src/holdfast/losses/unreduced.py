@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss
 from holdfast.mining import Tuples
+from holdfast.pair_matrix import weights
 from holdfast.sphere import Mask
 
 
@@ -31,17 +32,14 @@ class Unreduced(NamedTuple):
         """The average; zero, still with a graph, when there is none."""
         if self.mask is None and not self.active:
             return self.values.mean() if self.values.numel() else self.values.sum()
-        total, number = self.sums()
-        return total / number.clamp_min(1)
-
-    def sums(self) -> tuple[Tensor, Tensor]:
-        """The sum of the losses, and how many they are (of the same type)."""
-        values = self.values if self.mask is None else torch.where(self.mask, self.values, 0)
+        values = self.values
+        if self.mask is not None:
+            exists = weights(self.mask, values.dtype)
+            values = values * exists
         if self.active:
             values = values.relu()
-            return values.sum(), (values.detach() > 0).sum(dtype=values.dtype)
-        number = values.new_tensor(values.numel()) if self.mask is None else self.mask.sum(dtype=values.dtype)
-        return values.sum(), number
+        number = values.detach().count_nonzero() if self.active else exists.sum()
+        return values.sum() / number.clamp_min(1)
 
     def lowest(self, keep: float) -> Unreduced:
         """The same losses, of which only the lowest fraction exists; at least one does if any did."""
@@ -75,13 +73,18 @@ class AveragedLoss(Loss):
         return total_mean(self.unreduced(embeddings, labels, tuples, generator))
 
 
-def masked_logsumexp(values: Tensor, mask: Mask) -> Tensor:
-    """Row by row log Σ exp(v) over the entries whose mask is set.
+def masked_logsumexp(values: Tensor, mask: Mask, scale: float = 1.0) -> Tensor:
+    """Row by row log Σ exp(scale v) over the entries whose mask is set.
 
-    Hugely negative for an empty row, with zero gradient; `softplus` of it is `log(1 + Σ exp)`. The results of two empty
-    rows can still be added.
+    Hugely negative for an empty row; `softplus` of it is `log(1 + Σ exp)`, whose gradient is zero there. The results of
+    two empty rows can still be added.
     """
-    return torch.where(mask, values, torch.finfo(values.dtype).min / 4).logsumexp(1)
+    if not values.numel():
+        return values.sum(1)
+    # In place, and unlike `Tensor.logsumexp` with one exponential for both directions.
+    exponents = weights(~mask, values.dtype).mul_(torch.finfo(values.dtype).min / 4).add_(values, alpha=scale)
+    top = exponents.detach().amax(1, keepdim=True)
+    return exponents.sub_(top).exp_().sum(1, keepdim=True).log_().add_(top).squeeze(1)
 
 
 def require_positive(**values: float) -> None:

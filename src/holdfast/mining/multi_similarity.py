@@ -38,13 +38,13 @@ class MultiSimilarityMiner(Miner):
         positive, negative = relations(embeddings, labels, images)
         s = similarity(embeddings.detach())
         hardest_negative = s.masked_fill(~negative, -torch.inf).amax(1, keepdim=True)
-        hard_positive = positive & (s - self.epsilon < hardest_negative)
+        hard_positive = positive & (s < hardest_negative + self.epsilon)
         return pairs_from(hard_positive, self.hard_negatives(s, positive, negative), negative)
 
     def hard_negatives(self, s: Tensor, positive: Mask, negative: Mask) -> Mask:
         """Negatives nearly as similar as the least similar positive."""
         hardest_positive = s.masked_fill(~positive, torch.inf).amin(1, keepdim=True)
-        return negative & (s + self.epsilon > hardest_positive)
+        return negative & (s > hardest_positive - self.epsilon)
 
 
 def pairs_from(positive: Mask, hard_negative: Mask, negative: Mask) -> Pairs:

@@ -1,4 +1,4 @@
-"""Large batches against the plain formula: symmetry and blocks of rows change nothing."""
+"""Large batches against the plain formula: symmetry, fewer columns and blocks of rows change nothing."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 from loss_batches import batch, value_and_gradient
 from torch import Tensor
 
-from holdfast import fast, losses, mining
+from holdfast import losses, mining, pair_matrix
 from holdfast.losses import AveragedLoss, PairLoss, TripletLoss, masked_logsumexp
 from holdfast.losses.unreduced import total_mean
 from holdfast.registry import Registry
 
 KINDS = {name: Registry.of(losses.Loss).get(name) for name in losses.names()}  # type: ignore[union-attr]
-BLOCKED = [name for name, kind in KINDS.items() if isinstance(kind, type) and issubclass(kind, PairLoss)]
-BLOCKED += ["triplet-cosine", "sct"]
+BLOCKED = ["triplet-cosine", "sct"]
+NAMES = [name for name, kind in KINDS.items() if isinstance(kind, type) and issubclass(kind, PairLoss)] + BLOCKED
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Every batch counts as a large one."""
-    monkeypatch.setattr(fast, "LARGE", 1)
+    monkeypatch.setattr(pair_matrix, "LARGE", 1)
     return monkeypatch
 
 
@@ -30,25 +30,30 @@ def plain(loss: losses.Loss, z: Tensor, labels: Tensor, tuples: mining.Tuples | 
     """Value and gradient of the formula as it stands."""
     leaf = z.clone().requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast, "LARGE", 10**9)
+        patch.setattr(pair_matrix, "LARGE", 10**9)
+        patch.setattr(pair_matrix, "BLOCK", 10**9)
         value = loss(leaf, labels, tuples)
     return value.detach(), torch.autograd.grad(value, leaf)[0]
 
 
 def test_every_kind_of_loss_is_here() -> None:
-    assert {"circle", "contrastive", "info-nce", "multi-similarity", "n-pair", "sup-con"} < set(BLOCKED)
+    assert {"circle", "contrastive", "info-nce", "multi-similarity", "n-pair", "sup-con"} < set(NAMES)
     assert issubclass(KINDS["sct"], TripletLoss)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", BLOCKED)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", ["both", "positive", "negative"])
 @pytest.mark.parametrize("miner", [None, "multi-similarity"])
-@pytest.mark.parametrize("rows", [1, 4, 100])
-def test_blocks_change_nothing(name: str, part: str, miner: str | None, rows: int, small: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("classes", [5, 32])
+@pytest.mark.parametrize("block", [1, 1000])
+def test_size_changes_nothing(
+    name: str, part: str, miner: str | None, classes: int, block: int, small: pytest.MonkeyPatch
+) -> None:
+    """A multiple of eight images, of which positives take few columns, and another number."""
     for unit in (True, False):
-        z, labels = batch(8, unit=unit)
+        z, labels = batch(8, classes, unit=unit)
         z = z.double()
-        small.setattr(fast, "BLOCK", rows * len(z))
+        small.setattr(pair_matrix, "BLOCK", block)
         tuples = None if miner is None else mining.build(miner)(z, labels)
         loss = losses.build(name, part=part)
         expected, expected_gradient = plain(loss, z, labels, tuples)
@@ -60,17 +65,16 @@ def test_blocks_change_nothing(name: str, part: str, miner: str | None, rows: in
             torch.testing.assert_close(loss(z, labels, tuples), expected)
 
 
-@pytest.mark.parametrize("name", BLOCKED)
-def test_large_batches_take_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_large_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    monkeypatch.setattr(fast, "LARGE", 256)
-    original = fast.row_losses
-    monkeypatch.setattr(fast, "row_losses", lambda *given: (taken.append(name), original(*given))[1])
-    z, labels = batch(1, classes=100)
+    product, blocks = pair_matrix._product, pair_matrix._RowSum.apply
+    monkeypatch.setattr(pair_matrix, "_product", lambda *given: (taken.append("half"), product(*given))[1])
+    monkeypatch.setattr(pair_matrix._RowSum, "apply", lambda *given: (taken.append("blocks"), blocks(*given))[1])
+    z, labels = batch(1, classes=300, dim=16)
     loss = losses.build(name)
-    assert isinstance(loss, AveragedLoss)
     value, gradient = value_and_gradient(loss, z, labels)
-    assert bool(taken) is (name not in ("lifted-structure", "n-pair"))
+    assert taken == ([] if name == "n-pair" else ["half", "blocks"] if name in BLOCKED else ["half"])
     for found, expected in zip((value, gradient), plain(loss, z, labels), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
     taken.clear()
@@ -78,7 +82,22 @@ def test_large_batches_take_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert not taken
 
 
-@pytest.mark.parametrize("name", BLOCKED)
+@pytest.mark.parametrize("columns", [8, 24, 64, 65])
+@pytest.mark.parametrize("number", [0, 1, 3, 64])
+def test_packed(columns: int, number: int, small: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(columns)
+    mask = torch.rand(10, columns, generator=generator).argsort(1) < number
+    one, two = torch.randn(2, 10, columns, generator=generator)
+    exists, first, second = pair_matrix.packed(mask, one, two)
+    assert exists.shape == first.shape == second.shape
+    assert (exists.shape[1] < columns) is (columns in (24, 64) and number <= 1)
+    for row in range(10):
+        expected = sorted(zip(one[row][mask[row]].tolist(), two[row][mask[row]].tolist(), strict=True))
+        found = zip(first[row][exists[row]].tolist(), second[row][exists[row]].tolist(), strict=True)
+        assert sorted(found) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_gradient_follows_what_is_done_to_the_loss(name: str, small: pytest.MonkeyPatch) -> None:
     z, labels = batch(9)
     leaf = z.requires_grad_()
@@ -91,32 +110,32 @@ def test_gradient_follows_what_is_done_to_the_loss(name: str, small: pytest.Monk
 @pytest.mark.parametrize("size", [0, 1, 6, 7, 20])
 def test_gram(size: int, small: pytest.MonkeyPatch) -> None:
     z = vectors(size).requires_grad_()
-    torch.testing.assert_close(fast.gram(z), z @ z.T)
+    torch.testing.assert_close(pair_matrix.gram(z), z @ z.T)
     weights = vectors(size, size)
-    torch.testing.assert_close(
-        torch.autograd.grad((weights * fast.gram(z)).sum(), z), torch.autograd.grad((weights * (z @ z.T)).sum(), z)
-    )
+    for way in (torch.Tensor.clone, torch.t):  # gradients of either layout
+        found, expected = (torch.autograd.grad((weights * way(s)).sum(), z) for s in (pair_matrix.gram(z), z @ z.T))
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.5, 1.0])
 @pytest.mark.parametrize("limit", [0.0, 0.02, 1.0])
 def test_sparse_gradients(density: float, limit: float, small: pytest.MonkeyPatch) -> None:
     """The same whether the gradient of the matrix is nearly empty or full, and whichever way is taken for it."""
-    small.setattr(fast, "SPARSE", limit)
+    small.setattr(pair_matrix, "SPARSE", limit)
     z, matrix = vectors(40).requires_grad_(), vectors(40, 40)
     matrix *= torch.rand(40, 40, generator=torch.Generator().manual_seed(0)) < density
     for weights in (matrix, torch.eye(40, dtype=torch.float64)[7][:, None].expand(40, 40)):  # one full row among empty
-        (gradient,) = torch.autograd.grad((weights * fast.gram(z)).sum(), z)
+        (gradient,) = torch.autograd.grad((weights * pair_matrix.gram(z)).sum(), z)
         torch.testing.assert_close(gradient, (weights + weights.T) @ z.detach())
 
 
 @pytest.mark.parametrize("limit", [0.0, 1.0])
 def test_nan_in_nan_out(limit: float, small: pytest.MonkeyPatch) -> None:
-    small.setattr(fast, "SPARSE", limit)
+    small.setattr(pair_matrix, "SPARSE", limit)
     z = vectors(6)
     z[2, 3] = torch.nan
     z.requires_grad_()
-    assert torch.autograd.grad((0 * fast.gram(z)).sum(), z)[0][:, 3].isnan().all()
+    assert torch.autograd.grad((0 * pair_matrix.gram(z)).sum(), z)[0][:, 3].isnan().all()
 
 
 def test_parameters_of_a_loss_learn_from_large_batches(small: pytest.MonkeyPatch) -> None:
