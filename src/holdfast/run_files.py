@@ -51,7 +51,7 @@ def data_block(document: Mapping[str, Any]) -> dict[str, Any]:
 def log_lines(text: str | None) -> list[dict[str, Any]]:
     """Whole lines of a log; one cut off by a crash is left out."""
     entries = []
-    for line in (text or "").splitlines():
+    for line in (text or "").split("\n"):  # other signs that end a line may stand inside a name
         try:
             entry = parse_json(line)
         except ValueError:

@@ -16,6 +16,7 @@ from fault_kills import kill_command
 from fault_outcomes import Outcome
 from fault_runs import different, small, training
 
+from holdfast.audit import ers
 from holdfast.errors import HoldfastError
 from holdfast.search.store import read_index
 from holdfast_studies import base, campaign, running
@@ -56,7 +57,12 @@ def trained(folder: Path) -> Path:
 def kill_audit(folder: Path, draw: random.Random, count: int, model: Path) -> list[Outcome]:
     """Kill an audit; the measurements of every image must come out as without."""
     words = partial(audit_words, model)
-    return kill_command("SIGKILL of other commands", "audit", words, audit_end, folder, draw, count)
+    return kill_command("SIGKILL of other commands", "audit", words, audit_end, folder, draw, count, also=few_steps)
+
+
+def few_steps() -> None:
+    """In a child: attacks take four steps; what is struck is the writing of what they achieved."""
+    ers.STEPS = 4
 
 
 def audit_words(model: Path, place: Path) -> list[str]:

@@ -102,14 +102,15 @@ def _spoil(image: Path, way: str) -> None:
 
 def die_at(kind: str, number: int) -> None:
     """In a child: the nth image that is decoded kills its thread."""
-    from holdfast.data import sources
+    from holdfast.data import TreeSource
+    from holdfast.data.sources import Pixels
 
-    real, calls = sources.TreeSource.image, iter(range(10**6))
+    real, calls = TreeSource.image, iter(range(10**6))
     error = {"MemoryError": MemoryError, "SystemExit": SystemExit, "RuntimeError": RuntimeError}[kind]
 
-    def dying(self: sources.TreeSource, index: int, view: View | None = None) -> sources.Pixels:
+    def dying(self: TreeSource, index: int, view: View | None = None) -> Pixels:
         if next(calls) == number:
             raise error("injected")
         return real(self, index, view)
 
-    sources.TreeSource.image = dying  # type: ignore[method-assign]
+    TreeSource.image = dying  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.files import write_atomic
 from holdfast.regimes import StepResult
-from holdfast.run_files import parse_json
+from holdfast.run_files import log_lines
 
 
 class MetricsLog:
@@ -99,15 +99,8 @@ def read_log(file: Path) -> list[dict[str, Any]]:
     """All whole lines of a log; a line cut off by a crash, or damaged, is left out."""
     if not file.is_file():
         return []
-    entries = []
-    for line in file.read_text("utf-8", errors="replace").split("\n"):
-        try:
-            entry = parse_json(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and isinstance(entry.get("step"), int):
-            entries.append(entry)
-    return entries
+    entries = log_lines(file.read_text("utf-8", errors="replace"))
+    return [entry for entry in entries if isinstance(entry.get("step"), int)]
 
 
 def _line(entry: dict[str, Any]) -> str:
