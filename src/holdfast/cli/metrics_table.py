@@ -6,14 +6,16 @@ from typing import Any
 
 from holdfast.console import figure, table
 from holdfast.errors import harmless
-from holdfast.metric_info import MetricInfo, stored
+from holdfast.metric_info import MetricInfo
 from holdfast.run_files import finite
 
 
 def metrics_table(content: dict[str, Any], every: bool = False) -> str:
     """The metrics of an evaluation, perhaps a stranger's; those that its metrics say matter most, or every one."""
-    values, described = content["metrics"], stored(content) or _declared()
-    names = [name for name, info in described.items() if name in values and _matters(name, info, values[name])]
+    from holdfast.report.described import described
+
+    values = content["metrics"]
+    names = [name for name, info in described(content).items() if name in values and _matters(name, info, values[name])]
     names += [name for name in values if name not in names] if every else []
     lines = table(["metric", "value"], [(name, figure(values[name])) for name in names])
     reasons = "".join(f"\n{name}: {why}" for name, why in content["undefined"].items() if name in names)
@@ -29,10 +31,3 @@ def _matters(name: str, info: MetricInfo, value: Any) -> bool:
     if name.startswith("coarse/"):
         return False
     return info.compared or (info.shown == "page" and (info.percent or isinstance(value, bool)))
-
-
-def _declared() -> dict[str, MetricInfo]:
-    """What registered metrics say; evaluations of before 0.2 do not describe their figures."""
-    from holdfast import metrics
-
-    return metrics.described()
