@@ -100,7 +100,8 @@ def kill_index(folder: Path, draw: random.Random, count: int, model: Path) -> li
 
 def index_words(model: Path, place: Path) -> list[str]:
     """The words that make an index in `place/index`."""
-    return ["index", str(model), *DATA, "--split", "test", "--out", str(place / "index")]
+    out = str(place / "index")
+    return ["index", str(model), *DATA, "--split", "test", "--calibrate", "100", "--out", out]
 
 
 def adding_words(place: Path) -> list[str]:
