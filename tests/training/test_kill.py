@@ -34,6 +34,14 @@ from holdfast.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 
+# Runs the last words of a command line, then the first ones: a process that resumes one run, and trains another.
+AND_THEN = """
+import sys
+from holdfast.cli import main
+count, words = int(sys.argv[1]), sys.argv[2:]
+sys.exit(main(words[count:]) or main(words[:count]))
+"""
+
 
 class Command:
     """A training command that can be started, killed and finished."""
@@ -54,9 +62,10 @@ class Command:
             stderr=subprocess.PIPE,
         )
 
-    def finish(self) -> dict[str, torch.Tensor]:
-        """Run to the end and return every weight, those of auxiliary BatchNorm sets included."""
-        process = self.start("-m", "holdfast.cli")
+    def finish(self, then: Command | None = None) -> dict[str, torch.Tensor]:
+        """Run to the end, and another command in the same process; every weight, auxiliary BatchNorm sets included."""
+        after = ("-c", AND_THEN, str(len(then.words)), *then.words) if then else ("-m", "holdfast.cli")
+        process = self.start(*after)
         _, errors = process.communicate()
         assert process.returncode == 0, errors.decode()
         return self.weights()
@@ -97,10 +106,10 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
 
 def test_killed_in_the_middle_of_writing(tiny: dict[str, Any], tmp_path: Path) -> None:
     """A process of its own, killed inside its first checkpoint; tests/faults kills many, again and again."""
-    whole = Command(tiny, tmp_path / "whole").finish()
-    broken = Command(tiny, tmp_path / "broken")
+    broken, whole = Command(tiny, tmp_path / "broken"), Command(tiny, tmp_path / "whole")
     assert broken.killed_at_write(8)
-    assert_same(whole, broken.finish())
+    resumed = broken.finish(then=whole)
+    assert_same(whole.weights(), resumed)
 
 
 @pytest.mark.slow
