@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.audit import ers, masking
+from holdfast.audit import ers, flags
 from holdfast.report import origin
 from small_photos import draw_photos
 
@@ -65,7 +65,7 @@ def _short_probe(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name != "test_flags.py":
             for name, few in (("IMAGES", 8), ("STEPS", 4), ("QUERIES", 10)):
-                patch.setattr(masking, name, few)
+                patch.setattr(flags, name, few)
         yield
 
 

@@ -10,7 +10,7 @@ from attack_cases import seeded
 from torch import Tensor, nn
 
 from holdfast.attacks import References
-from holdfast.audit.masking import _zero_gradients
+from holdfast.audit.flags import _zero_gradients
 from holdfast.audit.stax import Stax
 from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError

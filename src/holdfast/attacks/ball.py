@@ -8,10 +8,10 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from holdfast.attacks import random
 from holdfast.attacks.budget import Norm
 from holdfast.attacks.shard import Shard
 from holdfast.errors import DataError
+from holdfast.mining.draw import sample
 
 
 class Ball:
@@ -52,12 +52,12 @@ class Ball:
         if eps == 0:
             return self.images.clone()
         shard = shard or Shard(slice(None), len(self.images))
-        shape = (shard.total, *self.images.shape[1:])
+        shape, device = (shard.total, *self.images.shape[1:]), self.images.device
         if self.norm == "linf":
-            noise = (2 * random.uniform(shape, self.images.device, generator)[shard.rows] - 1) * eps
+            noise = (2 * sample(torch.rand, shape, device=device, generator=generator)[shard.rows] - 1) * eps
         else:
-            noise = along(random.normal(shape, self.images.device, generator), "l2")[shard.rows]
-            drawn = random.uniform((shard.total,), noise.device, generator) ** (1 / math.prod(shape[1:]))
+            noise = along(sample(torch.randn, shape, device=device, generator=generator), "l2")[shard.rows]
+            drawn = sample(torch.rand, shard.total, device=device, generator=generator) ** (1 / math.prod(shape[1:]))
             noise = noise * per_image(drawn[shard.rows] * eps, noise)
         return self.project(self.images + noise)
 

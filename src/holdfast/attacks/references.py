@@ -10,7 +10,6 @@ from torch import Generator, Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from holdfast.attacks import random
 from holdfast.errors import DataError
 from holdfast.metrics.base import EmbeddedSet, blocks
 from holdfast.metrics.neighbours import neighbours
@@ -198,7 +197,7 @@ class References:
 
     def draw_any(self, count: int, generator: Generator | None) -> Tensor:
         """Items of the whole gallery, uniformly."""
-        return random.below(len(self), (count,), self.device, generator)
+        return draw.sample(torch.randint, len(self), (count,), device=self.device, generator=generator)
 
     def parts(self, rows: Tensor) -> list[slice]:
         """Blocks of rows small enough for a mask over the whole gallery."""

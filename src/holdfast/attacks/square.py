@@ -8,7 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from holdfast.attacks import random
 from holdfast.attacks.ball import Ball, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
@@ -17,6 +16,7 @@ from holdfast.attacks.frozen import frozen
 from holdfast.attacks.pgd import require_pixels
 from holdfast.attacks.result import Attacked
 from holdfast.errors import RecipeError
+from holdfast.mining.draw import sample
 
 HALVINGS = (0.001, 0.005, 0.02, 0.1, 0.2, 0.4, 0.6, 0.8)
 """Fractions of the queries after which a square covers half of what it did."""
@@ -99,18 +99,19 @@ def _stripes(ball: Ball, generator: Generator | None) -> Tensor:
 def _painted(ball: Ball, best: Tensor, side: int, generator: Generator | None) -> Tensor:
     """The best images with a square of each repainted."""
     count, channels, height, width = best.shape
-    down = _inside(random.below(height - side + 1, (count,), best.device, generator), side, height)
-    across = _inside(random.below(width - side + 1, (count,), best.device, generator), side, width)
+    down = _inside(count, height, side, best.device, generator)
+    across = _inside(count, width, side, best.device, generator)
     where = down[:, None, :, None] & across[:, None, None, :]
     paint = ball.project(ball.images + ball.eps * _signs((count, channels, 1, 1), best, generator))
     return torch.where(where, paint, best)
 
 
-def _inside(corner: Tensor, side: int, length: int) -> Tensor:
-    """Which of `length` positions lie within a side of each corner."""
-    offset = torch.arange(length, device=corner.device)[None, :] - corner[:, None]
+def _inside(count: int, length: int, side: int, device: torch.device, generator: Generator | None) -> Tensor:
+    """Which of `length` positions lie within a side of a drawn corner, for each image."""
+    corner = sample(torch.randint, length - side + 1, (count,), device=device, generator=generator)
+    offset = torch.arange(length, device=device)[None, :] - corner[:, None]
     return (offset >= 0) & (offset < side)
 
 
 def _signs(shape: tuple[int, ...], like: Tensor, generator: Generator | None) -> Tensor:
-    return random.below(2, shape, like.device, generator).to(like.dtype) * 2 - 1
+    return sample(torch.randint, 2, shape, device=like.device, generator=generator).to(like.dtype) * 2 - 1

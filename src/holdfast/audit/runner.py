@@ -20,7 +20,6 @@ from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
 from holdfast.audit.base import Protocol, registry
 from holdfast.audit.examples import save_examples
-from holdfast.audit.masking import masking_flags
 from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject, speed_up
 from holdfast.audit.state import AuditState, attack_all
 from holdfast.audit.subject import Subject
@@ -125,7 +124,7 @@ def run(
         measured, seconds = attack_all(chosen.parts(subject), subject, state)
         figures = chosen.figures(subject, measured)
         collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
-        masked = masking_flags(subject, budget.eps) if subject.differentiable else []
+        masked = checks.masking(subject, budget.eps) if subject.differentiable else []
         values, described = {**figures.values, **spread}, {**chosen.describe(), **Geometry().describe()}
         document = {
             "schema": SCHEMA,

@@ -9,9 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from holdfast.attacks import random
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References, gallery_sum
+from holdfast.mining.draw import sample
 from holdfast.sphere import distance, distances
 
 
@@ -94,7 +94,7 @@ class _Ranking(Goal):
             return self.bound(references, references.draw_any(len(rows), generator), raise_rank=True)
         # The nearest 1 % are floor(n / 100) neighbours, or the only one; the image's own copy is none.
         near = references.nearest(references.clean(rows), rows, max(1, len(references) // 100))
-        chosen = random.below(near.shape[1], (len(rows), 1), near.device, generator)
+        chosen = sample(torch.randint, near.shape[1], (len(rows), 1), device=near.device, generator=generator)
         return self.bound(references, near.gather(1, chosen).squeeze(1), raise_rank=False)
 
 

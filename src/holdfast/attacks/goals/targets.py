@@ -7,10 +7,10 @@ import dataclasses
 import torch
 from torch import Generator, Tensor
 
-from holdfast.attacks import random
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
 from holdfast.errors import DataError, RecipeError
+from holdfast.mining.draw import sample
 from holdfast.sphere import Mask, distance, precise, row_mean
 
 
@@ -124,7 +124,7 @@ class MultiTarget(Goal):
             chosen, real = _several(references.negatives(rows[part])[:, by_class[start]], self.targets, generator)
             if chosen.shape[1] < self.targets or not bool(real.all()):
                 raise DataError(f"multi-target needs {self.targets} other classes per image; ask for fewer targets")
-            within = random.uniform(chosen.shape, references.device, generator) * count[chosen]
+            within = sample(torch.rand, chosen.shape, device=references.device, generator=generator) * count[chosen]
             drawn.append(by_class[start[chosen] + torch.minimum(within.long(), count[chosen] - 1)])
         targets = torch.cat(drawn)
         return BoundTargets(references, targets, torch.ones_like(targets, dtype=torch.bool))
@@ -132,7 +132,7 @@ class MultiTarget(Goal):
 
 def _several(allowed: Mask, count: int, generator: Generator | None) -> tuple[Tensor, Mask]:
     """Different allowed columns per row, uniformly, and which of them are real: a row may allow fewer."""
-    keys = random.uniform(allowed.shape, allowed.device, generator).masked_fill(~allowed, -1)
+    keys = sample(torch.rand, allowed.shape, device=allowed.device, generator=generator).masked_fill(~allowed, -1)
     key, chosen = keys.topk(min(count, allowed.shape[1]), dim=1)
     return chosen, key >= 0
 
