@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from holdfast import console, metrics
-from holdfast.data import ImageStore, ImageTable
+from holdfast.data import ImageStore, ImageTable, load, parse
 from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
@@ -99,11 +100,26 @@ def used_once() -> Cache:
     return "none" if current_processes().several else "auto"
 
 
+def embed_columns(
+    model: ImageModel, stores: Sequence[ImageStore], batch: int = 256, precision: str = "float32"
+) -> dict[str, Any]:
+    """Embeddings and label columns of the queries and, where there is a second store, of the gallery.
+
+    The keys are the names under which `metrics.evaluate` takes them.
+    """
+    columns: dict[str, Any] = {}
+    for store, vectors, prefix in zip(stores, ("embeddings", "gallery"), ("", "gallery_"), strict=False):
+        columns[vectors] = embed(model, store, batch, precision)
+        labels = {"labels": store.table.labels, "coarse": store.table.coarse, "groups": store.table.groups}
+        columns |= {prefix + name: torch.tensor(values) for name, values in labels.items() if values is not None}
+    return columns
+
+
 def embed_splits(model: Embedder, table: ImageTable, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
     """Vectors and labels of the images trained on and of those that a paper would report on, by split."""
     embedded = {}
     for split in dict.fromkeys([*(["train"] if table.has("train") else []), choose_split(table, None)]):
-        store = ImageStore(table if split == "all" else table.split(split), model.view, device)
+        store = ImageStore(table.split(split), model.view, device)
         embedded[split] = embed(model, store), torch.tensor(store.table.labels)
     return embedded
 
@@ -125,8 +141,6 @@ def read_table(data: str | dict[str, Any] | ImageTable, skip_bad: bool) -> tuple
         data: a table, or a data specification.
         skip_bad: leave unreadable images out.
     """
-    from holdfast.data import load, parse
-
     if isinstance(data, ImageTable):
         return data, skip_bad
     block = parse(data)
@@ -171,26 +185,20 @@ def evaluate(
     place = choose_device(device)
     embedder = as_embedder(model, size).to(place)
     chosen = choose_split(table, split)
-    query = table if chosen == "all" else table.split(chosen)
-    cache = used_once()
-    store = ImageStore(query, embedder.view, place, cache, skip_bad)
-    vectors = embed(embedder, store, batch)
-    columns = _columns(store.table)
-    skipped = list(store.skipped)
-    if chosen == "query":
-        others = ImageStore(table.split("gallery"), embedder.view, place, cache, skip_bad)
-        columns |= {"gallery": embed(embedder, others, batch), **_columns(others.table, "gallery_")}
-        skipped += others.skipped
-    found = metrics.evaluate(vectors, **columns, ks=RECALLS, clusters=clusters, factor=factor, seed=seed)
-    asked = {"factor": factor, "clusters": clusters}
-    measured_on = Result(split=chosen, images=len(vectors), skipped=skipped, clustering=asked, view=str(embedder.view))
+    stores = [
+        ImageStore(table.split(name), embedder.view, place, used_once(), skip_bad)
+        for name in ((chosen, "gallery") if chosen == "query" else (chosen,))
+    ]
+    columns = embed_columns(embedder, stores, batch)
+    found = metrics.evaluate(**columns, ks=RECALLS, clusters=clusters, factor=factor, seed=seed)
+    measured_on = Result(
+        split=chosen,
+        images=len(columns["embeddings"]),
+        skipped=[image for store in stores for image in store.skipped],
+        clustering={"factor": factor, "clusters": clusters},
+        view=str(embedder.view),
+    )
     return dataclasses.replace(measured_on, **vars(found))
-
-
-def _columns(table: ImageTable, prefix: str = "") -> dict[str, Any]:
-    """Label columns of a table under the names that `metrics.evaluate` takes."""
-    columns = {"labels": table.labels, "coarse": table.coarse, "groups": table.groups}
-    return {prefix + name: torch.tensor(values) for name, values in columns.items() if values is not None}
 
 
 def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, Any]:

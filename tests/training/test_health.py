@@ -11,20 +11,20 @@ from holdfast.training.health import STUCK_AFTER, CollapseWatch, Finite
 def test_a_single_bad_loss_is_remembered() -> None:
     finite = Finite(torch.device("cpu"))
     finite.watch(torch.tensor(1.0))
-    finite.check_losses(1, "")
+    finite.check(1, "")
     finite.watch(torch.tensor(float("nan")))
     finite.watch(torch.tensor(1.0))
     with pytest.raises(TrainingError, match=r"by step 3; kept\. Lower optimizer\.lr"):
-        finite.check_losses(3, "kept")
+        finite.check(3, "kept")
 
 
 def test_bad_weights_are_found() -> None:
     model = nn.Linear(2, 2)
-    Finite(torch.device("cpu")).check_weights(model, 1, "")
+    Finite(torch.device("cpu")).check(1, "", model)
     with torch.no_grad():
         model.bias[1] = torch.inf
     with pytest.raises(TrainingError, match="NaN or infinite"):
-        Finite(torch.device("cpu")).check_weights(model, 1, "")
+        Finite(torch.device("cpu")).check(1, "", model)
 
 
 def test_collapse_is_announced_once_and_only_when_it_lasts() -> None:

@@ -19,7 +19,7 @@ from holdfast.run_files import best_on_test, curve_on_test
 from holdfast.training import loop
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
-from holdfast.training.health import NARROW, Collapsed, LastGood
+from holdfast.training.health import NARROW, Collapsed, keep_last_good
 from holdfast.training.logs import read_log
 
 
@@ -283,17 +283,16 @@ def test_a_collapse_stops_the_run_and_keeps_the_last_good_model(
 
 def test_a_suspicion_that_passes_leaves_nothing_behind(tmp_path: Path) -> None:
     run = TrainingFolder(tmp_path)
-    good = LastGood(run)
-    good.mind(True)
+    keep_last_good(run, True)
     assert not run.good.exists(), "there is no checkpoint to set aside yet"
     save_checkpoint(run.checkpoints, Checkpoint(3, {"a": torch.ones(2)}, {}))
-    good.mind(True)
+    keep_last_good(run, True)
     save_checkpoint(run.checkpoints, Checkpoint(4, {"a": torch.zeros(2)}, {}))
-    good.mind(True)
+    keep_last_good(run, True)
     found = load_checkpoint(run.good)
     assert found is not None
     assert found.step == 3, "the first is the good one"
-    good.mind(False)
+    keep_last_good(run, False)
     assert not run.good.exists()
 
 

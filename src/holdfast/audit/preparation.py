@@ -74,7 +74,7 @@ class Selection:
     @property
     def queries(self) -> ImageTable:
         """The images that may be attacked."""
-        return self.table if self.split == "all" else self.table.split(self.split)
+        return self.table.split(self.split)
 
 
 def borrow_model(

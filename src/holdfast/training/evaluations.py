@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from safetensors.torch import load, save
 
 from holdfast import metrics
+from holdfast.data import ImageStore
 from holdfast.errors import RecipeError
-from holdfast.evaluation import document, embed, evaluate
+from holdfast.evaluation import document, embed_columns, evaluate
 from holdfast.files import write_json
 from holdfast.models import Embedder, load_model
 from holdfast.models.card import write_card
 from holdfast.processes import current_processes
 from holdfast.run_files import best_on_test, curve_on_test
 from holdfast.training.folder import TrainingFolder, split_counts
-from holdfast.training.health import LastGood
+from holdfast.training.health import keep_last_good
 from holdfast.training.logs import read_log
 from holdfast.training.session import Session
 
-RECALLS = (1, 2, 4, 8)
 CLUSTERED = 2**22
 """Images times classes up to which k-means adds little to embedding the images; NMI is left out beyond."""
 
@@ -28,40 +29,30 @@ LAST = "last"
 BEST = "best on validation"
 
 
-class OnTest:
-    """Retrieval and clustering on the test classes, epoch by epoch; written down, never used to choose a model.
+def open_test_stores(session: Session) -> list[ImageStore]:
+    """The images of the test classes: the test split, or queries and gallery."""
+    table = session.table
+    split = next((name for name in ("query", "test") if table.has(name)), None)
+    if split is None:
+        raise RecipeError(f"test_curve: {table.name} has no test classes; leave it at false, or give them in data")
+    return [session.open_store(name) for name in ((split, "gallery") if split == "query" else (split,))]
 
-    Args:
-        session: the run's; its table must have a test split, or queries and a gallery.
+
+def measure_on_test(session: Session, stores: Sequence[ImageStore]) -> dict[str, float | None]:
+    """R@1, R@2, R@4, R@8 and, where it is cheap, NMI of the model as it is now on the test classes.
+
+    Written down epoch by epoch, never used to choose a model.
     """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        table = session.table
-        split = next((name for name in ("query", "test") if table.has(name)), None)
-        if split is None:
-            raise RecipeError(f"test_curve: {table.name} has no test classes; leave it at false, or give them in data")
-        self._store = session.open_store(split)
-        self._gallery = session.open_store("gallery") if split == "query" else None
-
-    def measure(self) -> dict[str, float | None]:
-        """R@1, R@2, R@4, R@8 and, where it is cheap, NMI of the model as it is now."""
-        session = self._session
-        arguments: dict[str, Any] = {}
-        stores = {"": self._store} if self._gallery is None else {"": self._store, "gallery_": self._gallery}
-        for prefix, store in stores.items():
-            vectors = embed(session.evaluated_model, store, precision=session.precision)
-            arguments["gallery" if prefix else "embeddings"] = vectors.to(session.device)
-            arguments[f"{prefix}labels"] = torch.tensor(store.table.labels)
-            if store.table.groups is not None:
-                arguments[f"{prefix}groups"] = torch.tensor(store.table.groups)
-        values = metrics.retrieval(**arguments, ks=RECALLS, averages=False)
-        found = {key: None if value is None else float(value) for key, value in values.items()}
-        vectors, labels = metrics.EmbeddedSet.of(**arguments).everything()
-        classes = len(torch.unique(labels))
-        if current_processes().main and classes > 1 and classes * len(vectors) <= CLUSTERED:
-            found["NMI"] = 100 * metrics.nmi(labels, metrics.kmeans(vectors, classes, seed=session.recipe.seed))
-        return found
+    columns = embed_columns(session.evaluated_model, stores, precision=session.precision)
+    columns = {name: column for name, column in columns.items() if "coarse" not in name}
+    columns["embeddings"] = columns["embeddings"].to(session.device)  # which the others follow
+    values = metrics.retrieval(**columns, averages=False)
+    found = {key: None if value is None else float(value) for key, value in values.items()}
+    vectors, labels = metrics.EmbeddedSet.of(**columns).everything()
+    classes = len(torch.unique(labels))
+    if current_processes().main and classes > 1 and classes * len(vectors) <= CLUSTERED:
+        found["NMI"] = 100 * metrics.nmi(labels, metrics.kmeans(vectors, classes, seed=session.recipe.seed))
+    return found
 
 
 def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
@@ -72,7 +63,7 @@ def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
     """
     recipe, processes = session.recipe, current_processes()
     if processes.main:
-        LastGood(run).forget()
+        keep_last_good(run, suspicious=False)
         run.save_model(session.evaluated_model, run.last, recipe)
         if session.best is None:  # nothing to choose by, so the last is the model
             run.save_model(session.evaluated_model, run.model, recipe)

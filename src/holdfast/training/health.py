@@ -42,22 +42,22 @@ class Finite:
         """Take note of one step's loss."""
         self._fine &= torch.isfinite(loss.detach())
 
-    def check_losses(self, step: int, kept: str) -> None:
-        """Stop if a loss was not a finite number; the message says at which step, and what is safe on disk."""
-        _stop_unless(self._fine, step, kept)
+    def check(self, step: int, kept: str, model: nn.Module | None = None) -> None:
+        """Stop if a loss so far was not a finite number, or a weight of the model is not.
 
-    def check_weights(self, model: nn.Module, step: int, kept: str) -> None:
-        """Stop if a weight is not a finite number; looked at before anything is saved."""
-        finite = [torch.isfinite(parameter.detach()).all() for parameter in model.parameters()]
-        _stop_unless(torch.stack(finite).all(), step, kept)
-
-
-def _stop_unless(fine: Tensor, step: int, kept: str) -> None:
-    if not bool(fine):
-        raise Diverged(
-            f"the loss became NaN or infinite by step {step}; {kept}. "
-            "Lower optimizer.lr, set clip: 1.0, or look for broken images with `holdfast check`"
+        Args:
+            step: named in the message.
+            kept: what is safe on disk, for the message.
+            model: looked at before anything of it is evaluated or saved.
+        """
+        weights = (
+            [] if model is None else [torch.isfinite(parameter.detach()).all() for parameter in model.parameters()]
         )
+        if not bool(torch.stack([self._fine, *weights]).all()):
+            raise Diverged(
+                f"the loss became NaN or infinite by step {step}; {kept}. "
+                "Lower optimizer.lr, set clip: 1.0, or look for broken images with `holdfast check`"
+            )
 
 
 class CollapseWatch:
@@ -110,38 +110,28 @@ def spread(embeddings: Tensor) -> float:
     return float(total_variation(embeddings)) / scale
 
 
-class LastGood:
-    """Sets the newest checkpoint aside when a collapse may have begun, until it turns out not to have.
+def keep_last_good(run: TrainingFolder, suspicious: bool) -> None:
+    """Set the newest checkpoint aside when a collapse may have begun, until it turns out not to have.
 
-    Training goes on saving meanwhile, so nothing is lost if the suspicion was wrong.
+    Called after every check of the embeddings. Training goes on saving meanwhile, so nothing is lost if the suspicion
+    was wrong.
     """
+    if not suspicious:
+        shutil.rmtree(run.good, ignore_errors=True)
+    elif run.checkpoints.exists() and not run.good.exists():
+        with new_folder(run.good) as copy:
+            shutil.copytree(run.checkpoints, copy, dirs_exist_ok=True)
 
-    def __init__(self, run: TrainingFolder) -> None:
-        self._run = run
 
-    def mind(self, suspicious: bool) -> None:
-        """Called after every check of the embeddings."""
-        aside = self._run.good
-        if not suspicious:
-            self.forget()
-        elif self._run.checkpoints.exists() and not aside.exists():
-            with new_folder(aside) as copy:
-                shutil.copytree(self._run.checkpoints, copy, dirs_exist_ok=True)
+def package_last_good(session: Session, run: TrainingFolder) -> str:
+    """Make sure that the packaged model is from before the collapse; says what was kept.
 
-    def forget(self) -> None:
-        """There is nothing to fear any more."""
-        shutil.rmtree(self._run.good, ignore_errors=True)
-
-    def package(self, session: Session) -> str:
-        """Make sure that the packaged model is from before the collapse; says what was kept.
-
-        A model that validation chose is: none is packaged while a collapse may have begun.
-        """
-        run = self._run
-        if not run.model.exists():
-            found = load_checkpoint(run.good)
-            if found is None:
-                return "It began before the first checkpoint, so there is no good model to keep"
-            session.restore(found)
-            run.save_model(session.evaluated_model, run.model, session.recipe)
-        return f"The last good model is kept in {run.model}"
+    A model that validation chose is: none is packaged while a collapse may have begun.
+    """
+    if not run.model.exists():
+        found = load_checkpoint(run.good)
+        if found is None:
+            return "It began before the first checkpoint, so there is no good model to keep"
+        session.restore(found)
+        run.save_model(session.evaluated_model, run.model, session.recipe)
+    return f"The last good model is kept in {run.model}"

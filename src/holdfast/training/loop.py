@@ -6,11 +6,12 @@ import dataclasses
 import math
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice, pairwise
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from types import FrameType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,15 +26,22 @@ from holdfast.processes import current_processes, joined
 from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import ON_TEST
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
-from holdfast.training.evaluations import OnTest, finish
+from holdfast.training.evaluations import finish, measure_on_test, open_test_stores
 from holdfast.training.folder import TrainingFolder, default_folder
-from holdfast.training.health import NARROW, STUCK_AFTER, Collapsed, CollapseWatch, Finite, LastGood, spread
+from holdfast.training.health import (
+    NARROW,
+    STUCK_AFTER,
+    Collapsed,
+    CollapseWatch,
+    Finite,
+    keep_last_good,
+    package_last_good,
+    spread,
+)
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.session import Session, build_session
 from holdfast.training.step import load_batch, one_step
-
-T = TypeVar("T")
 
 
 class Interrupted(HoldfastError):
@@ -106,7 +114,6 @@ class Loop:
         self.total = self.recipe.epochs * self.epoch_steps
         self.step = 0
         self.saved: int | None = None
-        self.good = LastGood(run)
         self.seen = self.score = ""
 
     def learn(self) -> None:
@@ -134,9 +141,10 @@ class Loop:
         session, recipe = self.session, self.recipe
         self.log = MetricsLog(self.run.metrics, self.saved) if self.processes.main else None
         self.finite = Finite(session.device)
-        self.watch = CollapseWatch(_triplet_margin(recipe), session.regime.advice)
+        margin = float(recipe.loss.plain["margin"]) if recipe.loss.name == "triplet" else None
+        self.watch = CollapseWatch(margin, session.regime.advice)
         self.validation = session.open_store("val") if session.table.has("val") else None
-        self.on_test = OnTest(session) if recipe.test_curve else None
+        self.test_stores = open_test_stores(session) if recipe.test_curve else []
         batches = (self.total - self.step) * session.regime.passes
         images = batches * recipe.batch.classes * recipe.batch.per_class
         compiled = worth_compiling(recipe.compile, session.device, images)
@@ -145,11 +153,12 @@ class Loop:
         self.interval = Interval(session.device, interval)
         if recipe.trackers:
             session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
-        with StopRequest() as stop, console.bar(self.total, self.step, what="training") as self.bar:
+        with stop_signals() as stop, console.bar(self.total, self.step, what="training") as self.bar:
             if self.step == 0:
                 self._evaluate()
             save_due = False
-            for rows, following in with_next(_rows_from(session, self.step)):
+            for rows, following in pairwise(chain(_rows_from(session, self.step), (None,))):
+                assert rows is not None  # only what follows the last batch is
                 for group in session.optimizer.param_groups:
                     group["lr"] = group["initial_lr"] * schedule.factor(self.step, self.total)
                 context.start(self.step)
@@ -169,7 +178,7 @@ class Loop:
                 if within == 0 and (last or epoch % recipe.evaluate_every == 0):
                     self._evaluate()
                 due = self.step % recipe.checkpoint_every == 0 if recipe.checkpoint_every else within == 0
-                stopping = self.processes.any_of(stop.requested)
+                stopping = self.processes.any_of(bool(stop))
                 save_due = save_due or due or last or stopping
                 if save_due and update:  # between updates, gathered gradients would be lost
                     self._save()
@@ -181,7 +190,7 @@ class Loop:
 
     def _report(self, line: dict[str, float], result: StepResult) -> None:
         """One line in the log, the bar's caption, and a word if the embedding is collapsing, or a stop."""
-        self.finite.check_losses(self.step, self._kept())
+        self.finite.check(self.step, self._kept())
         warning = self.watch.look(line.get("triplet", line["loss"]), result.encoded.z)
         line["spread"] = self.watch.spread
         epoch = self.step / self.epoch_steps
@@ -196,11 +205,11 @@ class Loop:
             self._write({"warning": warning})
             console.say(f"warning: {warning}")
         if self.processes.main:
-            self.good.mind(self.watch.suspicious)
+            keep_last_good(self.run, self.watch.suspicious)
         if self.watch.collapsed and self.recipe.on_collapse == "stop":
             raise Collapsed(
                 f"all embeddings are nearly the same vector, {STUCK_AFTER} checks in a row: the model has collapsed. "
-                f"{self.processes.tell(lambda: self.good.package(self.session))}; for the next run, "
+                f"{self.processes.tell(lambda: package_last_good(self.session, self.run))}; for the next run, "
                 f"{self.session.regime.advice}"
             )
 
@@ -210,59 +219,43 @@ class Loop:
 
     def _evaluate(self) -> None:
         """Look at the validation classes, and at the test classes where a curve of those is asked for."""
-        if self.validation is None and self.on_test is None:
+        if self.validation is None and not self.test_stores:
             return
-        self.finite.check_weights(self.session.model, self.step, self._kept())
+        self.finite.check(self.step, self._kept(), self.session.model)
         with self.interval.paused(), console.shown(False):
             if self.validation is not None:
                 self._validate(self.validation)
-            if self.on_test is not None:
-                values = self.on_test.measure()
-                self._note(ON_TEST, values)
-                self._show_score("test R@1", values["R@1"])
+            if self.test_stores:
+                self._note(ON_TEST, measure_on_test(self.session, self.test_stores), "test R@1")
 
     def _validate(self, validation: ImageStore) -> None:
-        """Retrieval on the validation classes; a new best is packaged."""
+        """Retrieval on the validation classes; the model is packaged if none was better."""
         session = self.session
-        model, precision = session.evaluated_model, session.precision
-        vectors = embed(model, validation, precision=precision)
+        vectors = embed(session.evaluated_model, validation, precision=session.precision)
         labels = torch.tensor(validation.table.labels_for(self.recipe.data.plain["labels"]))
-        values = metrics.retrieval(vectors, labels, ks=(1, 2, 4, 8))
-        if self.processes.main:
-            self._judge(vectors, values)
-
-    def _judge(self, vectors: Tensor, values: metrics.Values) -> None:
-        """Write down how well embeddings of the validation classes retrieve; package the model if none was better."""
-        session = self.session
-        self._note("validation", values)
+        values = metrics.retrieval(vectors, labels)
+        self._note("validation", values, "R@1")
         score = values["R@1"]
-        self._show_score("R@1", score)
-        if score is None:
-            return
-        healthy = spread(vectors) >= NARROW  # a collapse must not replace the last good model
-        if self.step and healthy and (session.best is None or score > session.best):
+        better = score is not None and (session.best is None or score > session.best)
+        if self.step and better and spread(vectors) >= NARROW:  # a collapse must not replace the last good model
             session.best = score
-            self.run.save_model(session.evaluated_model, self.run.model, self.recipe, values)
+            if self.processes.main:
+                self.run.save_model(session.evaluated_model, self.run.model, self.recipe, values)
 
-    def _note(self, key: str, values: Mapping[str, metrics.Value]) -> None:
-        """A line of the log about an evaluation, for the trackers too."""
+    def _note(self, key: str, values: Mapping[str, metrics.Value], shown: str) -> None:
+        """A line of the log about an evaluation, for the trackers too; its R@1 is shown live under a name."""
         self._write({"epoch": self.step // self.epoch_steps, key: dict(values)})
         known = {f"{key}/{name}": value for name, value in values.items() if value is not None}
         self.session.accelerator.log(known, step=self.step)
-
-    def _show_score(self, name: str, score: metrics.Value) -> None:
-        if score is not None:
-            self.score = f"{name} {score:.1f}"
+        if values["R@1"] is not None:
+            self.score = f"{shown} {values['R@1']:.1f}"
             self._show()
 
     def _save(self) -> None:
-        self.finite.check_losses(self.step, self._kept())
-        self.finite.check_weights(self.session.model, self.step, self._kept())
+        self.finite.check(self.step, self._kept(), self.session.model)
         if self.log:
             self.log.sync()
-            found = self.session.checkpoint(self.step)
-            state = {**found.state, "interval": self.interval.state()}
-            save_checkpoint(self.run.checkpoints, dataclasses.replace(found, state=state))
+            save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step, interval=self.interval.state()))
         self.saved = self.step
 
     def _write(self, entry: dict[str, Any]) -> None:
@@ -274,30 +267,26 @@ class Loop:
         return f"the checkpoint of step {self.saved} is kept" if self.saved else "no checkpoint was written yet"
 
 
-class StopRequest:
-    """A clean stop: while active, the first SIGINT or SIGTERM only sets a flag; a second one interrupts as usual."""
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """A clean stop: while active, the first SIGINT or SIGTERM only joins the list; a second one interrupts as usual."""
+    caught: list[int] = []
 
-    def __init__(self) -> None:
-        self.requested = False
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # a background job that ignores it keeps doing so
-                    self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+    def note(number: int, frame: FrameType | None) -> None:
+        if caught:
             raise KeyboardInterrupt
-        self.requested = True
+        caught.append(number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # a background job that ignores it keeps doing so
+                before[number] = signal.signal(number, note)
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _rows_from(session: Session, step: int) -> Iterator[Tensor]:
@@ -305,21 +294,4 @@ def _rows_from(session: Session, step: int) -> Iterator[Tensor]:
     length = len(session.batches)
     for epoch in range(step // length, session.recipe.epochs):
         session.batches.set_epoch(epoch)
-        for position, rows in enumerate(session.batches):
-            if epoch * length + position >= step:
-                yield rows
-
-
-def with_next(items: Iterable[T]) -> Iterator[tuple[T, T | None]]:
-    """Each item with the one that follows it, so that the next batch can be decoded while this one is learnt."""
-    waiting: T | None = None
-    for item in items:
-        if waiting is not None:
-            yield waiting, item
-        waiting = item
-    if waiting is not None:
-        yield waiting, None
-
-
-def _triplet_margin(recipe: Recipe) -> float | None:
-    return float(recipe.loss.plain["margin"]) if recipe.loss.name == "triplet" else None
+        yield from islice(session.batches, max(0, step - epoch * length), None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from holdfast.registry import Registry
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimizer(ABC):
+class Optimizer:
     """Settings of an optimiser.
 
     Args:
@@ -29,6 +29,8 @@ class Optimizer(ABC):
     loss_lr: float | None = None
     weight_decay: float = 4e-4
     loss_weight_decay: float = 0.0
+    torch_class: ClassVar[Callable[..., torch.optim.Optimizer]]
+    """Takes parameter groups, with their rates and weight decay, and the settings that a class adds to those above."""
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or (self.loss_lr is not None and self.loss_lr <= 0):
@@ -45,11 +47,9 @@ class Optimizer(ABC):
             own = [p for p in module.parameters() if p.requires_grad]
             if own or module is model:
                 groups.append({"params": own, "lr": lr, "initial_lr": lr, "weight_decay": decay})
-        return self.make(groups)
-
-    @abstractmethod
-    def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        """The torch optimiser over parameter groups that carry their learning rates and weight decay."""
+        common = {field.name for field in dataclasses.fields(Optimizer)}
+        added = {name: value for name, value in vars(self).items() if name not in common}
+        return type(self).torch_class(groups, **added)
 
 
 registry: Registry[Optimizer] = Registry("optimizer", Optimizer, "holdfast.training.optimizers")
@@ -62,15 +62,12 @@ class Adam(Optimizer):
     """Adam with L2 weight decay, as the papers use it."""
 
     betas: tuple[float, float] = (0.9, 0.999)
+    torch_class: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.Adam
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas are decay rates in [0, 1), got {self.betas[0]:g} and {self.betas[1]:g}")
-
-    def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        """A torch Adam."""
-        return torch.optim.Adam(groups, betas=self.betas)
 
 
 @register("adamw")
@@ -78,9 +75,7 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay."""
 
-    def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        """A torch AdamW."""
-        return torch.optim.AdamW(groups, betas=self.betas)
+    torch_class = torch.optim.AdamW
 
 
 @register("sgd")
@@ -90,10 +85,7 @@ class SGD(Optimizer):
 
     momentum: float = 0.0
     nesterov: bool = False
-
-    def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        """A torch SGD."""
-        return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov)
+    torch_class = torch.optim.SGD
 
 
 class Average:

@@ -209,7 +209,10 @@ def load_recipe(
         path, equals, value = setting.partition("=")
         if not equals or not path:
             raise RecipeError(f"--set takes key.path=value, got '{setting}'")
-        override(plain, path.strip(), _value(value, setting))
+        try:
+            override(plain, path.strip(), read_yaml(value))
+        except NotYaml as error:
+            raise RecipeError(f"--set {setting}: the value is not valid YAML ({error})") from error
     if isinstance(recipe, str | Path):
         _refuse_code(plain, str(recipe), [setting.partition("=")[0].strip() for setting in settings])
     built: Recipe = instantiate(Recipe, plain)
@@ -237,10 +240,3 @@ def _refuse_code(plain: dict[str, Any], recipe: str, typed: Sequence[str]) -> No
     for key, value in named.items():
         if isinstance(value, str) and key not in typed and (is_user_code(value) or CODE_FILE.search(value)):
             raise RecipeError(f"{recipe} would run the code '{value}'; if you trust it, add --set {key}={value}")
-
-
-def _value(text: str, setting: str) -> Any:
-    try:
-        return read_yaml(text)
-    except NotYaml as error:
-        raise RecipeError(f"--set {setting}: the value is not valid YAML ({error})") from error

@@ -75,20 +75,15 @@ PAPERS = ("ADML", "GS", "EPS", "HM", "MDProp")
 """Short names of the papers, in the order of lists."""
 
 
-def listed() -> list[str]:
-    """Names of the shipped recipes for people: paper by paper, tuned ones among them, then ours and small ones."""
+def entries() -> dict[str, str]:
+    """Where each shipped recipe is from, and a line on it: paper by paper, then ours and small ones."""
 
     def place(name: str) -> tuple[int, int, str]:
         known = about(name)
         paper = PAPERS.index(known.paper) if known.paper in PAPERS else len(PAPERS)
         return {"ours": 1, "pocket": 2}.get(known.kind, 0), paper, name
 
-    return sorted(shipped(), key=place)
-
-
-def entries() -> dict[str, str]:
-    """Where each shipped recipe is from, and a line on it."""
-    return {name: f"[{about(name).origin}] {about(name).summary}" for name in listed()}
+    return {name: f"[{about(name).origin}] {about(name).summary}" for name in sorted(shipped(), key=place)}
 
 
 def read_plain(recipe: str | Path | dict[str, Any]) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast import console, seeds
 from holdfast.data import SAMPLERS, Batches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, reason
+from holdfast.evaluation import read_table
 from holdfast.losses import Criterion
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.models.bank import batchnorm_layers
@@ -26,6 +27,9 @@ from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from holdfast.training.optimizers import Average
 from holdfast.training.recipe import Recipe
+
+MEMORY = "optimizer."
+"""What the names of the optimiser's tensors begin with in a checkpoint."""
 
 
 @dataclasses.dataclass
@@ -73,23 +77,23 @@ class Session:
         """The images of a split that is not trained on."""
         return ImageStore(self.table.split(split), self.model.view, self.device, self.recipe.cache, self.skip_bad)
 
-    def checkpoint(self, step: int) -> Checkpoint:
-        """All that a resumed run needs; random states need none, see `seeds`."""
-        tensors = {
-            **_prefixed("model", self.model.state_dict()),
-            **_prefixed("criterion", self.criterion.state_dict()),
-            **_prefixed("optimizer", optimizer_tensors(self.optimizer)),
-            **(_prefixed("average", self.average.model.state_dict()) if self.average else {}),
-        }
-        return Checkpoint(step, tensors, {"best": self.best, "regime": self.regime.state()})
+    @property
+    def _saved_modules(self) -> nn.ModuleDict:
+        """What a checkpoint holds weights of; their names begin with these."""
+        averaged = {"average": self.average.model} if self.average else {}
+        return nn.ModuleDict({"model": self.model, "criterion": self.criterion, **averaged})
+
+    def checkpoint(self, step: int, **state: Any) -> Checkpoint:
+        """All that a resumed run needs, with more JSON-serialisable state; random states need none, see `seeds`."""
+        memory = {MEMORY + name: tensor for name, tensor in optimizer_tensors(self.optimizer).items()}
+        own = {"best": self.best, "regime": self.regime.state()}
+        return Checkpoint(step, {**self._saved_modules.state_dict(), **memory}, own | state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take over a checkpoint of the same recipe."""
-        self.model.load_state_dict(_part("model", checkpoint.tensors))
-        self.criterion.load_state_dict(_part("criterion", checkpoint.tensors))
-        restore_optimizer(self.optimizer, _part("optimizer", checkpoint.tensors))
-        if self.average:
-            self.average.model.load_state_dict(_part("average", checkpoint.tensors))
+        memory = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MEMORY)}
+        self._saved_modules.load_state_dict({k: v for k, v in checkpoint.tensors.items() if k not in memory})
+        restore_optimizer(self.optimizer, {name.removeprefix(MEMORY): tensor for name, tensor in memory.items()})
         self.best = checkpoint.state["best"]
         self.regime.restore(checkpoint.state["regime"])
 
@@ -107,10 +111,7 @@ def build_session(
     """
     processes = current_processes()
     accelerator = make_accelerator(recipe, device, folder)
-    reader = recipe.data.build()
-    skip_bad = skip_bad or reader.skip_bad
-    reader = dataclasses.replace(reader, skip_bad=skip_bad)  # the flag is no part of the recipe
-    table = reader.table()
+    table, skip_bad = read_table(recipe.data.plain, skip_bad)  # the flag is no part of the recipe
     torch.manual_seed(seeds.derive(recipe.seed, "weights"))
     model = start_from(recipe.model, recipe.init) if recipe.init else recipe.model.build()
     if processes.several and recipe.compile is True and model.batchnorm == "train":
@@ -122,11 +123,9 @@ def build_session(
     add_sets(model, regime, recipe)
     store = ImageStore(table.split("train"), model.view, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
-    if table.skipped_files:
-        console.say(f"skipped: {table.skipped_files}")
     if store.skipped:
         console.say("skipped: " + ", ".join(image for image, _ in store.skipped[:5]))
-    labels = torch.tensor(store.table.compacted(reader.labels), device=accelerator.device)
+    labels = torch.tensor(store.table.compacted(recipe.data.plain["labels"]), device=accelerator.device)
     if processes.several:
         processes.agree(_digest(store.table.ids, labels, model), "images, labels or first weights")
     classes = int(labels.max()) + 1
@@ -229,12 +228,3 @@ def _digest(ids: Sequence[str], labels: Tensor, model: Embedder) -> str:
     for tensor in (labels, *model.state_dict().values()):
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _prefixed(prefix: str, tensors: dict[str, Any]) -> dict[str, Tensor]:
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def _part(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    start = f"{prefix}."
-    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}

@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Generator, Tensor, nn
 
-from holdfast.data import ImageStore
-from holdfast.data.augment import Augment
-from holdfast.data.ragged import RaggedImages
 from holdfast.processes import current_processes
 from holdfast.regimes import Batch, StepContext, StepResult
 from holdfast.training.session import Session
 
 
-class BatchImages:
-    """Makes the augmented image of any position in a batch.
+def image_maker(session: Session, rows: Tensor, generator: Generator) -> Callable[[Tensor], Tensor]:
+    """What makes the augmented images of any positions in a batch.
 
-    Which view is seen was drawn for the whole batch, so every process that makes an image makes the same one, and no
+    Which view is seen is drawn for the whole batch, so every process that makes an image makes the same one, and no
     pixel travels between processes.
 
     Args:
+        session: has the images and the augmentation.
         rows: rows of the store, one per position.
-        store: the images.
-        augment: makes the views.
-        generator: draws them.
+        generator: draws the views.
     """
+    store, augment = session.store, session.augment
+    placed, draws = rows.to(store.device), augment.draw(len(rows), generator)
 
-    def __init__(self, rows: Tensor, store: ImageStore, augment: Augment, generator: Generator) -> None:
-        self._rows, self._store, self._augment = rows.to(store.device), store, augment
-        self._draws = augment.draw(len(rows), generator)
+    def view(positions: Tensor) -> Tensor:
+        return augment.view(store.get(placed[positions]), draws[positions.to(draws.device)])
 
-    def __call__(self, positions: Tensor) -> Tensor:
-        """The images at some positions."""
-        if self._store.cache != "none":
-            return self._view(self._store.get(self._rows[positions]), positions)
+    def make(positions: Tensor) -> Tensor:
+        if store.cache != "none":
+            return view(positions)
         once, back = torch.unique(positions, return_inverse=True)  # triplets share images, and decoding takes time
-        return self._view(self._store.get(self._rows[once]), once)[back]
+        return view(once)[back]
 
-    def _view(self, images: RaggedImages, positions: Tensor) -> Tensor:
-        return self._augment.view(images, self._draws[positions.to(self._draws.device)])
+    return make
 
 
 def load_batch(session: Session, context: StepContext, rows: Tensor) -> Batch:
@@ -48,7 +45,7 @@ def load_batch(session: Session, context: StepContext, rows: Tensor) -> Batch:
     if not current_processes().several:
         images = session.augment(session.store.get(rows), context.generator("augment"))
         return Batch(images, labels, numbers=numbers)
-    make = BatchImages(rows, session.store, session.augment, context.generator("augment"))
+    make = image_maker(session, rows, context.generator("augment"))
     return Batch(make(context.mine(torch.arange(len(rows), device=session.device))), labels, make, numbers)
 
 

@@ -114,7 +114,7 @@ class PairDistances(ProbeFunction):
         """Embed and count."""
         model, table = scene.shown("pair-distances")
         split = choose_split(table, None)
-        vectors = embed(model, ImageStore(table if split == "all" else table.split(split), model.view, scene.device))
+        vectors = embed(model, ImageStore(table.split(split), model.view, scene.device))
         counts = torch.zeros(self.bins, dtype=torch.float64)
         number, total, squares = 0, 0.0, 0.0
         for squared, _ in all_pairs(vectors, torch.zeros(len(vectors), dtype=torch.long)):
