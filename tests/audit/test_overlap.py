@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from holdfast.attacks import Budget, References
 from holdfast.audit import registry
-from holdfast.audit.stax import Centres, Stax, success_rate
+from holdfast.audit.stax import Centres, Stax, own_images_beyond
 from holdfast.audit.subject import Subject
 from holdfast.config import builder
 from holdfast.errors import RecipeError
@@ -51,7 +51,7 @@ def own_images(references: References, row: int, label: int) -> list[Tensor]:
 def test_success_rate_is_equation_4(case: int) -> None:
     references, rows, labels = cases()[case]
     farthest = torch.tensor([0.9, 1.3, 0.4, 1.1, 1.6, 0.8], dtype=torch.float64)
-    found = success_rate(references, rows, farthest).tolist()
+    found = own_images_beyond(references, rows, references.clean(rows), farthest).tolist()
     clean = references.clean(rows)
     for i, (row, label) in enumerate(zip(rows.tolist(), labels.tolist(), strict=True)):
         own = own_images(references, row, label)

@@ -51,6 +51,7 @@ class References:
     ) -> None:
         self.vectors = _prepared(vectors, normalize)
         self.queries = None if queries is None else _prepared(queries, normalize).to(self.vectors)
+        self._own = self.vectors if self.queries is None else self.queries
         given = labels, query_labels, groups, query_groups
         here = [None if values is None else values.to(self.device) for values in given]
         self._labels, self._query_labels, self._groups, self._query_groups = here
@@ -80,7 +81,7 @@ class References:
 
     def rows(self, rows: Tensor) -> Tensor:
         """Rows on this device, checked."""
-        count = len(self.vectors if self.queries is None else self.queries)
+        count = len(self._own)
         if rows.ndim != 1 or rows.is_floating_point() or rows.dtype == torch.bool:
             raise DataError(f"rows must be a list of integers, got {rows.dtype} of shape {tuple(rows.shape)}")
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < count:
@@ -89,7 +90,7 @@ class References:
 
     def clean(self, rows: Tensor) -> Tensor:
         """Clean embeddings of the attacked images."""
-        return (self.vectors if self.queries is None else self.queries)[rows]
+        return self._own[rows]
 
     def same(self, rows: Tensor, items: slice | Tensor = slice(None)) -> Mask:
         """Which gallery items share the label of the attacked images, own copies included."""
@@ -216,19 +217,18 @@ class References:
 
     def _check(self) -> None:
         labels, own_labels, groups, own_groups = self._labels, self._query_labels, self._groups, self._query_groups
-        count = len(self.vectors if self.queries is None else self.queries)
         if own_labels is not None and self.queries is None:
             raise DataError("query_labels belong to queries; give both or neither")
         if (own_groups is not None) != (groups is not None and self.queries is not None):
             raise DataError("with queries, groups and query_groups belong together; give both or neither")
         if groups is not None and labels is None:
             raise DataError("groups say which items of the same label do not count; give labels beside them")
-        gallery = (len(self),)
-        relevance = (count, len(self)) if labels is not None and labels.dtype == torch.bool else gallery
+        queries, gallery = (len(self._own),), (len(self),)
+        relevance = queries + gallery if labels is not None and labels.dtype == torch.bool else gallery
         _check_integers("labels", labels, relevance)
-        _check_integers("query_labels", own_labels, (count,))
+        _check_integers("query_labels", own_labels, queries)
         _check_integers("groups", groups, gallery)
-        _check_integers("query_groups", own_groups, (count,))
+        _check_integers("query_groups", own_groups, queries)
 
 
 def _check_integers(name: str, values: Tensor | None, shape: tuple[int, ...]) -> None:

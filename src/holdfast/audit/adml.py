@@ -124,13 +124,11 @@ class Adml(Protocol):
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """Clean figures, and those of each attack under its name."""
         figures = Figures(subject.seed)
-        clean = figures.clean(subject, KEYS, self.mode)
-        labels = subject.labels[subject.rows]
-        figures.clustering("NMI", clean, labels)
-        for name in GOALS:
-            vectors = stacked(measured[name], subject)
-            figures.retrieval(KEYS, subject, vectors, self.mode, f"{name}/")
-            figures.clustering(f"{name}/NMI", vectors, labels)
+        seen = {"": subject.references.clean(subject.rows)}
+        seen |= {f"{name}/": stacked(measured[name], subject) for name in GOALS}
+        for prefix, vectors in seen.items():
+            figures.retrieval(KEYS, subject, vectors, self.mode, prefix)
+            figures.clustering(f"{prefix}NMI", vectors, subject.labels[subject.rows])
         return figures
 
 

@@ -87,11 +87,9 @@ class Figures:
         for key in keys:
             self.mean(prefix + key, scores[key].cpu(), scale=100)
 
-    def clean(self, subject: Subject, keys: tuple[str, ...] = ("R@1",), mode: str = "fixed") -> Tensor:
-        """R@1 and others of the clean images, searched as the attacked ones are; returns their vectors."""
-        vectors = subject.references.clean(subject.rows)
-        self.retrieval(keys, subject, vectors, mode)
-        return vectors
+    def clean(self, subject: Subject, keys: tuple[str, ...] = ("R@1",)) -> None:
+        """R@1 and others of the clean images, as they search the gallery."""
+        self.retrieval(keys, subject, subject.references.clean(subject.rows), "fixed")
 
 
 def stacked(measured: dict[str, Tensor], subject: Subject) -> Tensor:

@@ -95,7 +95,9 @@ class Stax(Protocol):
 
     def parts(self, subject: Subject) -> list[Part]:
         """Both kinds of input at each eps, and single-target ones through each auxiliary set."""
-        _require_classes(subject)
+        classes = len(torch.unique(subject.references.labels))
+        if classes < CLASSES:
+            raise RecipeError(f"stax needs six or more classes, this data has {classes}; use --protocol ers or adml")
         if self.mode == "replaced":
             refuse_queries(subject)
         small = self.budget(subject)
@@ -115,19 +117,25 @@ class Stax(Protocol):
         """Clean figures, and those of each kind of input under its name."""
         figures = Figures(subject.seed)
         centres = Centres.of(subject.references)
-        clean = figures.clean(subject, KEYS, self.mode)
-        _shape_figures(figures, subject, centres, clean)
+        references, rows, labels = subject.references, subject.rows, subject.labels[subject.rows]
+        clean = references.clean(rows)
         sets = self._sets(subject)
         through = {_set_part(name) for name in sets}
-        for part in (part for part in measured if part not in through):
-            vectors = stacked(measured[part], subject)
-            figures.retrieval(KEYS, subject, vectors, self.mode, f"{part}/")
-            _shape_figures(figures, subject, centres, vectors, f"{part}/")
-            reached = success_rate(subject.references, subject.rows, measured[part]["farthest"].to(clean.device))
-            figures.mean(f"{part}/success_rate", reached.cpu(), scale=100)
+        for part in ("", *(part for part in measured if part not in through)):
+            prefix = f"{part}/" if part else ""
+            vectors = stacked(measured[part], subject) if part else clean
+            figures.retrieval(KEYS, subject, vectors, self.mode, prefix)
+            figures.clustering(f"{prefix}NMI", vectors, labels)
+            figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
+            near, nearer = centres.overlap(subject, vectors)
+            figures.mean(f"{prefix}overlap", near.cpu(), scale=100)
+            figures.mean(f"{prefix}false_overlap", nearer.cpu(), scale=100)
+            if part:
+                reached = own_images_beyond(references, rows, clean, measured[part]["farthest"].to(clean.device))
+                figures.mean(f"{prefix}success_rate", reached.cpu(), scale=100)
         for name, view in sets.items():
-            clean, part = view.references.clean(subject.rows), _set_part(name)
-            figures.retrieval(KEYS, view, clean, self.mode, f"set/{name}/")
+            part = _set_part(name)
+            figures.retrieval(KEYS, view, view.references.clean(rows), self.mode, f"set/{name}/")
             figures.retrieval(KEYS, view, stacked(measured[part], view), self.mode, f"{part}/")
         return figures
 
@@ -146,45 +154,17 @@ def _budget(eps: float, subject: Subject) -> Budget:
     return budget.in_pixels(subject.std)
 
 
-def _shape_figures(figures: Figures, subject: Subject, centres: Centres, vectors: Tensor, prefix: str = "") -> None:
-    """How the attacked images lie as some vectors: clusters, spread and overlap of classes."""
-    labels = subject.labels[subject.rows]
-    figures.clustering(f"{prefix}NMI", vectors, labels)
-    figures.spread_ratio(f"{prefix}pi_ratio", vectors, labels)
-    near, nearer = centres.overlap(subject, vectors)
-    figures.mean(f"{prefix}overlap", near.cpu(), scale=100)
-    figures.mean(f"{prefix}false_overlap", nearer.cpu(), scale=100)
-
-
 def _set_part(name: str) -> str:
     """Single-target inputs through an auxiliary set: the name of the part and the start of its figures."""
     return f"set/{name}/stax"
 
 
-def _require_classes(subject: Subject) -> None:
-    """Refuse, before any attack, data with too few classes to draw targets from."""
-    count = len(torch.unique(subject.references.labels))
-    if count < CLASSES:
-        raise RecipeError(f"stax needs six or more classes, this data has {count}; use --protocol ers or adml")
-
-
-def success_rate(references: References, rows: Tensor, farthest: Tensor) -> Tensor:
-    """For each image, how often Equation 4 holds; NaN where the gallery has no image of its class.
-
-    d(f(x'), f(t)) <= d(f(x), f(r)) for every target t; r is an image of the own class, and the value is the mean over
-    all r in the gallery, as the paper does not say which.
-
-    Args:
-        references: the clean gallery.
-        rows: the attacked images.
-        farthest: distance of each adversarial image to the farthest of its targets.
-    """
-    return own_images_beyond(references, rows, references.clean(rows), farthest)
-
-
 @torch.no_grad()
 def own_images_beyond(references: References, rows: Tensor, vectors: Tensor, lengths: Tensor) -> Tensor:
     """Share of an image's own class in the gallery that is at least so far from it; NaN where there is none.
+
+    For a clean image and the length to the farthest target it is how often Equation 4 holds: d(f(x'), f(t)) <=
+    d(f(x), f(r)) for every target t, as the mean over all images r of the own class; the paper does not say which.
 
     Args:
         references: the clean gallery.

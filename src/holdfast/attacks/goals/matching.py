@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -29,31 +30,36 @@ class BoundMatch(BoundGoal):
         return {"hit": self.references.hits(z, self.rows)}
 
 
+@dataclasses.dataclass(eq=False)
 class _BoundMargin(BoundMatch):
-    """How much farther the nearest wrong item is than the nearest right one."""
+    """How much farther the nearest wrong item is than the nearest right one.
+
+    Args:
+        keep_own: count the query's own clean copy among its class.
+    """
+
+    keep_own: bool = False
 
     farthest: ClassVar[bool] = False
 
     def loss(self, z: Tensor) -> Tensor:
         """Distance to a wrong item minus that to a right one; zero for an image that has not both."""
         z, gallery = precise(z), self.references.vectors
-        wrong, others = self.references.extreme(z, self._wrong, farthest=self.farthest)
+        negatives = partial(self.references.negatives, self.rows)
+        wrong, others = self.references.extreme(z, negatives, farthest=self.farthest)
         right, matches = self.references.extreme(z, self._right)
         return torch.where(others & matches, distance(z, gallery[wrong]) - distance(z, gallery[right]), 0)
 
-    def _wrong(self, block: slice) -> Mask:
-        return self.references.negatives(self.rows, block)
-
     def _right(self, block: slice) -> Mask:
         """Items of a block that count as the own class."""
-        return self.references.positives(self.rows, block)
+        right = self.references.positives(self.rows, block)
+        if self.keep_own:
+            right = right | (self.references.itself(self.rows, block) & self.references.same(self.rows, block))
+        return right
 
 
-@dataclasses.dataclass(eq=False)
 class _BoundMismatch(_BoundMargin):
-    """The same for the farthest wrong item, down to zero; `keep_own` counts the query's clean copy among its class."""
-
-    keep_own: bool
+    """The same for the farthest wrong item, down to zero."""
 
     floor = 0.0
     farthest = True
@@ -61,10 +67,6 @@ class _BoundMismatch(_BoundMargin):
     def loss(self, z: Tensor) -> Tensor:
         """The hinge."""
         return torch.relu(super().loss(z))
-
-    def _right(self, block: slice) -> Mask:
-        own = self.references.itself(self.rows, block) & self.references.same(self.rows, block)
-        return super()._right(block) | own if self.keep_own else super()._right(block)
 
 
 @register("ltm")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
 from typing import ClassVar
 
 import torch
@@ -17,18 +16,23 @@ from holdfast.sphere import distance, distances
 
 @dataclasses.dataclass(eq=False)
 class _BoundRanking(BoundGoal):
-    """Compare the distance to a target, the query (CA) or the candidate (QA), with those of every gallery item."""
+    """Compare the distance to a target, the query (CA) or the candidate (QA), with those of every gallery item.
+
+    Args:
+        references: the gallery.
+        target: the query or candidate of each image.
+        of_query: the attacked image is the query, and every distance changes with it (QA); else it is the candidate,
+            and the query, with its distances to everything else, stays where it is (CA).
+        raise_rank: the candidate is to rise.
+    """
 
     references: References
     target: Tensor
+    of_query: bool
     raise_rank: bool
 
     floor = 0.0
     per_group: ClassVar[tuple[str, ...]] = ("target",)
-
-    @abstractmethod
-    def rest(self, z: Tensor, block: slice) -> Tensor:
-        """Distances of a block of the gallery, seen from whoever is the query."""
 
     def loss(self, z: Tensor) -> Tensor:
         """The mean hinge over the gallery."""
@@ -41,61 +45,44 @@ class _BoundRanking(BoundGoal):
 
         return gallery_sum(z, len(self.references), hinges) / len(self.references)
 
+    @torch.no_grad()
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`rank`: percentage of the gallery that is nearer to the query than the candidate is."""
-        return {"rank": 100 * self.nearer(z) / len(self.references)}
-
-    @torch.no_grad()
-    def nearer(self, z: Tensor) -> Tensor:
-        """How many gallery items are nearer to the query than the candidate."""
         aim = distance(z, self.references.vectors[self.target])
 
         def closer(z: Tensor, block: slice) -> Tensor:
             return ((self.rest(z, block) < aim[:, None]) & ~self.candidate(block)).sum(1).to(aim.dtype)
 
-        return gallery_sum(z.detach(), len(self.references), closer)
+        return {"rank": 100 * gallery_sum(z.detach(), len(self.references), closer) / len(self.references)}
+
+    def rest(self, z: Tensor, block: slice) -> Tensor:
+        """Distances of a block of the gallery, seen from whoever is the query."""
+        query = z if self.of_query else self.references.vectors[self.target].to(z.dtype)
+        return distances(query, self.references.vectors[block].to(z.dtype))
 
     def candidate(self, block: slice) -> Tensor:
         """Which items of a block are the candidate: compared with itself it would count by a rounding error."""
+        if not self.of_query:  # the attacked candidate is not in the gallery
+            return torch.zeros((), dtype=torch.bool, device=self.target.device)
         items = torch.arange(len(self.references), device=self.target.device)[block]
         return self.target[:, None] == items[None, :]
-
-
-class _BoundCandidate(_BoundRanking):
-    """The attacked image is the candidate; the query, and its distances to everything else, stay where they are."""
-
-    def rest(self, z: Tensor, block: slice) -> Tensor:
-        """Distances from the fixed query."""
-        return distances(self.references.vectors[self.target].to(z.dtype), self.references.vectors[block].to(z.dtype))
-
-    def candidate(self, block: slice) -> Tensor:
-        """None: the attacked candidate is not in the gallery."""
-        return torch.zeros((), dtype=torch.bool, device=self.target.device)
-
-
-class _BoundQuery(_BoundRanking):
-    """The attacked image is the query: every distance changes with it."""
-
-    def rest(self, z: Tensor, block: slice) -> Tensor:
-        """Distances from the attacked query."""
-        return distances(z, self.references.vectors[block].to(z.dtype))
 
 
 class _Ranking(Goal):
     """Binds every image to another one: drawn from the whole gallery to rise, from the nearest 1 % to fall."""
 
-    bound: ClassVar[type[_BoundRanking]]
+    of_query: ClassVar[bool]
     upwards: ClassVar[bool]
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Draw the query or candidate of each image."""
         rows = references.rows(rows)
         if self.upwards:
-            return self.bound(references, references.draw_any(len(rows), generator), raise_rank=True)
+            return _BoundRanking(references, references.draw_any(len(rows), generator), self.of_query, raise_rank=True)
         # The nearest 1 % are floor(n / 100) neighbours, or the only one; the image's own copy is none.
         near = references.nearest(references.clean(rows), rows, max(1, len(references) // 100))
         chosen = sample(torch.randint, near.shape[1], (len(rows), 1), device=near.device, generator=generator)
-        return self.bound(references, near.gather(1, chosen).squeeze(1), raise_rank=False)
+        return _BoundRanking(references, near.gather(1, chosen).squeeze(1), self.of_query, raise_rank=False)
 
 
 @register("ca+")
@@ -108,7 +95,7 @@ class CandidateUp(_Ranking):
     Reference: Zhou et al., ECCV 2020; HM, Section 4.
     """
 
-    bound, upwards = _BoundCandidate, True
+    of_query, upwards = False, True
 
 
 @register("ca-")
@@ -121,7 +108,7 @@ class CandidateDown(_Ranking):
     Reference: Zhou et al., ECCV 2020; HM, Section 4.
     """
 
-    bound, upwards = _BoundCandidate, False
+    of_query, upwards = False, False
 
 
 @register("qa+")
@@ -134,7 +121,7 @@ class QueryUp(_Ranking):
     Reference: Zhou et al., ECCV 2020; HM, Section 4.
     """
 
-    bound, upwards = _BoundQuery, True
+    of_query, upwards = True, True
 
 
 @register("qa-")
@@ -147,11 +134,11 @@ class QueryDown(_Ranking):
     Reference: Zhou et al., ECCV 2020; HM, Section 4.
     """
 
-    bound, upwards = _BoundQuery, False
+    of_query, upwards = True, False
 
 
 @dataclasses.dataclass(eq=False)
-class _BoundTopFour(_BoundQuery):
+class _BoundTopFour(_BoundRanking):
     """Adds whether the candidate is still among the first four."""
 
     rows: Tensor
@@ -178,4 +165,4 @@ class GreedyTopOne(Goal):
         """Find the nearest neighbour of each clean image."""
         rows = references.rows(rows)
         nearest = references.nearest(references.clean(rows), rows, 1).squeeze(1)
-        return _BoundTopFour(references, nearest, raise_rank=False, rows=rows)
+        return _BoundTopFour(references, nearest, of_query=True, raise_rank=False, rows=rows)
