@@ -14,7 +14,7 @@ from mutations import damaged_text, encoded
 from target_packages import Files, _read, _unpack, damaged_json
 
 from holdfast.audit.runner import keep_other_audit
-from holdfast.cli.metrics_table import metrics_table
+from holdfast.cli.evaluate import metrics_table
 from holdfast.errors import HoldfastError, harmless
 from holdfast.locks import locked
 from holdfast.report import is_current

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import main
-from holdfast.cli.metrics_table import metrics_table
+from holdfast.cli.evaluate import metrics_table
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.recipe import load_recipe

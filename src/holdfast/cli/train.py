@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.metrics_table import metrics_table
+from holdfast.cli.evaluate import metrics_table
 from holdfast.cli.parsing import Answer, Parser, shared
 
 
