@@ -58,12 +58,7 @@ class ImageModel(Protocol):
 
 
 @torch.no_grad()
-def embed(
-    model: ImageModel,
-    store: ImageStore,
-    batch: int = 256,
-    precision: str = "float32",
-) -> Tensor:
+def embed(model: ImageModel, store: ImageStore, batch: int = 256, precision: str = "float32") -> Tensor:
     """Embeddings of every image of a store, in table order, on the CPU; the model's mode is put back afterwards.
 
     Several processes embed a shard each, and all of them get all embeddings.
@@ -126,12 +121,10 @@ def embed_splits(model: Embedder, table: ImageTable, device: torch.device) -> di
 
 def choose_split(table: ImageTable, split: str | None) -> str:
     """The split to evaluate: as asked, else query/gallery, else test, else validation, else everything there is."""
-    if split is not None:
-        if split != "all" and not table.has(split):
-            there = ", ".join(sorted(set(table.splits.tolist())))
-            raise DataError(f"{table.name} has no split '{split}'; it has: {there}")
-        return split
-    return next((s for s in ("query", "test", "val") if table.has(s)), "all")
+    if split is None:
+        return next((s for s in ("query", "test", "val") if table.has(s)), "all")
+    table.split(split)  # refuses one that is not there
+    return split
 
 
 def read_table(data: str | dict[str, Any] | ImageTable, skip_bad: bool) -> tuple[ImageTable, bool]:
@@ -191,14 +184,14 @@ def evaluate(
     ]
     columns = embed_columns(embedder, stores, batch)
     found = metrics.evaluate(**columns, ks=RECALLS, clusters=clusters, factor=factor, seed=seed)
-    measured_on = Result(
+    return Result(
+        **vars(found),
         split=chosen,
         images=len(columns["embeddings"]),
         skipped=[image for store in stores for image in store.skipped],
         clustering={"factor": factor, "clusters": clusters},
         view=str(embedder.view),
     )
-    return dataclasses.replace(measured_on, **vars(found))
 
 
 def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from holdfast import run_files
 from holdfast.errors import HoldfastError
 from holdfast.files import inside
 from holdfast.run_files import batch_size, data_block, finite, log_lines, steps
-from holdfast.yaml_files import read_yaml
+from holdfast.yaml_files import NotYaml, read_yaml
 
 EXHIBITS_FILE, EXHIBITS_SCHEMA = "artifacts/exhibits.json", 1
 HEADER_LIMIT = 100_000_000
@@ -139,7 +140,8 @@ def read_run(folder: Path) -> RunFiles:
         f"{file.parent.name}/{file.name}": _document(folder, file, damaged)
         for file in sorted(folder.glob("audits/*/audit*.json"))
     }
-    text, recipe = _recipe(folder, damaged)
+    text = _text(folder, folder / "recipe.yaml", damaged)
+    recipe = _keys(text, read_yaml, "recipe.yaml", damaged)
     exhibits = _document(folder, folder / EXHIBITS_FILE, damaged)
     if exhibits and exhibits.get("schema") != EXHIBITS_SCHEMA:
         damaged.append("exhibits.json")
@@ -147,7 +149,7 @@ def read_run(folder: Path) -> RunFiles:
     found = RunFiles(
         folder=folder,
         recipe=recipe,
-        recipe_text=text,
+        recipe_text=text if text and recipe else "",
         log=[_fit(line) for line in log_lines(_text(folder, folder / "metrics.jsonl", damaged))],
         evaluation=_document(folder, folder / "evaluation.json", damaged),
         audit=audits.pop("audit.json", {}),
@@ -165,31 +167,24 @@ def read_run(folder: Path) -> RunFiles:
 
 
 def _document(folder: Path, file: Path, damaged: list[str]) -> dict[str, Any]:
-    text = _text(folder, file, damaged)
+    return _keys(_text(folder, file, damaged), json.loads, file.name, damaged)
+
+
+def _keys(text: str | None, parse: Callable[[str], Any], name: str, damaged: list[str]) -> dict[str, Any]:
+    """What stands under the keys of a file; nothing where there is no text, or none that can be read."""
     if text is None:
         return {}
+    why = " (no keys)"
     try:
-        content = _fit(json.loads(text))
+        content = _fit(parse(text))
+        if isinstance(content, dict):
+            return content
+    except NotYaml as error:
+        why = f" ({error})"
     except (ValueError, RecursionError):
-        content = None
-    if isinstance(content, dict):
-        return content
-    damaged.append(file.name)
+        why = ""
+    damaged.append(name + why)
     return {}
-
-
-def _recipe(folder: Path, damaged: list[str]) -> tuple[str, dict[str, Any]]:
-    text = _text(folder, folder / "recipe.yaml", damaged)
-    if text is None:
-        return "", {}
-    try:
-        content, why = _fit(read_yaml(text)), "no keys"
-    except (ValueError, RecursionError) as error:
-        content, why = None, str(error)
-    if isinstance(content, dict):
-        return text, content
-    damaged.append(f"recipe.yaml ({why})")
-    return "", {}
 
 
 def _text(folder: Path, file: Path, damaged: list[str]) -> str | None:

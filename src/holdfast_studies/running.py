@@ -25,7 +25,6 @@ from holdfast.training.folder import TrainingFolder, differences
 from holdfast.training.health import Collapsed, Diverged
 from holdfast.training.recipe import load_recipe
 from holdfast.versions import versions
-from holdfast.yaml_files import read_yaml
 from holdfast_studies import probes
 from holdfast_studies.jobs import (
     EMBEDDED,
@@ -234,17 +233,14 @@ def relocate(folder: Path, plain: dict[str, Any]) -> None:
 
     A file of weights may lie elsewhere but must be called the same; another name may mean another model.
     """
-    file = TrainingFolder(folder).recipe_file
-    try:
-        there = read_yaml(file.read_text("utf-8"))
-    except (OSError, ValueError):
+    run = TrainingFolder(folder)
+    there = run.stored_recipe()
+    if there is None:
         return  # training says what is wrong with it
-    if not isinstance(there, dict):
-        return
     now = load_recipe(plain)
     different = differences(there, now.plain())
     if different and all(_moved(key, flat(there), flat(now.plain())) for key in different):
-        write_atomic(file, now.yaml())
+        write_atomic(run.recipe_file, now.yaml())
 
 
 def _moved(key: str, there: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -263,7 +263,7 @@ def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--mode", "replaced"], "unknown mode 'replaced'"),
         (["--eps", "big"], "expected a number"),
         (["--eps", "0"], "eps must be above zero"),
-        (["--split", "train2"], "has no split"),
+        (["--split", "train2"], "unknown split 'train2'"),
     ],
 )
 def test_mistakes(run: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

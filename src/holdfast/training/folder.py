@@ -45,7 +45,10 @@ class TrainingFolder:
             inside(self.folder, place)
         if not self._begun():
             return None
-        different = differences(self._stored_recipe(), recipe.plain())
+        there = self.stored_recipe()
+        if there is None:
+            raise RecipeError(f"{self.recipe_file} is empty or damaged; give another --out, or delete that folder")
+        different = differences(there, recipe.plain())
         if different:
             raise RecipeError(
                 f"{self.folder} holds a run of another recipe (differs in {', '.join(different[:3])}); "
@@ -76,15 +79,13 @@ class TrainingFolder:
     def _begun(self) -> bool:
         return self.recipe_file.is_file() and (self.checkpoints.exists() or self.evaluation.exists())
 
-    def _stored_recipe(self) -> dict[str, Any]:
-        """The content of recipe.yaml."""
+    def stored_recipe(self) -> dict[str, Any] | None:
+        """The content of recipe.yaml; None where it is missing, empty or damaged."""
         try:
             there = read_yaml(self.recipe_file.read_text("utf-8"))
         except (OSError, ValueError):
-            there = None
-        if not isinstance(there, dict):
-            raise RecipeError(f"{self.recipe_file} is empty or damaged; give another --out, or delete that folder")
-        return there
+            return None
+        return there if isinstance(there, dict) else None
 
     def finished(self) -> dict[str, Any] | None:
         """The evaluation of a finished run; a damaged one means that the run has to finish again."""

@@ -25,19 +25,10 @@ from holdfast.models.compiled import worth_compiling
 from holdfast.processes import current_processes, joined
 from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import ON_TEST
+from holdfast.training import health
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.evaluations import finish, measure_on_test, open_test_stores
 from holdfast.training.folder import TrainingFolder, default_folder
-from holdfast.training.health import (
-    NARROW,
-    STUCK_AFTER,
-    Collapsed,
-    CollapseWatch,
-    Finite,
-    keep_last_good,
-    package_last_good,
-    spread,
-)
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.session import Session, build_session
@@ -140,9 +131,9 @@ class Loop:
     def _learn(self, interval: dict[str, Any] | None) -> None:
         session, recipe = self.session, self.recipe
         self.log = MetricsLog(self.run.metrics, self.saved) if self.processes.main else None
-        self.finite = Finite(session.device)
+        self.finite = health.Finite(session.device)
         margin = float(recipe.loss.plain["margin"]) if recipe.loss.name == "triplet" else None
-        self.watch = CollapseWatch(margin, session.regime.advice)
+        self.watch = health.CollapseWatch(margin, session.regime.advice)
         self.validation = session.open_store("val") if session.table.has("val") else None
         self.test_stores = open_test_stores(session) if recipe.test_curve else []
         batches = (self.total - self.step) * session.regime.passes
@@ -205,12 +196,12 @@ class Loop:
             self._write({"warning": warning})
             console.say(f"warning: {warning}")
         if self.processes.main:
-            keep_last_good(self.run, self.watch.suspicious)
+            health.keep_last_good(self.run, self.watch.suspicious)
         if self.watch.collapsed and self.recipe.on_collapse == "stop":
-            raise Collapsed(
-                f"all embeddings are nearly the same vector, {STUCK_AFTER} checks in a row: the model has collapsed. "
-                f"{self.processes.tell(lambda: package_last_good(self.session, self.run))}; for the next run, "
-                f"{self.session.regime.advice}"
+            kept = self.processes.tell(lambda: health.package_last_good(self.session, self.run))
+            raise health.Collapsed(
+                f"all embeddings are nearly the same vector, {health.STUCK_AFTER} checks in a row: the model has "
+                f"collapsed. {kept}; for the next run, {self.session.regime.advice}"
             )
 
     def _show(self) -> None:
@@ -237,7 +228,8 @@ class Loop:
         self._note("validation", values, "R@1")
         score = values["R@1"]
         better = score is not None and (session.best is None or score > session.best)
-        if self.step and better and spread(vectors) >= NARROW:  # a collapse must not replace the last good model
+        healthy = health.spread(vectors) >= health.NARROW  # a collapse must not replace the last good model
+        if self.step and healthy and better:
             session.best = score
             if self.processes.main:
                 self.run.save_model(session.evaluated_model, self.run.model, self.recipe, values)

@@ -122,34 +122,31 @@ class Recipe:
     trackers: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "evaluate_every", "accumulate", "mining_groups", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
-        if self.checkpoint_every is not None and self.checkpoint_every < 1:
-            raise ValueError(f"checkpoint_every must be 1 or more, got {self.checkpoint_every}")
+        for name in ("epochs", "evaluate_every", "accumulate", "mining_groups", "log_every", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, got {value}")
         if self.ema is not None and not 0 <= self.ema < 1:
             raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
         if self.clip is not None and self.clip <= 0:
             raise ValueError(f"clip is a gradient norm above 0, got {self.clip}")
-        self._check_groups()
-        self._check_regime()
+        self._check_batch()
         for part in (self.data, self.augment, self.loss, self.regime, self.optimizer, self.schedule):
             part.build()  # an impossible value is refused now, not after the images are read
 
-    def _check_groups(self) -> None:
-        if self.batch.classes % self.mining_groups or self.batch.classes // self.mining_groups < 2:
+    def _check_batch(self) -> None:
+        """Refuse batches that mining groups cannot share, or that the regime cannot learn from."""
+        regime, classes = self.regime.build(), self.batch.classes // self.mining_groups
+        if self.batch.classes % self.mining_groups or classes < 2:
             raise ValueError(
                 f"mining_groups ({self.mining_groups}) must cut batch.classes ({self.batch.classes}) into equal parts "
                 "of 2 or more"
             )
-        if self.regime.build().replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
+        if regime.replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
             raise ValueError(
                 f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "
                 "at 1"
             )
-
-    def _check_regime(self) -> None:
-        regime, classes = self.regime.build(), self.batch.classes // self.mining_groups
         if regime.unit_vectors and not self.model.normalize:
             raise ValueError(f"regime {self.regime.name} needs unit vectors; set model.normalize: true")
         if self.batch.sampler == "pairs" and regime.least_classes > 2:
