@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from holdfast import attacks
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
-from holdfast.audit.preparation import borrow_model, make_subject
+from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject
 from holdfast.audit.subject import Subject
 from holdfast.data import ImageStore, ImageTable, load
 from holdfast.data.sources import ArraySource
@@ -77,7 +77,8 @@ def attacked(subject: Subject, goal: str, eps: float) -> Tensor:
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     model, _ = borrow_model(arguments.model, None, False, torch.device("cpu"))
     with frozen(model):
-        subject, _, _ = make_subject(model, load(arguments.data), "test", arguments.queries, 0, 256, False)
+        selection = Selection(load(arguments.data), "test", arguments.queries)
+        subject, _, _ = make_subject(model, selection, Execution(batch=256))
         store, rows = subject.store, subject.rows.numpy()
         fingerprints = fingerprint_images(store, 256)
         vectors = subject.references.vectors.numpy()

@@ -2,6 +2,7 @@
 
 from holdfast.attacks.base import BoundGoal, Goal, register, registry
 from holdfast.attacks.budget import Budget
+from holdfast.attacks.forward import Attacked, Crafted, worst
 from holdfast.attacks.goals.adml import Alignment, AlignmentUniformity, TripletGap, Uniformity
 from holdfast.attacks.goals.composed import BoundGoals, Sum, WorstOf
 from holdfast.attacks.goals.matching import GreedyTopOneMisranking, LearningToMisrank, Misrank, NearestWrong
@@ -11,7 +12,6 @@ from holdfast.attacks.goals.targets import BoundTargets, MultiTarget, SingleTarg
 from holdfast.attacks.goals.tuples import Collapse, RaiseHardness
 from holdfast.attacks.pgd import craft, pgd, sweep
 from holdfast.attacks.references import References
-from holdfast.attacks.result import Attacked, Crafted, worst
 from holdfast.attacks.square import square
 from holdfast.config import builder
 

@@ -1,9 +1,9 @@
-"""Forward through a model that is under attack."""
+"""Forward through a model that is under attack, and what comes of it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.attacks.base import BoundGoal
-from holdfast.attacks.result import Attacked
 from holdfast.errors import DataError, ModelError
 from holdfast.sphere import precise
 
@@ -89,6 +88,40 @@ def chunks(images: Tensor, goal: BoundGoal, chunk: int | None) -> Iterator[tuple
         yield slice(start * size, stop * size), goal.take(slice(start, stop))
 
 
+@dataclasses.dataclass(frozen=True)
+class Crafted:
+    """Perturbed images alone.
+
+    Args:
+        images: in the layout they came in.
+        previous: per group, the loss one update before the last (the published ES:D is taken there).
+        passes: how often the model was run forward and back; fewer than the budget's steps if every group was done.
+    """
+
+    images: Tensor
+    previous: Tensor
+    passes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Attacked:
+    """Perturbed images and what they achieved.
+
+    Args:
+        images: in the layout they came in, inside ball and [0, 1].
+        vectors: their embeddings, one per image.
+        loss: of the goal, one value per group.
+        measures: what the goal reports, one value per group and name.
+        previous: per group, the loss one update before the last.
+    """
+
+    images: Tensor
+    vectors: Tensor
+    loss: Tensor
+    measures: dict[str, Tensor]
+    previous: Tensor
+
+
 @torch.no_grad()
 def judge(forward: Forward, images: Tensor, goal: BoundGoal, chunk: int | None, previous: Tensor) -> Attacked:
     """What finished images achieved, whose loss was `previous` one update before the last."""
@@ -102,6 +135,32 @@ def judge(forward: Forward, images: Tensor, goal: BoundGoal, chunk: int | None, 
         raise ModelError("embeddings contain NaN or inf; check the model's weights")
     merged = {name: torch.cat([m[name] for m in measures]) for name in measures[0]}
     return Attacked(images, torch.cat(vectors), torch.cat(losses), merged, previous)
+
+
+def worst(results: Sequence[Attacked], by: Sequence[Tensor] | None = None) -> Attacked:
+    """For each group the result that hurts most: restarts, several goals, several attacks.
+
+    Args:
+        results: attacks on the same images; several goals must agree on the names of their measures.
+        by: one value per group for each result, lowest kept, such as a hit; the losses when left out, which compares
+            restarts of one goal but not different goals. NaN is never kept; where all are, the first result is.
+    """
+    values = torch.stack([result.loss for result in results] if by is None else list(by))
+    chosen = values.masked_fill(values.isnan(), torch.inf).argmin(0)
+    first = results[0]
+    per_group = chosen.repeat_interleave(len(first.images) // len(chosen))
+    return Attacked(
+        images=_pick([r.images for r in results], per_group),
+        vectors=_pick([r.vectors for r in results], per_group),
+        loss=_pick([r.loss for r in results], chosen),
+        measures={name: _pick([r.measures[name] for r in results], chosen) for name in first.measures},
+        previous=_pick([r.previous for r in results], chosen),
+    )
+
+
+def _pick(options: list[Tensor], chosen: Tensor) -> Tensor:
+    """Row i of option chosen[i]."""
+    return torch.stack(options)[chosen, torch.arange(len(chosen), device=chosen.device)]
 
 
 class Lagged:

@@ -11,9 +11,8 @@ from torch import Generator, Tensor, nn
 from holdfast.attacks.ball import Ball, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
-from holdfast.attacks.forward import Forward, Lagged, Precision, chunks, group_size, judge
+from holdfast.attacks.forward import Attacked, Crafted, Forward, Lagged, Precision, chunks, group_size, judge, worst
 from holdfast.attacks.frozen import Statistics, frozen
-from holdfast.attacks.result import Attacked, Crafted, worst
 from holdfast.attacks.shard import Shard
 from holdfast.attacks.steppers import STEPPERS
 from holdfast.errors import ModelError, RecipeError

@@ -11,10 +11,9 @@ from torch import Generator, Tensor
 from holdfast.attacks.ball import Ball, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
-from holdfast.attacks.forward import Forward, Lagged, chunks, group_size, judge
+from holdfast.attacks.forward import Attacked, Forward, Lagged, chunks, group_size, judge
 from holdfast.attacks.frozen import frozen
 from holdfast.attacks.pgd import require_pixels
-from holdfast.attacks.result import Attacked
 from holdfast.errors import RecipeError
 from holdfast.mining.draw import sample
 

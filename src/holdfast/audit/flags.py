@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast import attacks
-from holdfast.attacks import Budget, pgd, square
+from holdfast.attacks import Attacked, Budget, pgd, square
 from holdfast.audit.sampling import balanced_rows
 from holdfast.audit.subject import Subject
 from holdfast.metrics import geometry, retrieval
@@ -156,22 +156,19 @@ def masking(subject: Subject, eps: float) -> list[Flag]:
     margin = attacks.build("misrank").bind(subject.references, rows)
     clean = margin.measure(subject.references.clean(rows))["hit"] > 0
 
-    def broken(vectors: Tensor) -> float:
+    def broken(found: Attacked) -> float:
         """Fraction of the queries that were right and now are wrong."""
-        hit = margin.measure(vectors)["hit"][clean] > 0
-        return 1 - float(hit.double().mean())
+        return 1 - float((found.measures["hit"][clean] > 0).double().mean())
 
     if not bool(clean.any()):
         return zero
     strong = Budget(eps=eps, steps=STEPS, method="apgd", start="uniform")
-    by_gradient = broken(pgd(subject.model, images, margin, strong, generator=subject.generator("probe")).vectors)
-    by_one_step = broken(pgd(subject.model, images, margin, Budget.fgsm(eps)).vectors)
-    generator = subject.generator("probe-search")
-    by_search = broken(
-        square(subject.model, images, margin, Budget.fgsm(eps), queries=QUERIES, generator=generator).vectors
-    )
+    by_gradient = broken(pgd(subject.model, images, margin, strong, generator=subject.generator("probe")))
+    one_step, generator = Budget.fgsm(eps), subject.generator("probe-search")
+    by_one_step = broken(pgd(subject.model, images, margin, one_step))
+    by_search = broken(square(subject.model, images, margin, one_step, queries=QUERIES, generator=generator))
     # From the image itself: random noise of this size would break queries without any help from the gradient.
-    by_force = broken(pgd(subject.model, images, margin, Budget(eps=HUGE, steps=STEPS, method="apgd")).vectors)
+    by_force = broken(pgd(subject.model, images, margin, Budget(eps=HUGE, steps=STEPS, method="apgd")))
     found, percent = list(zero), "{:.0f} %".format
     if by_search > by_gradient + MARGIN:
         why = f"breaks {percent(100 * by_search)} of the queries, the gradient only {percent(100 * by_gradient)}"

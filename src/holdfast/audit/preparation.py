@@ -171,16 +171,13 @@ def _references(model: Embedder | Expectation | Through, stores: list[ImageStore
     torch.manual_seed(seeds.derive(seed, "clean"))  # for randomised models
     vectors = [embed(model, store, batch).to(device) for store in stores]
     labels = [torch.tensor(store.table.labels, device=device) for store in stores]
-    groups = [_groups(store.table, device) for store in stores]
+    given = [store.table.groups for store in stores]
+    groups = [None if each is None else torch.tensor(each, device=device) for each in given]
     if len(stores) == 1:
         return References(vectors[0], labels[0], groups=groups[0])
     return References(
         vectors[1], labels[1], groups=groups[1], queries=vectors[0], query_labels=labels[0], query_groups=groups[0]
     )
-
-
-def _groups(table: ImageTable, device: torch.device) -> torch.Tensor | None:
-    return None if table.groups is None else torch.tensor(table.groups, device=device)
 
 
 def _digest(tables: list[ImageTable]) -> str:

@@ -73,6 +73,13 @@ class _Joint(BoundGoal):
         return {self.name: self.each(z).mean(0, keepdim=True)}
 
 
+class _AgainstClasses(Goal):
+    """Compares images with clean references, or a batch that is attacked together with itself."""
+
+    def __init__(self, reference: Reference = "clean") -> None:
+        self.reference = reference
+
+
 def _batch_masks(references: References, rows: Tensor) -> tuple[Mask, Mask]:
     """Positive and negative pairs of the attacked images among each other."""
     if references.queries is not None:
@@ -107,7 +114,7 @@ class _CleanAlignment(_Clean):
 
 
 @register("alignment")
-class Alignment(Goal):
+class Alignment(_AgainstClasses):
     """Push an image away from its own class.
 
     maximise mean_{P_i} ||f(x_i') - f(x_j)||²
@@ -119,9 +126,6 @@ class Alignment(Goal):
     Relations: `uniformity` pulls towards other classes; `unadversarial` pulls towards the own.
     Reference: ADML, Equation 6 (clean) and Algorithm 1 (joint).
     """
-
-    def __init__(self, reference: Reference = "clean") -> None:
-        self.reference = reference
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Find each image's class."""
@@ -153,7 +157,7 @@ class _CleanUniformity(_Clean):
 
 
 @register("uniformity")
-class Uniformity(Goal):
+class Uniformity(_AgainstClasses):
     """Pull an image towards all other classes.
 
     maximise mean_{N_i} exp(-||f(x_i') - f(x_j)||²)
@@ -165,9 +169,6 @@ class Uniformity(Goal):
     Relations: `alignment` pushes away from the own class; `single-target` pulls towards one image.
     Reference: ADML, Equation 7 (clean) and Algorithm 2 (joint).
     """
-
-    def __init__(self, reference: Reference = "clean") -> None:
-        self.reference = reference
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Find each image's negatives."""
@@ -201,7 +202,7 @@ class _CleanTriplet(_Clean):
 
 
 @register("triplet")
-class TripletGap(Goal):
+class TripletGap(_AgainstClasses):
     """Push an image away from one of its class and towards one of another.
 
     maximise d_ap² - d_an² for one drawn positive and negative
@@ -217,7 +218,7 @@ class TripletGap(Goal):
     """
 
     def __init__(self, reference: Reference = "clean", margin: float | None = None) -> None:
-        self.reference = reference
+        super().__init__(reference)
         self.margin = margin
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
@@ -234,7 +235,7 @@ class TripletGap(Goal):
 
 
 @register("alignment-uniformity")
-class AlignmentUniformity(Goal):
+class AlignmentUniformity(_AgainstClasses):
     """Push an image away from its own class and pull it towards all others (ADML+A+U): the sum of both goals.
 
     Args:
@@ -244,9 +245,6 @@ class AlignmentUniformity(Goal):
     Relations: `alignment`, `uniformity`.
     Reference: ADML; the paper does not say how the two are combined.
     """
-
-    def __init__(self, reference: Reference = "clean") -> None:
-        self.reference = reference
 
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Bind both."""
