@@ -194,10 +194,10 @@ def load_recipe(
         seed: replaces the recipe's seed.
     """
     plain = recipe.plain() if isinstance(recipe, Recipe) else read_plain(recipe)
+    if isinstance(plain.get("data"), str):
+        plain["data"] = parse(plain["data"])
     if data is not None:
         plain["data"] = _on_other_data(plain.get("data"), parse(data) if isinstance(data, str) else data)
-    elif isinstance(plain.get("data"), str):
-        plain["data"] = parse(plain["data"])
     if "data" not in plain:
         raise RecipeError(f"no dataset; pass --data {' or '.join(spellings())}")
     if seed is not None:
@@ -222,8 +222,6 @@ FRACTIONS = ("validation", "validation_seed", "train_fraction", "fraction_seed")
 
 def _on_other_data(below: Any, above: dict[str, Any]) -> dict[str, Any]:
     """A dataset in the place of a recipe's own, with what the recipe says of datasets."""
-    if isinstance(below, str):
-        below = parse(below)
     if not isinstance(below, dict):
         return above
     same = below.get("name") == above.get("name")
