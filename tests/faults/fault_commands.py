@@ -16,7 +16,7 @@ from fault_kills import kill_command
 from fault_outcomes import Outcome
 from fault_runs import different, small, training
 
-from holdfast.audit import ers, masking
+from holdfast.audit import ers, flags
 from holdfast.errors import HoldfastError
 from holdfast.search.store import read_index
 from holdfast_studies import base, campaign, running
@@ -63,7 +63,7 @@ def kill_audit(folder: Path, draw: random.Random, count: int, model: Path) -> li
 def few_steps() -> None:
     """In a child: attacks and the probe for masked gradients take few steps; what is struck is what they write."""
     ers.STEPS = 4
-    masking.IMAGES, masking.STEPS, masking.QUERIES = 8, 4, 10
+    flags.IMAGES, flags.STEPS, flags.QUERIES = 8, 4, 10
 
 
 def audit_words(model: Path, place: Path) -> list[str]:
