@@ -40,9 +40,9 @@ def packed(mask: Tensor, *matrices: Tensor) -> tuple[Tensor, ...]:
 
     For formulas on few entries that need not know their columns. Mask and matrices come back as they are where that
     gains nothing: in small batches, if few groups of eight columns can be left out, and on a GPU, for which the host
-    would have to wait.
+    would have to wait; and where a compiler asks, which cannot know how many columns there are.
     """
-    if not _large(mask) or mask.shape[1] % 8:
+    if not _large(mask) or mask.shape[1] % 8 or torch.compiler.is_compiling():
         return mask, *matrices
     groups = mask.view(torch.int64)
     most = max(1, int(groups.count_nonzero(1).max()))

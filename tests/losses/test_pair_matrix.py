@@ -189,3 +189,12 @@ def test_averages_are_those_of_the_unreduced_losses() -> None:
 
 def vectors(size: int, dim: int = 5) -> Tensor:
     return torch.randn(size, dim, generator=torch.Generator().manual_seed(size), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ["multi-similarity", "contrastive", "lifted-structure"])
+def test_a_compiler_gets_one_graph_of_a_large_batch(name: str) -> None:
+    z, y = batch(classes=pair_matrix.LARGE // 4, per_class=4)
+    plain = losses.build(name)
+    compiled = torch.compile(plain, backend="eager", fullgraph=True)
+    for found, wanted in zip(value_and_gradient(compiled, z, y), value_and_gradient(plain, z, y), strict=True):
+        torch.testing.assert_close(found, wanted)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from holdfast.errors import ModelError
-from holdfast.models import Embedder, ModelConfig
+from holdfast.models import Embedder, ModelConfig, backbones
 from holdfast.models.backbones import build_backbone
 
 BACKBONES = ["resnet18", "resnet50", "resnet152", "torchvision:mobilenet_v2", "conv-small", "conv-tiny"]
@@ -160,3 +160,16 @@ def test_weights_that_cannot_be_fetched_say_what_helps(monkeypatch: pytest.Monke
     monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(ModelError, match=r"resnet18 \(offline\); connect to the internet, or give a local file"):
         build_backbone("resnet18", pretrained=True)
+
+
+def test_channels_first_on_arm_is_the_same_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = backbones.StridedConv(3, 8, 3, stride=2, padding=1, bias=False).to(memory_format=torch.channels_last)
+    images = torch.rand(2, 3, 9, 9).to(memory_format=torch.channels_last)
+    gradients = []
+    for on_arm in (True, False):
+        monkeypatch.setattr(backbones, "ON_ARM", on_arm)
+        seen = images.clone().requires_grad_()
+        features = layer(seen)
+        gradients.append((features, *torch.autograd.grad(features.square().sum(), (seen, layer.weight))))
+    for found, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, wanted)
