@@ -58,8 +58,10 @@ class ImageModel(Protocol):
 
 
 @torch.no_grad()
-def embed(model: ImageModel, store: ImageStore, batch: int = 256, precision: str = "float32") -> Tensor:
-    """Embeddings of every image of a store, in table order, on the CPU; the model's mode is put back afterwards.
+def embed(
+    model: ImageModel, store: ImageStore, batch: int = 256, precision: str = "float32", rows: Tensor | None = None
+) -> Tensor:
+    """Embeddings of images of a store, on the CPU; the model's mode is put back afterwards.
 
     Several processes embed a shard each, and all of them get all embeddings.
 
@@ -68,26 +70,26 @@ def embed(model: ImageModel, store: ImageStore, batch: int = 256, precision: str
         store: images at the model's view, on the model's device.
         batch: images per pass.
         precision: `bfloat16` runs the network under autocast.
+        rows: which images; all of them, in table order, when left out.
     """
     processes = current_processes()
-    device = model.mean.device
-    mine = processes.shard(len(store.table))
-    total = mine.stop - mine.start
-    vectors = torch.empty(total, model.dim)
+    rows = torch.arange(len(store.table)) if rows is None else rows
+    mine = rows[processes.shard(len(rows))]
+    vectors = torch.empty(len(mine), model.dim)
     was_training = model.training
     model.train(False)
     try:
-        with console.bar(total, unit="image", what="embedding") as bar:
-            for start in range(0, total, batch):
-                rows = torch.arange(start, min(start + batch, total))
-                images = store.inputs(rows + mine.start)
-                store.prefetch(torch.arange(min(start + batch, total), min(start + 2 * batch, total)) + mine.start)
-                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                    vectors[rows] = model(images).float().cpu()
-                bar.update(len(rows))
+        with console.bar(len(mine), unit="image", what="embedding") as bar:
+            for start in range(0, len(mine), batch):
+                part = slice(start, start + batch)
+                images = store.inputs(mine[part])
+                store.prefetch(mine[part.stop : part.stop + batch])
+                with torch.autocast(model.mean.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                    vectors[part] = model(images).float().cpu()
+                bar.update(len(images))
     finally:
         model.train(was_training)
-    return processes.gather(vectors, ((len(store.table), 1),))
+    return processes.gather(vectors, ((len(rows), 1),))
 
 
 def used_once() -> Cache:

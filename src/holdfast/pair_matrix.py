@@ -17,6 +17,9 @@ from torch.autograd import forward_ad
 LARGE = 256
 """The batch from which looking for few entries and halving symmetric products pay on a CPU."""
 
+SMALL = 2**16
+"""Multiplications of a product below which halving its way back costs more than it saves."""
+
 SPARSE = 0.02
 """The fraction of a matrix up to which a product with its non-zero entries alone is faster."""
 
@@ -63,7 +66,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def gram(z: Tensor) -> Tensor:
     """z zᵀ of vectors of shape (n, dim), with one product on the way back where automatic differentiation has two."""
-    if len(z) * z.numel() < LARGE**2 * 64 or _transformed(z):
+    if len(z) * z.numel() < SMALL or _transformed(z):
         return product(z, z)
     if not torch.is_grad_enabled() or not z.requires_grad:
         return _symmetric(z)
@@ -112,9 +115,11 @@ def _symmetric(z: Tensor) -> Tensor:
 
 def _symmetric_product(matrix: Tensor, z: Tensor) -> Tensor:
     """M z."""
+    if not _large(matrix):
+        return matrix @ z
     # Whether M is nearly empty is guessed from some of its rows: counting all would cost every other matrix too much.
     some = matrix[:: max(1, len(matrix) // 16)]
-    if _large(matrix) and int(some.count_nonzero()) <= SPARSE * some.numel():
+    if int(some.count_nonzero()) <= SPARSE * some.numel():
         rows, columns = matrix.nonzero(as_tuple=True)
         if len(rows) <= SPARSE * matrix.numel():
             starts = torch.searchsorted(rows, torch.arange(len(matrix)))

@@ -72,7 +72,7 @@ def test_statistics_are_those_of_a_loop() -> None:
 def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
     model, pixels = small_model(), pictures(5)
     store = ImageStore(picture_table(pixels), View(32), "cpu")
-    together = embed_images(model, store, np.arange(5), batch=3, seed=4, perturbed=True)
+    together = embed_images(model, store, np.arange(5), batch=3, seed=4)
     assert together.moves is not None
     noise = NOISE * torch.randn(NOISY_COPIES, 3, 32, 32, generator=seeds.generator(4, "tampering"))
     for row in range(5):
@@ -88,7 +88,7 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
             ]
         np.testing.assert_allclose(together.moves[row, 0], np.mean(noisy), rtol=1e-3)
         np.testing.assert_allclose(together.moves[row, 1], np.mean(moved), rtol=1e-3)
-        alone = embed_images(model, store, np.array([row]), seed=4, perturbed=True)
+        alone = embed_images(model, store, np.array([row]), seed=4)
         np.testing.assert_allclose(alone.vectors[0], together.vectors[row], atol=1e-6)
 
 

@@ -23,43 +23,8 @@ from holdfast.sphere import Mask
 
 build, names = builder(registry), registry.names
 
-__all__ = [
-    "S2SD",
-    "ArcFace",
-    "AveragedLoss",
-    "BinomialDeviance",
-    "Circle",
-    "ClassLoss",
-    "Contrastive",
-    "Criterion",
-    "Encoded",
-    "Energy",
-    "InfoNCE",
-    "LiftedStructure",
-    "Linear",
-    "Loss",
-    "Margin",
-    "Mask",
-    "Miner",
-    "MultiSimilarity",
-    "NPair",
-    "NormalizedSoftmax",
-    "PairLoss",
-    "Part",
-    "ProxyAnchor",
-    "ProxyNCA",
-    "SelectivelyContrastive",
-    "SoftTriple",
-    "SupCon",
-    "Trimmed",
-    "Triplet",
-    "TripletCosine",
-    "TripletLoss",
-    "TupleLoss",
-    "Unreduced",
-    "build",
-    "masked_logsumexp",
-    "names",
-    "register",
-    "require_positive",
-]
+__all__ = ["S2SD", "ArcFace", "AveragedLoss", "BinomialDeviance", "Circle", "ClassLoss", "Contrastive", "Criterion"]
+__all__ += ["Encoded", "Energy", "InfoNCE", "LiftedStructure", "Linear", "Loss", "Margin", "Mask", "Miner"]
+__all__ += ["MultiSimilarity", "NPair", "NormalizedSoftmax", "PairLoss", "Part", "ProxyAnchor", "ProxyNCA"]
+__all__ += ["SelectivelyContrastive", "SoftTriple", "SupCon", "Trimmed", "Triplet", "TripletCosine", "TripletLoss"]
+__all__ += ["TupleLoss", "Unreduced", "build", "masked_logsumexp", "names", "register", "require_positive"]

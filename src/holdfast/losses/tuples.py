@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, total_mean
-from holdfast.mining import Miner, Triplets, Tuples
-from holdfast.mining.batch import relations
+from holdfast.mining import Miner, MultiSimilarityMiner, Triplets, Tuples
+from holdfast.mining.batch import relations, require_classes
 from holdfast.sphere import Mask, distances, similarity, squared_distances
 
 Part: TypeAlias = Literal["both", "positive", "negative"]
@@ -97,8 +97,14 @@ class PairLoss(TupleLoss):
         self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
     ) -> list[Unreduced]:
         """The losses as `pairs` returns them."""
-        pos, neg = self.masks(embeddings, labels, tuples, generator)
-        return self.pairs(self.one_sided(self.matrix(embeddings, labels), pos, neg), pos, neg)
+        matrix = self.matrix(embeddings, labels)
+        if tuples is None and isinstance(self.miner, MultiSimilarityMiner) and self.measure == "similarity":
+            positive, negative = relations(embeddings, labels)
+            require_classes(negative)
+            pos, neg = self.miner.masks(matrix.detach(), positive, negative)
+        else:
+            pos, neg = self.masks(embeddings, labels, tuples, generator)
+        return self.pairs(self.one_sided(matrix, pos, neg), pos, neg)
 
 
 class TripletLoss(TupleLoss):

@@ -186,7 +186,7 @@ def _calibrated(index: Index, model: Embedder, images: _Images, rows: NDArray[np
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
     fresh = count if not len(old) else max(1, round(count * len(rows) / len(index)))
     chosen = np.sort(draw.permutation(rows)[:fresh])
-    embedded = embed_images(model, images.store, chosen, images.batch, index.seed, perturbed=True)
+    embedded = embed_images(model, images.store, chosen, images.batch, index.seed)
     found = statistics(index, embedded, images.fingerprints[chosen])
     kept = draw.permutation(old)[: count - len(found)]
     return dataclasses.replace(index, clean=np.concatenate([kept, found]))

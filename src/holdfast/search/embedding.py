@@ -8,12 +8,13 @@ import hashlib
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast import console, seeds
+from holdfast import seeds
 from holdfast.data import ImageStore
 from holdfast.errors import ModelError
+from holdfast.evaluation import embed
 from holdfast.models import Embedder
 from holdfast.processes import current_processes
 from holdfast.search.index import Fingerprints, ModelFacts, usable
@@ -53,49 +54,48 @@ def fingerprint_images(store: ImageStore, batch: int) -> Fingerprints:
     return processes.gather(torch.from_numpy(own), ((len(store), 1),)).numpy()
 
 
-@torch.no_grad()
-def embed_images(
-    model: Embedder,
-    store: ImageStore,
-    rows: NDArray[np.int64],
-    batch: int = 256,
-    seed: int = 0,
-    perturbed: bool = False,
-) -> EmbeddedImages:
-    """Vectors of some images and, if asked, how far small changes move them.
+class WithMoves(nn.Module):
+    """Before each vector of a model, how far a little noise and a small shift of the image move it, on average.
 
-    Several processes embed a shard each, and all of them get everything.
+    Args:
+        model: in eval mode.
+        seed: of the noise, the same for all images, so that no verdict depends on the rest of the batch.
+    """
+
+    def __init__(self, model: Embedder, seed: int) -> None:
+        super().__init__()
+        self.training = model.training
+        self.model, self.seed, self.size, self.dim, self.mean = model, seed, model.size, model.dim + 2, model.mean
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images in [0, 1] to moves and vectors."""
+        vectors = self.model(images).float()
+        moves = [
+            torch.stack([(self.model(copy).float() - vectors).norm(dim=1) for copy in copies]).mean(0)
+            for copies in changed_copies(images, self.seed)
+        ]
+        return torch.cat([torch.stack(moves, 1), vectors], 1)
+
+
+def embed_images(
+    model: Embedder, store: ImageStore, rows: NDArray[np.int64], batch: int = 256, seed: int | None = None
+) -> EmbeddedImages:
+    """Vectors of some images and, if asked, how far small changes move them, which costs six more passes.
 
     Args:
         model: in eval mode, on the store's device.
         store: images at the model's view.
         rows: which of them.
         batch: images per pass.
-        seed: of the noise, the same for all images, so that no verdict depends on the rest of the batch.
-        perturbed: also look at changed copies, which costs six more passes.
+        seed: of the noise of changed copies; none are looked at when left out.
     """
-    processes = current_processes()
-    parts = [torch.empty(0, model.dim + 2 * perturbed)]
-    mine = rows[processes.shard(len(rows))]
-    with console.bar(len(mine), unit="image", what="embedding") as bar:
-        for start in range(0, len(mine), batch):
-            images = store.inputs(torch.from_numpy(mine[start : start + batch]))
-            vectors = model(images).float()
-            moves = [_mean_move(model, vectors, copies) for copies in changed_copies(images, seed)] if perturbed else []
-            parts.append(torch.stack([*moves, *vectors.unbind(1)], 1).cpu())
-            bar.update(len(images))
-    table = processes.gather(torch.cat(parts), ((len(rows), 1),)).numpy()
+    shown = model if seed is None else WithMoves(model, seed)
+    table = embed(shown, store, batch, rows=torch.from_numpy(rows)).numpy()
     bad = np.flatnonzero(~usable(table))
     if len(bad):
         name = store.table.ids[rows[bad[0]]]
         raise ModelError(f"the model gives '{name}' a vector that is not finite or far too long; check its weights")
-    if not perturbed:
-        return EmbeddedImages(table)
-    return EmbeddedImages(np.ascontiguousarray(table[:, 2:]), table[:, :2])
-
-
-def _mean_move(model: Embedder, vectors: Tensor, copies: list[Tensor]) -> Tensor:
-    return torch.stack([(model(copy).float() - vectors).norm(dim=1) for copy in copies]).mean(0)
+    return EmbeddedImages(table) if seed is None else EmbeddedImages(np.ascontiguousarray(table[:, 2:]), table[:, :2])
 
 
 def changed_copies(images: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:

@@ -156,7 +156,7 @@ def ask(
         batch: images per pass.
     """
     detector, unchecked = detector_of(index, false_alarms)
-    embedded = embed_images(model, queries, np.arange(len(queries)), batch, index.seed, perturbed=detector is not None)
+    embedded = embed_images(model, queries, np.arange(len(queries)), batch, index.seed if detector else None)
     found = index.search(embedded.vectors, k)
     verdicts: list[TamperVerdict] | list[None] = [None] * len(queries)
     if detector is not None:

@@ -84,8 +84,8 @@ def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
     content["splits"] = split_counts(session.table)
     content["regime"] = session.regime.in_words
     if processes.main:
-        write_json(run.evaluation, content)  # which marks the run as finished
-        write_card(run.folder)
+        write_card(run.folder, evaluation=content)
+        write_json(run.evaluation, content)  # last: it marks the run as finished
     return content
 
 
