@@ -9,7 +9,6 @@ from holdfast.losses.base import register
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, masked_logsumexp
 from holdfast.mining import Miner
-from holdfast.pair_matrix import packed
 from holdfast.sphere import Mask
 
 
@@ -44,6 +43,7 @@ class LiftedStructure(PairLoss):
         push = masked_logsumexp(s, neg, -1) + self.margin
         # An image without negatives must not be so far below that the second derivative of logaddexp is not a number.
         push = torch.maximum(push, self.margin - 30 - s.detach().amax()) if s.numel() else push
-        few, d, push_other = packed(pos, s, push.expand_as(s))
-        violation = torch.relu(d + torch.logaddexp(push[:, None], push_other))
-        return [Unreduced(violation.square() / 2, few)]
+        if s.is_cpu and not torch.compiler.is_compiling():  # elsewhere the host would wait for the length of the list
+            i, j = pos.nonzero(as_tuple=True)
+            return [Unreduced(torch.relu(s[i, j] + torch.logaddexp(push[i], push[j])).square() / 2)]
+        return [Unreduced(torch.relu(s + torch.logaddexp(push[:, None], push)).square() / 2, pos)]
