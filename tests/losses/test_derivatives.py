@@ -25,6 +25,7 @@ SOURCES = ["all", "triplets", "pairs"]
 def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """From which size on the faster ways are taken."""
     monkeypatch.setattr(pair_matrix, "LARGE", request.param)
+    monkeypatch.setattr(pair_matrix, "SMALL", request.param)
     monkeypatch.setattr(pair_matrix, "BLOCK", request.param)
     return int(request.param)
 

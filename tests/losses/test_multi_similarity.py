@@ -53,6 +53,7 @@ def test_mined_averages_over_anchors_that_have_pairs(
     part: str, large: int, given: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_matrix, "LARGE", large)
+    monkeypatch.setattr(pair_matrix, "SMALL", large)
     z, labels = clusters()
     leaf = z.clone().requires_grad_()
     costs = torch.stack(anchors(leaf, labels, part=part))
@@ -72,6 +73,7 @@ def test_mined_averages_over_anchors_that_have_pairs(
 @pytest.mark.parametrize("large", [1, 10**9])
 def test_without_a_miner_images_alone_in_their_class_do_not_count(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_matrix, "LARGE", large)
+    monkeypatch.setattr(pair_matrix, "SMALL", large)
     z, labels = clusters(1)
     leaf = z.clone().requires_grad_()
     costs = torch.stack(anchors(leaf, labels, mined=False))

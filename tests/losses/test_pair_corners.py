@@ -33,6 +33,7 @@ def vectors(unit: bool = True) -> Tensor:
 def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """From which batch on the faster way is taken."""
     monkeypatch.setattr(pair_matrix, "LARGE", request.param)
+    monkeypatch.setattr(pair_matrix, "SMALL", request.param)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,6 +23,7 @@ NAMES = [name for name, kind in KINDS.items() if isinstance(kind, type) and issu
 def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Every batch counts as a large one."""
     monkeypatch.setattr(pair_matrix, "LARGE", 1)
+    monkeypatch.setattr(pair_matrix, "SMALL", 0)
     return monkeypatch
 
 
@@ -31,6 +32,7 @@ def plain(loss: losses.Loss, z: Tensor, labels: Tensor, tuples: mining.Tuples | 
     leaf = z.clone().requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair_matrix, "LARGE", 10**9)
+        patch.setattr(pair_matrix, "SMALL", 10**18)
         patch.setattr(pair_matrix, "BLOCK", 10**9)
         value = loss(leaf, labels, tuples)
     return value.detach(), torch.autograd.grad(value, leaf)[0]
@@ -63,6 +65,19 @@ def test_size_changes_nothing(
         assert not unit or gradient.norm() > 1e-6
         with torch.no_grad():
             torch.testing.assert_close(loss(z, labels, tuples), expected)
+
+
+def test_a_miner_of_ones_own_is_asked() -> None:
+    """Also one that is nearly the miner whose work a loss does itself."""
+
+    class Nothing(mining.MultiSimilarityMiner):
+        def __call__(self, *given: object) -> mining.Pairs:  # type: ignore[override]
+            none = torch.empty(0, dtype=torch.long)
+            return mining.Pairs(none, none, none.bool())
+
+    z, labels = batch(3)
+    assert losses.MultiSimilarity(miner=mining.MultiSimilarityMiner())(z, labels) > 0
+    assert losses.MultiSimilarity(miner=Nothing())(z, labels) == 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -39,7 +39,7 @@ def arguments(sub: Parser) -> None:
     images.add_argument("--add", metavar="DATA", help="images to add; those that have not changed are skipped")
     shared(sub, *MODEL_ON_DATA[1:])
     sub.add_argument("--prefix", default="", help="written before the images' names, to keep two folders apart")
-    sub.add_argument("--kind", metavar="KIND", help="flat (exact), ivf or hnsw (faster after thousands of queries)")
+    sub.add_argument("--kind", help="flat (exact), ivf or hnsw (faster after thousands of queries in one process)")
     sub.add_argument("--model", dest="own", metavar="MODEL", help="with --add: the model, where it is not inside")
     sub.add_argument("--calibrate", type=non_negative, metavar="N", help="on N clean images (1000)")
     sub.add_argument("--out", help="folder for the index")

@@ -51,8 +51,8 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
-def non_negative(text: str, least: int = 0) -> int:
-    """A whole number from 0, or from another."""
+def whole_number(text: str, least: int = 0) -> int:
+    """A whole number, not below the least."""
     try:
         value = int(text)
     except ValueError:
@@ -62,7 +62,7 @@ def non_negative(text: str, least: int = 0) -> int:
     return value
 
 
-positive = functools.partial(non_negative, least=1)
+non_negative, positive = whole_number, functools.partial(whole_number, least=1)
 
 
 def rate(text: str) -> float:

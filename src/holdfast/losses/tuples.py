@@ -98,7 +98,8 @@ class PairLoss(TupleLoss):
     ) -> list[Unreduced]:
         """The losses as `pairs` returns them."""
         matrix = self.matrix(embeddings, labels)
-        if tuples is None and isinstance(self.miner, MultiSimilarityMiner) and self.measure == "similarity":
+        known = type(self).matrix is PairLoss.matrix and self.measure == "similarity"  # what that miner looks at
+        if tuples is None and known and type(self.miner) is MultiSimilarityMiner:
             positive, negative = relations(embeddings, labels)
             require_classes(negative)
             pos, neg = self.miner.masks(matrix.detach(), positive, negative)
