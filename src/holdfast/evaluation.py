@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import console, metrics
-from holdfast.data import ImageStore, ImageTable, load, parse
+from holdfast.data import ImageStore, ImageTable, content_digest, load, parse
 from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
@@ -33,6 +33,7 @@ class Result(metrics.Evaluation):
         skipped: unreadable images left out, with the reason.
         clustering: how many clusters NMI and NMI+ rest on, as `evaluate` was asked.
         view: how the model saw the images, in words.
+        content: digest of the images and their classes; equal for a copy of them elsewhere.
     """
 
     split: str = ""
@@ -40,6 +41,7 @@ class Result(metrics.Evaluation):
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     clustering: dict[str, int | None] = dataclasses.field(default_factory=dict)
     view: str = ""
+    content: str = ""
 
 
 class ImageModel(Protocol):
@@ -191,6 +193,7 @@ def evaluate(
         skipped=[image for store in stores for image in store.skipped],
         clustering={"factor": factor, "clusters": clusters},
         view=str(embedder.view),
+        content=content_digest([store.table for store in stores]),
     )
 
 
@@ -201,6 +204,7 @@ def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, A
         "data": data,
         "split": result.split,
         "images": result.images,
+        "content": result.content,
         "skipped": [{"image": image, "reason": reason} for image, reason in result.skipped],
         "model": model,
         "view": result.view,

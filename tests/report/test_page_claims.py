@@ -74,6 +74,14 @@ def test_exhibits_of_the_same_data_need_no_note(run: Path, made: dict[str, Any])
     assert "Two sets of images" not in text_of(run)
 
 
+def test_exhibits_of_the_same_images_elsewhere_need_no_note(run: Path) -> None:
+    change(run / "evaluation.json", content="1f" * 16)
+    change(run / EXHIBITS, made={**OTHER, "content": "1f" * 16})
+    assert "Two sets of images" not in text_of(run)
+    change(run / EXHIBITS, made={"data": {"name": "glyphs"}, "split": "test", "content": "2e" * 16})
+    assert "Two sets of images" in text_of(run)
+
+
 def test_another_split_is_other_data(run: Path) -> None:
     change(run / EXHIBITS, made={"data": {"name": "glyphs"}, "split": "train"})
     assert "are of glyphs, train split" in text_of(run)

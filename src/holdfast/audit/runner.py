@@ -137,6 +137,7 @@ def run(
             "model": model if isinstance(model, str) else type(model).__name__,
             "images": len(subject.rows),
             "gallery": len(subject.references),
+            "content": subject.content(),
             "size": size,
             "view": str(embedder.view),
             "limit": limit,

@@ -14,7 +14,7 @@ from holdfast.attacks import Attacked, BoundGoal, Budget, Goal, References, pgd,
 from holdfast.attacks.forward import Precision
 from holdfast.attacks.pgd import Options
 from holdfast.config import instantiate
-from holdfast.data import ImageStore
+from holdfast.data import ImageStore, content_digest
 from holdfast.models import Embedder
 from holdfast.models.embedder import Through
 from holdfast.sphere import precise
@@ -86,6 +86,10 @@ class Subject:
     def images(self, rows: Tensor) -> Tensor:
         """Images of some rows, as the model takes them."""
         return self.store.inputs(rows.cpu())
+
+    def content(self) -> str:
+        """Digest of the images and their classes, on both sides; equal for a copy of them elsewhere."""
+        return content_digest([each.table for each in (self.store, self.gallery) if each is not None])
 
     def generator(self, *purpose: str | int) -> Generator:
         """A generator for one purpose of the audit; on the CPU, so that targets do not depend on the device."""

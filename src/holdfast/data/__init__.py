@@ -4,6 +4,7 @@ from holdfast.config import builder
 from holdfast.data.augment import Augment, CentreCrop, RandomCrop, RandomResizedCrop, centre_crop
 from holdfast.data.batches import SAMPLERS, Batches, ClassBatches, PairBatches, Sampler
 from holdfast.data.check import Problem, check
+from holdfast.data.content import content_digest
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.readers.base import Reader, TreeReader, from_csv, from_folder, load, parse, registry, spellings
 from holdfast.data.readers.cars import Cars
@@ -27,4 +28,4 @@ __all__ += ["CsvFile", "Cub", "Digits", "FileSource", "Glyphs", "ImageFolder", "
 __all__ += ["ImageTable", "Images", "InShop", "Mnist", "Omniglot", "OnlineProducts", "PairBatches", "Problem"]
 __all__ += ["RaggedImages", "RandomCrop", "RandomResizedCrop", "Reader", "Sampler", "TreeReader", "TreeSource"]
 __all__ += ["centre_crop", "check", "from_csv", "from_folder", "load", "names", "parse", "register", "registry"]
-__all__ += ["build", "spellings"]
+__all__ += ["build", "content_digest", "spellings"]

@@ -104,6 +104,11 @@ class ImageSource(ABC):
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of shape (height, width, 3), resized for a view when given; `BadImage` if unreadable."""
 
+    def content(self, index: int) -> bytes:
+        """What makes it this image and no other: the bytes of its file, or its pixels where it has none."""
+        pixels = self.image(index)
+        return f"{pixels.shape}".encode() + pixels.tobytes()
+
     def images(self, indices: Sequence[int] | NDArray[np.int64], view: View) -> list[Pixels]:
         """Several images, each of its own shape."""
         return [self.image(int(i), view) for i in indices]
@@ -159,6 +164,10 @@ class FileSource(ImageSource):
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one file."""
         return decode(lambda: open_plain(self.paths[index]), self.where(index), view)
+
+    def content(self, index: int) -> bytes:
+        """The bytes of one file."""
+        return self.paths[index].read_bytes()
 
 
 def open_plain(path: Path) -> BinaryIO:

@@ -116,6 +116,11 @@ class TreeSource(ImageSource):
         """RGB pixels of one file."""
         return decode(lambda: self.tree.open(self.names[index]), self.where(index), view)
 
+    def content(self, index: int) -> bytes:
+        """The bytes of one file."""
+        with self.tree.open(self.names[index]) as file:
+            return file.read()
+
 
 def is_image(name: str) -> bool:
     """Whether the extension, in any case, is one of an image."""

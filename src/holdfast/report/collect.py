@@ -81,6 +81,7 @@ def _document(context: CollectContext, origin: Origin, images: bool) -> dict[str
         "model": origin.name,
         "data": origin.data,
         "split": context.split,
+        "content": "" if isinstance(context.audited, str) else context.audited.content(),
         "seed": context.seed,
         "versions": versions(),
         "images": images,

@@ -127,9 +127,13 @@ class PageContext:
             return None
         measured = next((d for d in (files.evaluation, files.audit) if d.get("data")), {"data": files.data})
         shown, own = data_block(made), data_block(measured)
-        splits = made.get("split"), measured.get("split")
-        alike = all(shown[key] == own[key] for key in shown.keys() & own.keys() if key not in UNSEEN)
-        if alike and (None in splits or splits[0] == splits[1]):
+        splits, contents = ([document.get(key) for document in (made, measured)] for key in ("split", "content"))
+        if all(contents):
+            alike = contents[0] == contents[1]
+        else:  # of before 0.4: places and settings must do
+            same = all(shown[key] == own[key] for key in shown.keys() & own.keys() if key not in UNSEEN)
+            alike = same and (None in splits or splits[0] == splits[1])
+        if alike:
             return None
         names = [f"{spec(d)}, {s} split" if s else spec(d) for d, s in zip((shown, own), splits, strict=True)]
         return names[0], names[1]
