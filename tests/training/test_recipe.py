@@ -90,6 +90,35 @@ def test_what_a_regime_needs_is_asked_of_it_alone(tiny: dict[str, Any]) -> None:
     load_recipe({**tiny, "regime": released, **HALVES})
 
 
+@pytest.mark.parametrize(
+    ("init", "backbone", "weights"),
+    [
+        ("torchvision:mobilenet_v2@odd@name.pth", "torchvision:mobilenet_v2", "odd@name.pth"),
+        ("timm:resnet18.tv_in1k@w.safetensors", "resnet18.tv_in1k", "w.safetensors"),
+        ("timm:resnet18", "resnet18", "imagenet"),
+    ],
+)
+def test_a_published_model_to_start_from_is_the_recipes_backbone(
+    init: str, backbone: str, weights: str, tiny: dict[str, Any]
+) -> None:
+    recipe = load_recipe(tiny, settings=[f"init={init}"])
+    assert (recipe.model.backbone, recipe.model.weights, recipe.init) == (backbone, weights, None)
+    assert recipe.model.dim == load_recipe(tiny).model.dim, "the head is the recipe's"
+    assert load_recipe(tiny, settings=[f"model.backbone={init}"]).model.backbone == backbone
+    with pytest.raises(RecipeError, match=r"leave out --set model\.backbone"):
+        load_recipe(tiny, settings=[f"init={init}", "model.backbone=resnet50"])
+
+
+def test_weights_named_with_the_backbone(tiny: dict[str, Any], tmp_path: Path) -> None:
+    """They go before `imagenet` of a shipped recipe, but two files contradict each other; no code is run for them."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("base: resnet50-ms\nmodel: {backbone: 'torchvision:mobilenet_v2@a.pth'}\n")
+    model = load_recipe(file, "glyphs").model
+    assert (model.backbone, model.weights) == ("torchvision:mobilenet_v2", "a.pth")
+    with pytest.raises(RecipeError, match=r"model.*'a\.pth'.*'b\.pth'"):
+        load_recipe({**tiny, "model": {"backbone": "timm:resnet18@a.pth", "weights": "b.pth"}})
+
+
 def test_unreadable_recipes(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="did you mean 'pocket'"):
         read_plain("pockett")

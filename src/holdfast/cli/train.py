@@ -16,7 +16,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("recipe", metavar="RECIPE", help="a name from `holdfast list recipes`, or a YAML file")
     shared(sub, "--data", "--seed", "--device", "--skip-bad")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. optimizer.lr=1e-4")
-    sub.add_argument("--init", metavar="MODEL", help="start from another run's or package's weights")
+    sub.add_argument("--init", metavar="MODEL", help="start from {models}")
     sub.add_argument("--out", help="run folder (default: runs/RECIPE-DATA-sSEED)")
 
 

@@ -1,6 +1,6 @@
 """Backbones by name: pixels (already normalised) to pooled features.
 
-`resnet50`, `resnet50.tv_in1k` and any other timm name · `torchvision:mobilenet_v2`,
+`resnet50`, `timm:resnet50.tv_in1k` and any other timm name · `torchvision:mobilenet_v2`,
 `torchvision:resnet50.IMAGENET1K_V1` · `conv-small`, `conv-tiny`, `mnist-plane` · `package.module:function` for a module
 of the user's own.
 """
@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from holdfast.errors import ModelError, described, reason
 from holdfast.models.preprocessing import (
     SMALL,
+    TIMM,
     TORCHVISION,
     Preprocessing,
+    is_user_code,
     preprocessing_of,
     timm_settings,
     torchvision_weights,
@@ -77,12 +79,7 @@ def build_backbone(name: str, size: int | None = None, pretrained: bool = False)
         return _torchvision(name.removeprefix(TORCHVISION), expects, pretrained)
     if is_user_code(name):
         return wrap_module(call_by_path(name), expects)
-    return _timm(name, expects, pretrained)
-
-
-def is_user_code(name: str) -> bool:
-    """Whether building this backbone would run code outside holdfast, timm and torchvision."""
-    return ":" in name and not name.startswith(TORCHVISION)
+    return _timm(name.removeprefix(TIMM), expects, pretrained)
 
 
 def call_by_path(path: str, load: Callable[[str], ModuleType] = importlib.import_module) -> nn.Module:

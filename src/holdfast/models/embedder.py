@@ -13,10 +13,17 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError, reason, shown
-from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, is_user_code, wrap_module
+from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_layers
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
-from holdfast.models.preprocessing import LARGEST, Preprocessing, colours, default_canvas, settings_of_before
+from holdfast.models.preprocessing import (
+    LARGEST,
+    Preprocessing,
+    colours,
+    default_canvas,
+    is_user_code,
+    settings_of_before,
+)
 from holdfast.models.weights import Layout, use_stride_1x1
 from holdfast.view import Fit, Interpolation, View
 

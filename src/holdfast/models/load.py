@@ -15,8 +15,8 @@ from holdfast.files import kind_of
 from holdfast.models.backbones import call_by_path
 from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder
 from holdfast.models.onnx_file import OnnxModule
-from holdfast.models.preprocessing import TORCHVISION
-from holdfast.models.weights import Layout, load_backbone_weights
+from holdfast.models.preprocessing import TIMM
+from holdfast.models.weights import Layout, load_backbone_weights, published_start
 from holdfast.view import Fit, Interpolation
 
 
@@ -25,6 +25,7 @@ class ModelConfig:
     """What a recipe says about the model; the arguments of `Embedder`, and the weights to start from.
 
     Args:
+        backbone: its name; `NAME@FILE` gives the weights with it.
         weights: `imagenet` (published weights, fetched by timm or torchvision: those of the backbone's tag, or the
             library's present choice where it has none), a local file, or None for random.
     """
@@ -45,6 +46,16 @@ class ModelConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
+        self._take_file()
+
+    def _take_file(self) -> None:
+        """Read `backbone: NAME@FILE` as a backbone and its weights, unless those are another file."""
+        name, at, file = self.backbone.partition("@")
+        if at and self.weights not in (None, "imagenet", file):
+            raise ValueError(f"model.backbone names the weights '{file}' and model.weights '{self.weights}'; give one")
+        object.__setattr__(self, "backbone", name.removeprefix(TIMM))
+        if at:
+            object.__setattr__(self, "weights", file)
 
     def build(self, like: Embedder | None = None) -> Embedder:
         """The embedder with its starting weights; random parts come from torch's global generator.
@@ -87,8 +98,8 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
     """
     if spec.rpartition(":")[0].endswith(".py"):
         return Embedder.wrap(call_by_path(spec, _run_file), size or 224).eval()
-    if spec.startswith(("timm:", TORCHVISION)):
-        return _published(spec.removeprefix("timm:"), size).eval()
+    if start := published_start(spec):
+        return ModelConfig(backbone=start[0], weights=start[1], dim=None, size=size).build().eval()
     folder = Path(spec)
     kind = kind_of(folder)
     if spec.startswith("onnx:"):
@@ -110,14 +121,6 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
         except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
             raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
     refuse_size(spec, model.size, size)
-    return model
-
-
-def _published(spec: str, size: int | None) -> Embedder:
-    """The model behind `NAME` (fetched) or `NAME@FILE`, seen as its library shows images to it."""
-    name, at, file = spec.partition("@")
-    model = Embedder(name, dim=None, size=size)
-    load_backbone_weights(model.backbone, name, file if at else "imagenet", size)
     return model
 
 

@@ -23,7 +23,8 @@ HALF_MEAN, HALF_STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 SMALL = {"conv-small": 32, "conv-tiny": 32, "mnist-plane": 28}
 """Our own networks and the size of the images they take."""
-TORCHVISION = "torchvision:"
+TIMM, TORCHVISION = "timm:", "torchvision:"
+"""What the names of published backbones begin with; a recipe may leave the first out."""
 USUAL_SIZE = 224
 LARGEST = {"dim": 65_536, "size": 4_096, "canvas": 8_192}
 """Settings of a model: more than any has; a larger number in a file would only fill the memory."""
@@ -96,9 +97,14 @@ def preprocessing_of(backbone: str, size: int | None = None) -> Preprocessing:
         return Preprocessing(view) if backbone == "mnist-plane" else Preprocessing(view, HALF_MEAN, HALF_STD)
     if backbone.startswith(TORCHVISION):
         return _of_torchvision(backbone.removeprefix(TORCHVISION), size)
-    if ":" in backbone:
+    if is_user_code(backbone):
         return Preprocessing(View(size or USUAL_SIZE, default_canvas(size or USUAL_SIZE)))
-    return _of_timm(backbone, size)
+    return _of_timm(backbone.removeprefix(TIMM), size)
+
+
+def is_user_code(backbone: str) -> bool:
+    """Whether building this backbone would run code outside holdfast, timm and torchvision."""
+    return ":" in backbone and not backbone.startswith((TIMM, TORCHVISION))
 
 
 def settings_of_before(settings: dict[str, Any]) -> dict[str, Any]:

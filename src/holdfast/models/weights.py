@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,23 @@ from torch import Tensor, nn
 from holdfast.errors import ModelError, reason
 from holdfast.files import kind_of
 from holdfast.models.backbones import build_backbone
+from holdfast.models.preprocessing import TIMM, TORCHVISION
 
 Layout: TypeAlias = Literal["standard", "stride-1x1"]
 
 _PREFIXES = ("module.", "model.", "backbone.")
 _CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.")
+
+
+def published_start(spec: Any) -> tuple[str, str] | None:
+    """Backbone and weights of `timm:NAME`, `torchvision:NAME` or either with `@FILE`; None of anything else.
+
+    Without a file the weights are those that the library publishes, `imagenet`.
+    """
+    if not isinstance(spec, str) or not spec.startswith((TIMM, TORCHVISION)):
+        return None
+    name, at, file = spec.partition("@")
+    return name.removeprefix(TIMM), file if at else "imagenet"
 
 
 def read_state(file: Path) -> dict[str, Tensor]:

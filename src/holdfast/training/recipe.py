@@ -17,8 +17,9 @@ from holdfast.data import Augment, Reader, Sampler, parse, spellings
 from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
-from holdfast.models.backbones import is_user_code
 from holdfast.models.compiled import Compile
+from holdfast.models.preprocessing import is_user_code
+from holdfast.models.weights import published_start
 from holdfast.regimes import Regime
 from holdfast.training.lr_schedules import Schedule
 from holdfast.training.optimizers import Optimizer
@@ -69,8 +70,9 @@ class Recipe:
         model: backbone, dims, starting weights, BatchNorm policy.
         batch: classes per batch and images per class.
         augment: random views of the training images.
-        init: a model to start from (a run, a package, a hub id) instead of `model.weights`; where `model` leaves open
-            how images are seen, they are seen as that model saw them.
+        init: a model to start from instead of `model.weights`. A run, package or hub id of the same backbone; where
+            `model` leaves open how images are seen, they are seen as that model saw them. `timm:NAME@FILE` or
+            `torchvision:NAME@FILE` stands for `model.backbone` and `model.weights`.
         loss: what is learnt.
         regime: how a batch becomes a loss.
         optimizer: and its learning rates.
@@ -210,8 +212,10 @@ def load_recipe(
             override(plain, path.strip(), read_yaml(value))
         except NotYaml as error:
             raise RecipeError(f"--set {setting}: the value is not valid YAML ({error})") from error
+    typed = [setting.partition("=")[0].strip() for setting in settings]
+    _start_from_published(plain, typed)
     if isinstance(recipe, str | Path):
-        _refuse_code(plain, str(recipe), [setting.partition("=")[0].strip() for setting in settings])
+        _refuse_code(plain, str(recipe), typed)
     built: Recipe = instantiate(Recipe, plain)
     return built
 
@@ -226,6 +230,18 @@ def _on_other_data(below: Any, above: dict[str, Any]) -> dict[str, Any]:
         return above
     same = below.get("name") == above.get("name")
     return {key: value for key, value in below.items() if same or key in FRACTIONS} | above
+
+
+def _start_from_published(plain: dict[str, Any], typed: Sequence[str]) -> None:
+    """Let a published model that is named as `init` be the recipe's backbone and weights: it has no head of its own."""
+    start = published_start(plain.get("init"))
+    model = plain.get("model", {})
+    if start is None or not isinstance(model, dict):
+        return
+    if "model.backbone" in typed:
+        raise RecipeError(f"init: {plain['init']} is a backbone with weights; leave out --set model.backbone")
+    plain["model"] = {**model, "backbone": start[0], "weights": start[1]}
+    del plain["init"]
 
 
 def _refuse_code(plain: dict[str, Any], recipe: str, typed: Sequence[str]) -> None:
