@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import platform
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError, described, reason
+from holdfast.models.depthwise import ON_ARM, with_fast_depthwise
 from holdfast.models.preprocessing import (
     SMALL,
     TIMM,
@@ -149,7 +149,7 @@ def _torchvision(name: str, expects: Preprocessing, pretrained: bool) -> Backbon
     for classifier in ("fc", "classifier", "head", "heads"):
         if hasattr(module, classifier):
             setattr(module, classifier, nn.Identity())
-            return wrap_module(with_blocked_stem(module), expects)
+            return wrap_module(with_fast_depthwise(with_blocked_stem(module)), expects)
     raise ModelError(f"torchvision:{name} has no classifier that holdfast knows how to remove; use a timm backbone")
 
 
@@ -158,7 +158,7 @@ def _timm(name: str, expects: Preprocessing, pretrained: bool) -> Backbone:
     module = _create_timm(name, size if timm_settings(name).input_size != (3, size, size) else None, pretrained)
     # Some (MobileNetV3, VGG) widen the pooled features before the classifier, and give those.
     features = int(getattr(module, "head_hidden_size", None) or module.num_features)
-    return Backbone(with_blocked_stem(module), features, expects)
+    return Backbone(with_fast_depthwise(with_blocked_stem(module)), features, expects)
 
 
 def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
@@ -210,9 +210,6 @@ def add_max_pooling(backbone: nn.Module) -> None:
     if not isinstance(getattr(pool, "pool", None), nn.AdaptiveAvgPool2d):
         raise ModelError("this backbone does not end in timm's average pooling; use pooling: average, or resnet50")
     setattr(backbone, POOL, AverageAndMax(pool))  # type: ignore[arg-type]
-
-
-ON_ARM = platform.machine() == "aarch64"
 
 
 class StridedConv(nn.Conv2d):
