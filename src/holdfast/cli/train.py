@@ -9,6 +9,7 @@ import argparse
 
 from holdfast.cli.evaluate import metrics_table
 from holdfast.cli.parsing import Answer, Parser, shared
+from holdfast.run_files import outcome_lines
 
 
 def arguments(sub: Parser) -> None:
@@ -37,5 +38,6 @@ def run(options: argparse.Namespace) -> Answer | None:
     )
     if not starts_first():
         return None
-    words = f"{metrics_table(run.evaluation)}\nrun: {run.folder}   model: {run.folder / 'model'}"
+    told = "".join(f"\n{line}" for line in outcome_lines(run.evaluation))
+    words = f"{metrics_table(run.evaluation)}{told}\nrun: {run.folder}   model: {run.folder / 'model'}"
     return {"run": str(run.folder), **run.evaluation}, words

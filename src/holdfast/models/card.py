@@ -18,7 +18,15 @@ from holdfast.console import figure
 from holdfast.errors import ModelError, reason
 from holdfast.files import inside, write_atomic
 from holdfast.metric_info import percentage, stored
-from holdfast.run_files import batch_size, finite, passes_per_step, steps, training_seconds
+from holdfast.run_files import (
+    batch_size,
+    finite,
+    outcome_lines,
+    passes_per_step,
+    steps,
+    training_seconds,
+    warning_lines,
+)
 from holdfast.run_folder import DAMAGED, read_run
 from holdfast.version import __version__
 
@@ -85,6 +93,8 @@ def card_text(
         splits=data_rows(evaluation),
         training=training_rows(recipe, evaluation, log),
         metrics=metric_rows(evaluation),
+        outcome=[said(line) for line in outcome_lines(evaluation)],
+        warnings=[said(line) for line in warning_lines(evaluation)],
         images=f"{count:,} images of " if count else "",
         split=said(evaluation.get("split")),
         audits=[audit_section(audit) for audit in audits],

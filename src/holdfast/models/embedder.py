@@ -263,6 +263,25 @@ class Through(nn.Module):
         return z
 
 
+class PlainFeatures(nn.Module):
+    """An embedder without its head: images to its backbone's pooled features, at the length its embeddings have.
+
+    Args:
+        model: the embedder.
+    """
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__()
+        self.model = model
+        self.size, self.dim, self.mean = model.size, model.feature_dim, model.mean
+        self.training = model.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Pooled features of images in [0, 1]."""
+        pooled = self.model.features(images)
+        return F.normalize(pooled, dim=-1) if self.model.normalize else pooled
+
+
 def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
     """Fill a module from a safetensors file; every tensor must be there and fit."""
     from safetensors.torch import load_model

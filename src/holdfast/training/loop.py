@@ -24,10 +24,10 @@ from holdfast.evaluation import embed
 from holdfast.models.compiled import worth_compiling
 from holdfast.processes import current_processes, joined
 from holdfast.regimes import StepContext, StepResult
-from holdfast.run_files import ON_TEST
+from holdfast.run_files import KEPT, ON_TEST, START
 from holdfast.training import health
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
-from holdfast.training.evaluations import finish, measure_on_test, open_test_stores
+from holdfast.training.evaluations import finish, measure_on_test, measure_start, open_test_stores
 from holdfast.training.folder import TrainingFolder, default_folder
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
@@ -144,6 +144,9 @@ class Loop:
         self.interval = Interval(session.device, interval)
         if recipe.trackers:
             session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
+        if self.step == 0:
+            with self.interval.paused():
+                self._write({"epoch": 0, START: measure_start(session, self.validation, self.test_stores)})
         with stop_signals() as stop, console.bar(self.total, self.step, what="training") as self.bar:
             if self.step == 0:
                 self._evaluate()
@@ -220,23 +223,24 @@ class Loop:
                 self._note(ON_TEST, measure_on_test(self.session, self.test_stores), "test R@1")
 
     def _validate(self, validation: ImageStore) -> None:
-        """Retrieval on the validation classes; the model is packaged if none was better."""
+        """Retrieval on the validation classes; the model is packaged if none was better, so of equals the latest."""
         session = self.session
         vectors = embed(session.evaluated_model, validation, precision=session.precision)
         labels = torch.tensor(validation.table.labels_for(self.recipe.data.plain["labels"]))
         values = metrics.retrieval(vectors, labels)
-        self._note("validation", values, "R@1")
         score = values["R@1"]
-        better = score is not None and (session.best is None or score > session.best)
+        better = score is not None and (session.best is None or score >= session.best)
         healthy = health.spread(vectors) >= health.NARROW  # a collapse must not replace the last good model
-        if self.step and healthy and better:
+        kept = bool(self.step and healthy and better)
+        self._note("validation", values, "R@1", **({KEPT: True} if kept else {}))
+        if kept:
             session.best = score
             if self.processes.main:
                 self.run.save_model(session.evaluated_model, self.run.model, self.recipe, values)
 
-    def _note(self, key: str, values: Mapping[str, metrics.Value], shown: str) -> None:
+    def _note(self, key: str, values: Mapping[str, metrics.Value], shown: str, **more: bool) -> None:
         """A line of the log about an evaluation, for the trackers too; its R@1 is shown live under a name."""
-        self._write({"epoch": self.step // self.epoch_steps, key: dict(values)})
+        self._write({"epoch": self.step // self.epoch_steps, key: dict(values), **more})
         known = {f"{key}/{name}": value for name, value in values.items() if value is not None}
         self.session.accelerator.log(known, step=self.step)
         if values["R@1"] is not None:

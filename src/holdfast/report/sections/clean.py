@@ -8,7 +8,7 @@ from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.described import described
 from holdfast.report.public import model_command
-from holdfast.run_files import block, finite
+from holdfast.run_files import block, finite, outcome_lines, warning_lines
 from holdfast.run_folder import RunFiles
 
 COARSE = "coarse/"
@@ -34,6 +34,8 @@ def show(context: PageContext) -> dict[str, Any]:
     return {
         "title": f"Unchanged images: the nearest match is right {fmt.percent(recall)} of the time",
         "document": document,
+        "outcome": outcome_lines(document),
+        "warnings": warning_lines(document),
         **{name: block(document, name) for name in ("metrics", "intervals", "undefined")},
         "percent": {key: info for key, info in own.items() if info.percent},
         "raw": {key: info for key, info in own.items() if not info.percent},
