@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, described, reason
+from holdfast.errors import ModelError, described
 from holdfast.models.depthwise import ON_ARM, with_fast_depthwise
-from holdfast.models.preprocessing import (
-    SMALL,
-    TIMM,
-    TORCHVISION,
-    Preprocessing,
-    is_user_code,
-    preprocessing_of,
-    timm_settings,
-    torchvision_weights,
-)
+from holdfast.models.fetching import fetching, timm_address, url_address
+from holdfast.models.names import SMALL, TIMM, TORCHVISION, ensure_torchvision, is_user_code
+from holdfast.models.preprocessing import Preprocessing, preprocessing_of, timm_settings, torchvision_weights
 from holdfast.models.stem import with_blocked_stem
 
 
@@ -71,7 +65,7 @@ def build_backbone(name: str, size: int | None = None, pretrained: bool = False)
             library's present choice where the name has none.
     """
     if pretrained and (name in SMALL or is_user_code(name)):
-        raise ModelError(f"backbone '{name}' has no published weights; set model.weights to none or to a file")
+        raise _unpublished(name)
     expects = preprocessing_of(name, size)
     if name in SMALL:
         return _small(name, expects)
@@ -90,6 +84,8 @@ def call_by_path(path: str, load: Callable[[str], ModuleType] = importlib.import
         load: imports the part before the colon.
     """
     where, _, name = path.rpartition(":")
+    with suppress(ImportError):
+        ensure_torchvision()  # the user's code may import it
     try:
         found: Any = load(where)
     except Exception as error:  # whatever a user's module may raise
@@ -142,10 +138,10 @@ def _torchvision(name: str, expects: Preprocessing, pretrained: bool) -> Backbon
 
     # Transformers are built for one size; their published weights say which.
     sized = {"image_size": expects.view.size} if architecture.startswith("vit_") and not pretrained else {}
-    try:
+    if pretrained and weights is None:
+        raise _unpublished(TORCHVISION + name)
+    with fetching(TORCHVISION + name, *url_address(weights.url)) if pretrained else nullcontext():
         module = models.get_model(architecture, weights=weights if pretrained else None, **sized)
-    except OSError as error:
-        raise _no_download(name, error) from error
     for classifier in ("fc", "classifier", "head", "heads"):
         if hasattr(module, classifier):
             setattr(module, classifier, nn.Identity())
@@ -154,34 +150,39 @@ def _torchvision(name: str, expects: Preprocessing, pretrained: bool) -> Backbon
 
 
 def _timm(name: str, expects: Preprocessing, pretrained: bool) -> Backbone:
-    size = expects.view.size
-    module = _create_timm(name, size if timm_settings(name).input_size != (3, size, size) else None, pretrained)
+    cfg, size = timm_settings(name), expects.view.size
+    told = size if cfg.input_size != (3, size, size) else None
+    if pretrained and not cfg.has_weights:
+        raise _unpublished(name)
+    with fetching(TIMM + name, *timm_address(cfg)) if pretrained else _building(name, told):
+        module = _create_timm(name, told, pretrained)
     # Some (MobileNetV3, VGG) widen the pooled features before the classifier, and give those.
     features = int(getattr(module, "head_hidden_size", None) or module.num_features)
     return Backbone(with_fast_depthwise(with_blocked_stem(module)), features, expects)
+
+
+@contextmanager
+def _building(name: str, size: int | None) -> Iterator[None]:
+    """One line where an architecture cannot be cut into images of a size."""
+    try:
+        yield
+    except Exception as error:  # whatever timm's constructors may raise
+        at = f" for {size} px" if size else ""
+        raise ModelError(f"{name} cannot be built{at} ({described(error)}); try another --size") from error
 
 
 def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
     """A timm module without its classifier; those of a fixed input size (transformers) are told which."""
     import timm
 
-    try:
-        if size is not None:
-            try:
-                return timm.create_model(name, pretrained=pretrained, num_classes=0, img_size=size)
-            except TypeError:  # it takes any size, and no such argument
-                pass
-        return timm.create_model(name, pretrained=pretrained, num_classes=0)
-    except Exception as error:  # offline, or a size that the architecture cannot be cut into
-        if pretrained:
-            raise _no_download(name, error) from error
-        at = f" for {size} px" if size else ""
-        raise ModelError(f"{name} cannot be built{at} ({described(error)}); try another --size") from error
+    if size is not None:
+        with suppress(TypeError):  # it takes any size, and no such argument
+            return timm.create_model(name, pretrained=pretrained, num_classes=0, img_size=size)
+    return timm.create_model(name, pretrained=pretrained, num_classes=0)
 
 
-def _no_download(name: str, error: Exception) -> ModelError:
-    told = f"cannot fetch the published weights of {name} ({reason(error)})"
-    return ModelError(f"{told}; connect to the internet, or give a local file: model.weights in a recipe")
+def _unpublished(name: str) -> ModelError:
+    return ModelError(f"backbone '{name}' has no published weights; set model.weights to none or to a file")
 
 
 POOL = "global_pool"

@@ -16,15 +16,9 @@ from holdfast.errors import ModelError, reason, shown
 from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_layers
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
-from holdfast.models.preprocessing import (
-    LARGEST,
-    Preprocessing,
-    colours,
-    default_canvas,
-    is_user_code,
-    settings_of_before,
-)
-from holdfast.models.weights import Layout, use_stride_1x1
+from holdfast.models.names import is_user_code
+from holdfast.models.preprocessing import LARGEST, Preprocessing, colours, default_canvas, settings_of_before
+from holdfast.models.weights import Layout, refuse_broken, use_stride_1x1
 from holdfast.view import Fit, Interpolation, View
 
 WEIGHTS_FILE = "model.safetensors"
@@ -292,6 +286,7 @@ def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
         load_model(model, file, strict=True, device=device)
     except Exception as error:  # safetensors and torch raise many types; each means a file that does not fit
         raise ModelError(f"{file} does not fit its config.json: {reason(error)}") from error
+    refuse_broken(model.state_dict(), file)
 
 
 def check_settings(settings: dict[str, Any], where: str) -> None:

@@ -14,9 +14,10 @@ from holdfast.errors import ModelError, described, reason
 from holdfast.files import kind_of
 from holdfast.models.backbones import call_by_path
 from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder
+from holdfast.models.fetching import hub_reachable
+from holdfast.models.names import TIMM, TORCHVISION, did_you_mean, published_start
 from holdfast.models.onnx_file import OnnxModule
-from holdfast.models.preprocessing import TIMM
-from holdfast.models.weights import Layout, load_backbone_weights, published_start
+from holdfast.models.weights import Layout, load_backbone_weights
 from holdfast.view import Fit, Interpolation
 
 
@@ -112,16 +113,44 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
         if sets:
             model.bank.load(model.backbone, package)
     elif kind or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
-        raise ModelError(f"no model at '{spec}'; MODEL is {', '.join(spellings())}")
+        raise _no_model(spec, bool(kind))
     else:
-        try:
-            model = Embedder.from_pretrained(spec, trust_code=trust_code)
-        except ModelError:
-            raise
-        except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
-            raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
+        model = _from_hub(spec, trust_code)
     refuse_size(spec, model.size, size)
     return model
+
+
+def _no_model(spec: str, there: bool) -> ModelError:
+    """One line on what to write in place of a MODEL that is none."""
+    if there and spec.endswith(".py"):
+        return ModelError(f"'{spec}' is code; name the function that returns the model: {spec}:function")
+    if there and spec.endswith(".onnx"):
+        return ModelError(f"'{spec}' is a graph; write onnx:{spec}")
+    if there:
+        line = f"'{spec}' holds weights at most, which do not tell their architecture"
+        return ModelError(f"{line}; write torchvision:NAME@FILE or timm:NAME@FILE, where FILE is this one")
+    named = None if "/" in spec else did_you_mean(spec)
+    advice = named or f"MODEL is {', '.join(spellings())}"
+    return ModelError(f"no model at '{spec}'; {advice}")
+
+
+def _from_hub(spec: str, trust_code: bool | str) -> Embedder:
+    """A package of the Hugging Face Hub; without a network, one that was fetched before."""
+    owner, _, name = spec.partition("/")
+    if f"{owner}:" in (TIMM, TORCHVISION):
+        raise ModelError(f"'{spec}' is no holdfast package; for a published backbone write {owner}:{name}")
+    online = hub_reachable()
+    try:
+        return Embedder.from_pretrained(spec, trust_code=trust_code, local_files_only=not online)
+    except ModelError:
+        raise
+    except Exception as error:  # the hub client raises dozens of types: missing, private, not a model
+        if online:
+            raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
+        raise ModelError(
+            f"there is no folder '{spec}' here, and no connection to the hub to look there; check the spelling or the "
+            f"network, or run `hf download {spec} --local-dir DIR` on another computer and give DIR"
+        ) from error
 
 
 def as_embedder(model: str | nn.Module, size: int | None = None) -> Embedder:
@@ -155,7 +184,10 @@ def _load_folder(folder: Path, trust_code: bool | str) -> Embedder:
 
 
 def _run_file(file: str) -> ModuleType:
-    """A user's Python file as a module."""
+    """A user's Python file as a module; it finds the modules beside it, as if Python ran it."""
+    beside = str(Path(file).resolve().parent)
+    if beside not in sys.path:
+        sys.path.append(beside)  # last, so that no file there hides an installed package
     spec = importlib.util.spec_from_file_location(f"holdfast_user_{Path(file).stem}", file)
     assert spec is not None
     assert spec.loader is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -11,23 +12,11 @@ from torch import Tensor, nn
 from holdfast.errors import ModelError, reason
 from holdfast.files import kind_of
 from holdfast.models.backbones import build_backbone
-from holdfast.models.preprocessing import TIMM, TORCHVISION
 
 Layout: TypeAlias = Literal["standard", "stride-1x1"]
 
 _PREFIXES = ("module.", "model.", "backbone.")
 _CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.")
-
-
-def published_start(spec: Any) -> tuple[str, str] | None:
-    """Backbone and weights of `timm:NAME`, `torchvision:NAME` or either with `@FILE`; None of anything else.
-
-    Without a file the weights are those that the library publishes, `imagenet`.
-    """
-    if not isinstance(spec, str) or not spec.startswith((TIMM, TORCHVISION)):
-        return None
-    name, at, file = spec.partition("@")
-    return name.removeprefix(TIMM), file if at else "imagenet"
 
 
 def read_state(file: Path) -> dict[str, Tensor]:
@@ -82,10 +71,17 @@ def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: in
     for problem, keys in (("lacks", missing), ("has unknown", extra), ("has other shapes for", wrong)):
         if keys:
             raise ModelError(f"{weights} does not fit {name}: it {problem} {_first(keys)}; is it of another model?")
-    broken = [k for k in wanted if k in found and not bool(torch.isfinite(found[k]).all())]
-    if broken:
-        raise ModelError(f"{weights} holds NaN or infinite weights in {_first(broken)}; get or save it again")
+    refuse_broken({k: found[k] for k in wanted if k in found}, weights)
     backbone.load_state_dict({k: found.get(k, v) for k, v in wanted.items()})
+
+
+def refuse_broken(state: Mapping[str, Tensor], file: str | Path) -> None:
+    """Refuse weights of a file that are no numbers: every embedding would be NaN."""
+    broken = [name for name, tensor in state.items() if not bool(torch.isfinite(tensor).all())]
+    if broken:
+        nan = any(bool(torch.isnan(state[name]).any()) for name in broken)
+        kind = "NaN" if nan else "infinite numbers"
+        raise ModelError(f"{file} holds {kind} in {_first(broken)}; it is damaged: get or save it again")
 
 
 def _first(keys: list[str]) -> str:

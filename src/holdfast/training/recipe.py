@@ -18,8 +18,7 @@ from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
 from holdfast.models.compiled import Compile
-from holdfast.models.preprocessing import is_user_code
-from holdfast.models.weights import published_start
+from holdfast.models.names import is_user_code, published_start
 from holdfast.regimes import Regime
 from holdfast.training.lr_schedules import Schedule
 from holdfast.training.optimizers import Optimizer
