@@ -154,7 +154,8 @@ def _embed(module: nn.Module, images: Tensor, unit: bool, batch: int) -> Tensor:
         raise DataError(f"batch must be 1 or more images, got {batch}")
     device, forward = _device(module, images), Forward(module, unit)
     with frozen(module):
-        return torch.cat([forward.embed(part.to(device)) for part in images.split(batch)])
+        starts = range(0, len(images), batch)
+        return torch.cat([forward.embed(images[start : start + batch].to(device)) for start in starts])
 
 
 def _joined(measures: list[dict[str, Tensor]]) -> dict[str, Tensor]:

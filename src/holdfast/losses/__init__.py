@@ -4,6 +4,7 @@ from holdfast.config import builder
 from holdfast.losses.base import Criterion, Encoded, Loss, register, registry
 from holdfast.losses.binomial_deviance import BinomialDeviance
 from holdfast.losses.circle import Circle
+from holdfast.losses.comparison import Comparison
 from holdfast.losses.contrastive import Contrastive
 from holdfast.losses.cosine_triplets import SelectivelyContrastive, TripletCosine
 from holdfast.losses.energy import Energy
@@ -11,6 +12,7 @@ from holdfast.losses.info_nce import InfoNCE, NPair, SupCon
 from holdfast.losses.lifted_structure import LiftedStructure
 from holdfast.losses.linear import Linear
 from holdfast.losses.margin import Margin
+from holdfast.losses.memory import Memory
 from holdfast.losses.multi_similarity import MultiSimilarity
 from holdfast.losses.proxies import ArcFace, ClassLoss, NormalizedSoftmax, ProxyAnchor, ProxyNCA, SoftTriple
 from holdfast.losses.s2sd import S2SD
@@ -30,6 +32,7 @@ __all__ = [
     "BinomialDeviance",
     "Circle",
     "ClassLoss",
+    "Comparison",
     "Contrastive",
     "Criterion",
     "Encoded",
@@ -40,6 +43,7 @@ __all__ = [
     "Loss",
     "Margin",
     "Mask",
+    "Memory",
     "Miner",
     "MultiSimilarity",
     "NPair",

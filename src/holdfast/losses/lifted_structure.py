@@ -27,6 +27,7 @@ class LiftedStructure(PairLoss):
         margin: m.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: two or more images per class and two or more classes in a batch; vectors of any length.
     Relations: `info-nce` compares with the negatives of one image, on similarities.
@@ -34,16 +35,23 @@ class LiftedStructure(PairLoss):
     """
 
     measure = "distance"
+    repeats = True
 
-    def __init__(self, margin: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both") -> None:
-        super().__init__(miner, part)
+    def __init__(
+        self, margin: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both", memory: int | None = None
+    ) -> None:
+        super().__init__(miner, part, memory)
         self.margin = margin
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per positive pair."""
         push = masked_logsumexp(s, neg, -1) + self.margin
         # An image without negatives must not be so far below that the second derivative of logaddexp is not a number.
-        push = torch.maximum(push, self.margin - 30 - s.detach().amax()) if s.numel() else push
-        few, d, push_other = packed(pos, s, push.expand_as(s))
+        lowest = self.margin - 30 - s.detach().amax() if s.numel() else push.sum()
+        push = torch.maximum(push, lowest)
+        older = s.shape[1] - len(s)
+        # Of what a memory holds, only the batch itself, which comes last, has negatives that are known.
+        others = torch.cat([lowest.expand(older), push]) if older else push
+        few, d, push_other = packed(pos, s, others.expand_as(s))
         violation = torch.relu(d + torch.logaddexp(push[:, None], push_other))
         return [Unreduced(violation.square() / 2, few)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from holdfast.mining.base import Miner, Pairs, register
+from holdfast.mining.base import Miner, Pairs, Recalled, register
 from holdfast.mining.batch import relations, require_classes
 from holdfast.sphere import Mask, similarity
 
@@ -32,11 +32,16 @@ class MultiSimilarityMiner(Miner):
         self.epsilon = epsilon
 
     def __call__(
-        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        generator: Generator | None = None,
+        images: Tensor | None = None,
+        recalled: Recalled | None = None,
     ) -> Pairs:
         """Mine a batch; nothing is drawn at random."""
-        positive, negative = relations(embeddings, labels, images)
-        s = similarity(embeddings.detach())
+        positive, negative = relations(embeddings, labels, images, recalled)
+        s = similarity(embeddings.detach(), None if recalled is None else recalled.vectors)
         hardest_negative = s.masked_fill(~negative, -torch.inf).amax(1, keepdim=True)
         hard_positive = positive & (s < hardest_negative + self.epsilon)
         return pairs_from(hard_positive, self.hard_negatives(s, positive, negative), negative)
