@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, non_negative, positive, shared
+from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, above_zero, non_negative, positive, shared
 from holdfast.console import figure, table
 from holdfast.metric_info import stored
 
@@ -32,6 +32,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
+    sub.add_argument("--minutes", type=above_zero, metavar="M", help="attack as many images as M minutes suffice for")
+    sub.add_argument("--quick", action="store_true", help="a first look: 20 images, a quarter of the steps")
     sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked images")
     sub.add_argument("--out", help="folder for audit.json and the rest (default: the run, or audits/MODEL-DATA)")
 
@@ -49,6 +51,8 @@ def run(options: argparse.Namespace) -> Answer | None:
             options.data,
             {"name": options.protocol, "mode": options.mode, **_settings(options)},
             limit=options.limit,
+            minutes=options.minutes,
+            quick=options.quick,
             split=options.split,
             size=options.size,
             seed=options.seed or 0,
@@ -109,6 +113,8 @@ def audit_table(document: dict[str, Any]) -> str:
         f"{document['gallery']:,}; {eps}, {budget['steps']} steps"
     )
     limited = "\nA subset was attacked: mind the intervals." if document["limit"] else ""
+    if document.get("quick"):
+        limited = "\nA first look: fewer images and steps than a full audit has."
     return f"{head}{limited}\n{text}\n{_flags(document['flags'])}"
 
 

@@ -81,6 +81,17 @@ def rate(text: str) -> float:
     return value
 
 
+def above_zero(text: str) -> float:
+    """A number above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above zero, got '{text}'")
+    return value
+
+
 SHARED: dict[str, dict[str, Any]] = {
     "model": {"metavar": "MODEL", "help": "{models}"},
     "--data": {"metavar": "DATA", "help": "{datasets}"},

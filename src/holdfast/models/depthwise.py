@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.jit._trace import is_tracing
 from torch.nn import functional as F
+from torch.nn.grad import conv2d_weight
 
 ON_ARM = platform.machine() == "aarch64"
 
@@ -26,7 +28,7 @@ class DepthwiseConv(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         """Features (B, C, H, W) to features."""
-        traced = torch.jit.is_tracing() or torch.compiler.is_compiling()
+        traced = is_tracing() or torch.compiler.is_compiling()  # type: ignore[no-untyped-call]
         if not ON_ARM or input.device.type != "cpu" or traced or torch.is_autocast_enabled("cpu"):
             return super().forward(input)
         return self.with_fast_gradient(input)
@@ -62,7 +64,9 @@ class _Depthwise(torch.autograd.Function):
             of_input = F.conv2d(spread, weight.flip(2, 3), padding=around, groups=len(weight))
         if ctx.needs_input_grad[1]:
             shape = list(weight.shape)
-            of_weight = nn.grad.conv2d_weight(input, shape, gradient, ctx.stride, ctx.padding, groups=len(weight))
+            of_weight = conv2d_weight(  # type: ignore[no-untyped-call]
+                input, shape, gradient, ctx.stride, ctx.padding, groups=len(weight)
+            )
         return of_input, of_weight, None, None
 
 
