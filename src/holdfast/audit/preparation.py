@@ -34,7 +34,7 @@ ATTACKS = 9
 """Attacks of an audit, for a guess at its length: those of `ers`."""
 GPU_BLOCK = 512
 """Images attacked together on a GPU, which small batches would leave idle."""
-TIMED = 16
+TIMED = 8
 """Images whose passes are timed on a CPU, where more at once are no faster."""
 
 

@@ -195,7 +195,7 @@ def metric_rows(evaluation: Document) -> list[tuple[str, str]]:
 def audit_section(audit: Document) -> dict[str, Any]:
     """Title, setting, figures and flags of one audit."""
     budget, intervals = audit["budget"], audit.get("intervals", {})
-    subset = " (a subset)" if audit.get("limit") else ""
+    subset = " (a first look)" if audit.get("quick") else " (a subset)" if audit.get("limit") else ""
     eps, normalised = float(budget["eps_pixel"]), float(budget["eps_normalized"])
     return {
         "title": said(f"{audit['protocol']} ({audit['mode']})"),
