@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast import attacks, console
+from holdfast import attacks
 from holdfast.attacks import Budget, sweep
 from holdfast.audit.ers import usual_eps
 from holdfast.audit.examples import as_bytes, rounded
+from holdfast.audit.plan import Progress
 from holdfast.audit.preparation import Execution, Selection, make_subject, speed_up
 from holdfast.audit.subject import Subject
 from holdfast.data import ImageStore
@@ -89,24 +90,25 @@ def attack_queries(subject: Subject, budget: Budget) -> AttackedQueries:
     eps = tuple(min(1.0, fraction * budget.eps) for fraction in FRACTIONS)
     goal = attacks.build(GOAL).bind(subject.references, subject.rows)
     hits, stored = [], []
-    with console.bar(len(subject.rows), unit="image", what="attacking") as bar:
+    each = subject.passes(budget) * len(eps)
+    with Progress(each * len(subject.rows)) as progress:
         for first in range(0, len(subject.rows), subject.block):
             block = slice(first, first + subject.block)
             images = subject.images(subject.rows[block])
-            found = sweep(
-                subject.model,
-                images,
-                goal.take(block),
-                budget,
-                eps,
-                generator=subject.generator("exhibits", first),
-                chunk=subject.chunk,
-                precision=subject.precision,
-                run=subject.run,
-            )
+            with progress.doing("attacking queries for the page", each * len(images)):
+                found = sweep(
+                    subject.model,
+                    images,
+                    goal.take(block),
+                    budget,
+                    eps,
+                    generator=subject.generator("exhibits", first),
+                    chunk=subject.chunk,
+                    precision=subject.precision,
+                    run=subject.run,
+                )
             hits.append(torch.stack([result.measures["hit"] for result in found]))
             stored.append(as_bytes(rounded(images, found[SHOWN].images, budget.eps)))
-            bar.update(len(images))
     vectors = torch.cat([subject.encode(files.float() / 255) for files in stored])
     return AttackedQueries(
         eps=eps,
