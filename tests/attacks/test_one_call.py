@@ -9,7 +9,7 @@ from attack_cases import ARGUMENTS, network, pictures
 import holdfast
 from holdfast import attacks, seeds
 from holdfast.attacks import References
-from holdfast.errors import DataError, RecipeError
+from holdfast.errors import DataError, ModelError, RecipeError
 
 
 def test_is_what_its_parts_do() -> None:
@@ -87,6 +87,8 @@ def test_mistakes_get_one_line() -> None:
         holdfast.attack(model, (255 * images).byte(), labels)
     with pytest.raises(DataError, match="labels"):
         holdfast.attack(model, images)
+    with pytest.raises(ModelError, match=r"needs an nn\.Module"):
+        holdfast.attack(lambda x: x, images, labels)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="batch must be 1"):
         holdfast.attack(model, images, labels, batch=0)
     queries = References(torch.eye(3), torch.arange(3), queries=torch.eye(3), query_labels=torch.arange(3))

@@ -19,7 +19,7 @@ from holdfast.attacks.frozen import frozen
 from holdfast.attacks.pgd import pgd
 from holdfast.attacks.references import References
 from holdfast.configurable import built
-from holdfast.errors import DataError
+from holdfast.errors import DataError, ModelError
 from holdfast.models import Embedder, load_model
 
 
@@ -136,6 +136,10 @@ def _references(own: Tensor, labels: Tensor | None, gallery: References | None, 
 def _module(model: str | nn.Module) -> tuple[nn.Module, bool]:
     """A model, and whether its vectors are to have unit length."""
     module = load_model(model) if isinstance(model, str) else model
+    if not isinstance(module, nn.Module):
+        raise ModelError(
+            f"an attack needs an nn.Module or the name of a model, got {type(model).__name__}; wrap it in one"
+        )
     return module, module.normalize if isinstance(module, Embedder) else True
 
 

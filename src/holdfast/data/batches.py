@@ -101,7 +101,8 @@ class ClassBatches(Batches):
         """Each group has classes that differ."""
         at_once = self.classes // self.groups
         if len(self._rows) < at_once:
-            raise DataError(f"there are only {len(self._rows)} classes for batches of {at_once}; lower batch.classes")
+            few = f"there are only {len(self._rows)} classes for batches of {at_once}"
+            raise DataError(f"{few}; lower classes (in a recipe, batch.classes)")
 
     def __len__(self) -> int:
         return max(-(-len(self._rows) // self.classes), len(self._codes) // (self.classes * self.per_class))

@@ -89,7 +89,7 @@ class Loss(Configurable, nn.Module):
             warnings.warn(
                 f"{type(self).__name__} expects vectors of unit length, and these have lengths from {shortest:.3g} to "
                 f"{longest:.3g}; scale them: torch.nn.functional.normalize(embeddings, dim=1)",
-                stacklevel=2,
+                stacklevel=6,  # where a loss was called
             )
 
     def batch_loss(

@@ -143,6 +143,9 @@ class Recipe:
                 f"mining_groups ({self.mining_groups}) must cut batch.classes ({self.batch.classes}) into equal parts "
                 "of 2 or more"
             )
+        memory, rows = self.loss.plain.get("memory"), classes * self.batch.per_class
+        if memory is not None and memory < rows:
+            raise ValueError(f"loss.memory ({memory}) must hold a batch (of a mining group), {rows} images or more")
         if regime.replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
             raise ValueError(
                 f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "
