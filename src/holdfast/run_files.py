@@ -11,6 +11,8 @@ ON_TEST = "test"
 """The key of a log's lines that hold figures on the test classes."""
 START = "start"
 """Of the line with the figures of the model that training began with."""
+FITTED = "fitted"
+"""Of the line that says how a head was fitted before the first step, and what held-out classes made of it."""
 KEPT = "kept"
 """Marks the line of each validation whose model was packaged; the last such model is the one that stays."""
 
@@ -140,7 +142,9 @@ def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epo
     """
     start = next((block(line, START) for line in log if block(line, START)), {})
     chosen = next((line for line in reversed(log) if line.get(KEPT)), None)
-    kept: dict[str, Any] = {"epoch": epochs, "why": "the last: no validation classes to choose by"}
+    fitted = next((block(line, FITTED) for line in log if block(line, FITTED)), {})
+    why = "the last: no validation classes to choose by"
+    kept: dict[str, Any] = {"epoch": epochs, "why": fitted.get("why") if fitted and not epochs else why}
     counts, warnings = block(block(evaluation, "splits"), "val"), []
     if chosen is not None:
         kept = {"epoch": chosen["epoch"], "why": "the best R@1 on the validation classes, the latest of equals"}

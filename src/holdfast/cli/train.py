@@ -1,5 +1,6 @@
 """Train an embedding; the same command resumes.
 
+holdfast train --data folder:photos --init mobilenet_v2.safetensors
 holdfast train pocket --data glyphs
 """
 
@@ -14,10 +15,11 @@ from holdfast.run_files import outcome_lines
 
 def arguments(sub: Parser) -> None:
     """Declare the options."""
-    sub.add_argument("recipe", metavar="RECIPE", help="a name from `holdfast list recipes`, or a YAML file")
+    words = "a name from `holdfast list recipes`, or a YAML file; left out, what suits data, device and weights at hand"
+    sub.add_argument("recipe", metavar="RECIPE", nargs="?", help=words)
     shared(sub, "--data", "--seed", "--device", "--skip-bad")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. optimizer.lr=1e-4")
-    sub.add_argument("--init", metavar="MODEL", help="start from {models}")
+    sub.add_argument("--init", "--weights", metavar="MODEL", help="start from a weights file, {models}")
     sub.add_argument("--out", help="run folder (default: runs/RECIPE-DATA-sSEED)")
 
 

@@ -64,6 +64,15 @@ def decode(opener: Callable[[], BinaryIO], where: str, view: View | None = None)
     return resized(rgb, view)
 
 
+def size_of(opener: Callable[[], BinaryIO], where: str) -> tuple[int, int]:
+    """Width and height of an image, which is not decoded."""
+    try:
+        with opener() as file, Image.open(file) as image:
+            return image.size
+    except Exception as error:  # as in `decode`
+        raise BadImage(where, reason(error)) from error
+
+
 def resized(image: Image.Image, view: View | None) -> Pixels:
     """Pixels at a view's canvas, before anything is cropped; antialiased, untouched where they have that size."""
     if view is not None:
@@ -108,6 +117,11 @@ class ImageSource(ABC):
         """What makes it this image and no other: the bytes of its file, or its pixels where it has none."""
         pixels = self.image(index)
         return f"{pixels.shape}".encode() + pixels.tobytes()
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height of an image; `BadImage` if unreadable."""
+        height, width = self.image(index).shape[:2]
+        return width, height
 
     def images(self, indices: Sequence[int] | NDArray[np.int64], view: View) -> list[Pixels]:
         """Several images, each of its own shape."""
@@ -164,6 +178,10 @@ class FileSource(ImageSource):
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one file."""
         return decode(lambda: open_plain(self.paths[index]), self.where(index), view)
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height as the file's first bytes tell them."""
+        return size_of(lambda: open_plain(self.paths[index]), self.where(index))
 
     def content(self, index: int) -> bytes:
         """The bytes of one file."""

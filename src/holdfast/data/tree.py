@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from holdfast.data.sources import EXTENSIONS, ImageSource, Pixels, decode, open_plain
+from holdfast.data.sources import EXTENSIONS, ImageSource, Pixels, decode, open_plain, size_of
 from holdfast.data.table import SkippedFiles, few
 from holdfast.errors import DataError
 from holdfast.view import View
@@ -115,6 +115,10 @@ class TreeSource(ImageSource):
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one file."""
         return decode(lambda: self.tree.open(self.names[index]), self.where(index), view)
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height as the file's first bytes tell them."""
+        return size_of(lambda: self.tree.open(self.names[index]), self.where(index))
 
     def content(self, index: int) -> bytes:
         """The bytes of one file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from types import ModuleType
@@ -187,6 +188,55 @@ def _unpublished(name: str) -> ModelError:
 
 POOL = "global_pool"
 """What timm calls the last pooling of a network."""
+SMALLEST = 1e-12
+"""What a power is taken of at least: zero has no logarithm."""
+
+
+class GeM(nn.Module):
+    """Generalised-mean pooling: maps (B, F, H, W) to (B, F, 1, 1).
+
+    mean(max(x, 0)^p)^(1/p) + mean(min(x, 0))
+
+    With p = 1, where it starts, that is the average; the larger p, the more the strongest responses count. Training
+    learns p.
+
+    Reference: Radenović, Tolias, Chum, "Fine-tuning CNN image retrieval with no human annotation", TPAMI 2019.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.power = nn.Parameter(torch.ones(()))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Pooled maps."""
+        return self.pool(maps, self.power)
+
+    @staticmethod
+    def pool(maps: Tensor, power: Tensor | float) -> Tensor:
+        """Pooled maps, with any power."""
+        logs = maps.clamp(min=SMALLEST).log() * power  # in logarithms, which no power carries to zero or infinity
+        count = math.log(maps.shape[2] * maps.shape[3])
+        positive = ((logs.logsumexp((2, 3), keepdim=True) - count) / power).exp()
+        return positive + maps.clamp(max=0).mean((2, 3), keepdim=True)
+
+
+def pool_by_gem(backbone: nn.Module) -> None:
+    """Replace a backbone's last average pooling; what it computes stays the same until the power changes."""
+    inner, outer = getattr(backbone, POOL, None), getattr(backbone, "avgpool", None)
+    widened = getattr(backbone, "head_hidden_size", None) not in (None, getattr(backbone, "num_features", None))
+    if isinstance(getattr(inner, "pool", None), nn.AdaptiveAvgPool2d) and not widened:
+        inner.pool = GeM()  # type: ignore[union-attr]
+    elif isinstance(outer, nn.AdaptiveAvgPool2d) and outer.output_size in (1, (1, 1)):
+        backbone.avgpool = GeM()
+    elif type(backbone).__name__ == "MobileNetV2":  # pools the maps of its `features` inside its forward pass
+        backbone.features.append(GeM())  # type: ignore[operator, union-attr]
+    else:
+        raise ModelError("pooling: gem needs a backbone that ends in one average of its maps; leave it out")
+
+
+def gem_of(backbone: nn.Module) -> GeM | None:
+    """The generalised-mean pooling of a backbone, if it has one."""
+    return next((module for module in backbone.modules() if isinstance(module, GeM)), None)
 
 
 class AverageAndMax(nn.Module):

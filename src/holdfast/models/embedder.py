@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError, reason, shown
-from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, wrap_module
+from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, pool_by_gem, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_layers
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
 from holdfast.models.names import is_user_code
@@ -29,7 +29,10 @@ BatchNormPolicy: TypeAlias = Literal["train", "freeze-statistics", "freeze"]
 """`train`: batch statistics, running ones updated. `freeze-statistics`: running statistics are used and kept, the
 affine weights train. `freeze`: neither changes."""
 
+Pooling: TypeAlias = Literal["gem"]
+
 _WORDS = {
+    "pooling": (None, *get_args(Pooling)),
     "layout": get_args(Layout),
     "batchnorm": get_args(BatchNormPolicy),
     "fit": get_args(Fit),
@@ -64,6 +67,7 @@ class Embedder(
         layout: `stride-1x1` for ResNet weights in the layout of 2015.
         normalize: scale to unit length. Only the EPS paper's MNIST experiment turns it off.
         batchnorm: what training may change in BatchNorm layers.
+        pooling: `gem` for generalised-mean pooling in place of the backbone's average.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Embedder(
         interpolation: Interpolation | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
+        pooling: Pooling | None = None,
     ) -> None:
         super().__init__()
         built = build_backbone(backbone, size)
@@ -87,6 +92,8 @@ class Embedder(
         self._hub_mixin_config = {**(self._hub_mixin_config or {}), **expects.settings()}  # type: ignore[dict-item]
         if layout == "stride-1x1":
             use_stride_1x1(self.backbone)
+        if pooling:
+            self.use_gem()
 
     @classmethod
     def wrap(
@@ -134,6 +141,21 @@ class Embedder(
     def differentiable(self) -> bool:
         """Whether gradients flow back to the pixels; not so for a wrapped ONNX graph."""
         return bool(getattr(self.backbone, "differentiable", True))
+
+    def use_gem(self) -> None:
+        """Pool by generalised means, with the power at which they are averages."""
+        pool_by_gem(self.backbone)
+        self._hub_mixin_config = {**(self._hub_mixin_config or {}), "pooling": "gem"}  # type: ignore[dict-item]
+
+    def set_head(self, weight: Tensor) -> None:
+        """Let the head be a product with `weight`, (dim, features), without a bias to begin with."""
+        dim, features = weight.shape
+        head = nn.Linear(features, dim)
+        with torch.no_grad():
+            head.weight.copy_(weight)
+            head.bias.zero_()
+        self.head, self.dim = head.to(self.mean.device), dim
+        self._hub_mixin_config = {**(self._hub_mixin_config or {}), "dim": dim}  # type: ignore[dict-item]
 
     max_pooled: bool = False
     """Whether `return_pooled` gives the sum of average- and max-pooled features."""

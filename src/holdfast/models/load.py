@@ -7,13 +7,15 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
+import torch
 from torch import nn
 
 from holdfast.errors import ModelError, described, reason
 from holdfast.files import kind_of
 from holdfast.models.backbones import call_by_path
-from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder
+from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder, Pooling
 from holdfast.models.fetching import hub_reachable
 from holdfast.models.names import TIMM, TORCHVISION, did_you_mean, published_start
 from holdfast.models.onnx_file import OnnxModule
@@ -29,6 +31,8 @@ class ModelConfig:
         backbone: its name; `NAME@FILE` gives the weights with it.
         weights: `imagenet` (published weights, fetched by timm or torchvision: those of the backbone's tag, or the
             library's present choice where it has none), a local file, or None for random.
+        head: `whitened` fits the head to the training classes before the first step, from the backbone's features as
+            they are, with or without a `dim`; None leaves it random.
     """
 
     backbone: str = "resnet50"
@@ -41,6 +45,8 @@ class ModelConfig:
     batchnorm: BatchNormPolicy = "train"
     fit: Fit | None = None
     interpolation: Interpolation | None = None
+    pooling: Pooling | None = None
+    head: Literal["whitened"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("dim", "size", "canvas"):
@@ -66,7 +72,7 @@ class ModelConfig:
                 size, canvas, fit and interpolation is taken from it, and so are the colours.
         """
         arguments = dataclasses.asdict(self)
-        weights = arguments.pop("weights")
+        weights, pooling, head = (arguments.pop(name) for name in ("weights", "pooling", "head"))
         if like is not None and like._hub_mixin_config is not None:  # a wrapped module says nothing of its own
             own = like.preprocessing.settings()
             if self.size not in (None, like.size):
@@ -75,6 +81,10 @@ class ModelConfig:
         embedder = Embedder(**arguments)
         if weights not in (None, "none"):
             load_backbone_weights(embedder.backbone, self.backbone, weights, self.size)
+        if pooling:
+            embedder.use_gem()
+        if head and self.dim is None:
+            embedder.set_head(torch.eye(embedder.feature_dim))
         return embedder
 
 

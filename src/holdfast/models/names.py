@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ SMALL = {"conv-small": 32, "conv-tiny": 32, "mnist-plane": 28}
 """Our own networks and the size of the images they take."""
 TIMM, TORCHVISION = "timm:", "torchvision:"
 """What the names of published backbones begin with; a recipe may leave the first out."""
+SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
+"""Of weights files."""
 NEAR = 0.75
 """How alike names must be, as difflib counts it, for one to be meant by the other."""
 
@@ -26,12 +29,38 @@ def is_user_code(backbone: str) -> bool:
 def published_start(spec: Any) -> tuple[str, str] | None:
     """Backbone and weights of `timm:NAME`, `torchvision:NAME` or either with `@FILE`; None of anything else.
 
-    Without a file the weights are those that the library publishes, `imagenet`.
+    Without a file the weights are those that the library publishes, `imagenet`. A file by itself is of the backbone
+    that its name begins with, as torchvision names its own: `mobilenet_v2-b0353104.pth`.
     """
-    if not isinstance(spec, str) or not spec.startswith((TIMM, TORCHVISION)):
+    if not isinstance(spec, str):
+        return None
+    if Path(spec).suffix in SUFFIXES and ":" not in spec:
+        return _named_after(Path(spec)), spec
+    if not spec.startswith((TIMM, TORCHVISION)):
         return None
     name, at, file = spec.partition("@")
     return name.removeprefix(TIMM), file if at else "imagenet"
+
+
+def _named_after(file: Path) -> str:
+    """The backbone that a weights file is of, by the beginning of its name."""
+    found = backbone_named(file.name)
+    if found is None:
+        raise ModelError(f"which model are the weights {file} of? write torchvision:NAME@{file} or timm:NAME@{file}")
+    return found
+
+
+def backbone_named(file: str) -> str | None:
+    """The backbone with whose name a file's name begins, the longest of several; torchvision's before timm's."""
+    ensure_torchvision()
+    import timm
+    from torchvision import models
+
+    for prefix, known in ((TORCHVISION, models.list_models()), ("", timm.list_models())):
+        names = [name for name in known if file.startswith(name) and not file[len(name) :][:1].isalnum()]
+        if names:
+            return prefix + max(names, key=len)
+    return None
 
 
 def did_you_mean(name: str) -> str | None:

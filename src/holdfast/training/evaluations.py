@@ -52,7 +52,8 @@ def measure_start(
         tests: those of the test classes, where they are open already.
     """
     recipe = session.recipe
-    plain = recipe.init is None and recipe.model.weights not in (None, "none") and recipe.model.dim is not None
+    new_head = recipe.model.dim is not None or recipe.model.head is not None
+    plain = recipe.init is None and recipe.model.weights not in (None, "none") and new_head
     model = PlainFeatures(session.model) if plain else session.evaluated_model
     said = f"the plain features of {recipe.model.backbone}" if plain else "the model of init"
     of = said if plain or recipe.init else "the untrained model"

@@ -71,12 +71,13 @@ class Recipe:
         augment: random views of the training images.
         init: a model to start from instead of `model.weights`. A run, package or hub id of the same backbone; where
             `model` leaves open how images are seen, they are seen as that model saw them. `timm:NAME@FILE` or
-            `torchvision:NAME@FILE` stands for `model.backbone` and `model.weights`.
+            `torchvision:NAME@FILE` stands for `model.backbone` and `model.weights`, and so does a FILE whose name
+            begins with a backbone's.
         loss: what is learnt.
         regime: how a batch becomes a loss.
         optimizer: and its learning rates.
         schedule: of the learning rate.
-        epochs: passes over the training images.
+        epochs: passes over the training images; 0 keeps a fitted head (`model.head`) as it is.
         evaluate_every: epochs between evaluations on the validation classes.
         test_curve: as often, measure the test classes too, for the curve that papers plot and the best epoch that they
             publish; the curve never chooses a model.
@@ -123,7 +124,11 @@ class Recipe:
     trackers: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "evaluate_every", "accumulate", "mining_groups", "log_every", "checkpoint_every"):
+        if self.model.head and self.init:
+            raise ValueError("model.head: whitened is fitted to a backbone's own features; leave out init")
+        if self.epochs < (0 if self.model.head else 1):
+            raise ValueError(f"epochs must be 1 or more, got {self.epochs}; 0 only where model.head is fitted")
+        for name in ("evaluate_every", "accumulate", "mining_groups", "log_every", "checkpoint_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
