@@ -85,8 +85,8 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
             f"init: {said} is a trained model; name the recipe to go on with, as in `train {PHOTOGRAPHS}`"
         )
     if device.type == "cuda" and classes >= MANY_CLASSES and len(train) >= MANY_IMAGES:
+        more: tuple[str, ...] = ("data.validation=0.1", "test_curve=false")
         name, why = PHOTOGRAPHS, "a GPU and so many classes let all of the backbone learn, within an hour"
-        more = ("data.validation=0.1", "test_curve=false")
     else:
         name = "fitted-head"
         why = (

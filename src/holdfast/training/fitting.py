@@ -146,7 +146,8 @@ def choose(scores: dict[tuple[float, float], float]) -> tuple[float, float]:
 
 def widest(features: Tensor, dim: int) -> Tensor:
     """The directions, as columns, onto which a projection keeps most of the similarities of features."""
-    return torch.linalg.eigh(features.T @ features)[1][:, -dim:]
+    _, vectors = torch.linalg.eigh(features.T @ features)
+    return vectors[:, -dim:]  # type: ignore[no-any-return]
 
 
 def _take_into_training(session: Session) -> None:

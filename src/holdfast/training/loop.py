@@ -98,8 +98,8 @@ def train(
         stack.enter_context(tiny_as_zero(place))
         stack.enter_context(torch.random.fork_rng(seeded_devices(place)))  # the caller's random state is its own
         session = build_session(checked, place, skip_bad, run.folder)
-        if (line := shrunk_line(checked, session.table)) is not None:
-            console.say(line)
+        if warning := shrunk_line(checked, session.table):
+            console.say(warning)
         with seeds.deterministic(session.device):
             Loop(session, run).learn()
             evaluation = finish(session, run)
