@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from holdfast import seeds
+from holdfast import console, seeds
 from holdfast.attacks.ball import pixels
 from holdfast.attacks.base import Goal
 from holdfast.attacks.budget import Budget, Method, Norm
@@ -107,12 +107,14 @@ def attack(
     rows = torch.arange(len(images), device=device)
     bound = wanted.bind(references, rows, seeds.generator(seed, "targets"))
     results, clean = [], []
-    for part, goal_part in chunks(images, bound, max(1, batch // (bound.group or 1))):
-        draws = seeds.generator(seed, "start", part.start)
-        here = images[part].to(device)
-        results.append(pgd(module, here, goal_part, budget, generator=draws, normalize=unit))
-        with torch.no_grad():
-            clean.append(goal_part.measure(references.clean(rows[part])))
+    with console.bar(len(images), unit="image", what="attacking") as bar:
+        for part, goal_part in chunks(images, bound, max(1, batch // (bound.group or 1))):
+            draws = seeds.generator(seed, "start", part.start)
+            here = images[part].to(device)
+            results.append(pgd(module, here, goal_part, budget, generator=draws, normalize=unit))
+            with torch.no_grad():
+                clean.append(goal_part.measure(references.clean(rows[part])))
+            bar.update(len(here))
     return AttackResult(
         images=torch.cat([result.images.to(images.device) for result in results]),
         vectors=torch.cat([result.vectors for result in results]),

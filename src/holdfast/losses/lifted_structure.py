@@ -21,7 +21,7 @@ class LiftedStructure(PairLoss):
     J_ij = d_ij + log(Σ_{k∈N_i} exp(m - d_ik) + Σ_{l∈N_j} exp(m - d_jl))
 
     This is the smooth bound that the original paper optimises. Its single losses are positive pairs; a pair without
-    any negative has loss zero.
+    any negative has loss zero. With a memory, N_j is known for positives of the batch and empty for earlier ones.
 
     Args:
         margin: m.

@@ -158,7 +158,10 @@ class PairLoss(TupleLoss):
 
 
 class TripletLoss(TupleLoss):
-    """A loss on triplets. Pairs stand for every triplet that joins a positive and a negative of one anchor."""
+    """A loss on triplets.
+
+    Pairs, each counted once, stand for every triplet that joins a positive and a negative of one anchor.
+    """
 
     active = False
     """Whether the average is over losses above zero only."""
