@@ -60,8 +60,14 @@ class ImageModel(Protocol):
 
 
 @torch.no_grad()
-def embed(model: ImageModel, store: ImageStore, batch: int = 256, precision: str = "float32") -> Tensor:
-    """Embeddings of every image of a store, in table order, on the CPU; the model's mode is put back afterwards.
+def embed(
+    model: ImageModel,
+    store: ImageStore,
+    batch: int = 256,
+    precision: str = "float32",
+    rows: Tensor | None = None,
+) -> Tensor:
+    """Embeddings of images of a store on the CPU; the model's mode is put back afterwards.
 
     Several processes embed a shard each, and all of them get all embeddings.
 
@@ -70,26 +76,26 @@ def embed(model: ImageModel, store: ImageStore, batch: int = 256, precision: str
         store: images at the model's view, on the model's device.
         batch: images per pass.
         precision: `bfloat16` runs the network under autocast.
+        rows: which images; all, in table order, when left out.
     """
     processes = current_processes()
     device = model.mean.device
-    mine = processes.shard(len(store.table))
-    total = mine.stop - mine.start
-    vectors = torch.empty(total, model.dim)
+    rows = torch.arange(len(store.table)) if rows is None else rows
+    mine = rows[processes.shard(len(rows))]
+    vectors = torch.empty(len(mine), model.dim)
     was_training = model.training
     model.train(False)
     try:
-        with console.bar(total, unit="image", what="embedding") as bar:
-            for start in range(0, total, batch):
-                rows = torch.arange(start, min(start + batch, total))
-                images = store.inputs(rows + mine.start)
-                store.prefetch(torch.arange(min(start + batch, total), min(start + 2 * batch, total)) + mine.start)
+        with console.bar(len(mine), unit="image", what="embedding") as bar:
+            for start in range(0, len(mine), batch):
+                images = store.inputs(mine[start : start + batch])
+                store.prefetch(mine[start + batch : start + 2 * batch])
                 with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                    vectors[rows] = model(images).float().cpu()
-                bar.update(len(rows))
+                    vectors[start : start + batch] = model(images).float().cpu()
+                bar.update(len(images))
     finally:
         model.train(was_training)
-    return processes.gather(vectors, ((len(store.table), 1),))
+    return processes.gather(vectors, ((len(rows), 1),))
 
 
 def used_once() -> Cache:

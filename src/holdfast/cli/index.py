@@ -45,7 +45,9 @@ def arguments(sub: Parser) -> None:
         help="flat (exact), ivf or hnsw (faster after thousands of queries in one process)",
     )
     sub.add_argument("--model", dest="own", metavar="MODEL", help="with --add: the model, where it is not inside")
-    sub.add_argument("--calibrate", type=non_negative, metavar="N", help="on N clean images (1000)")
+    sub.add_argument(
+        "--calibrate", type=non_negative, metavar="N", help="marks for tampered queries rest on N clean images (300)"
+    )
     sub.add_argument("--out", help="folder for the index")
 
 
