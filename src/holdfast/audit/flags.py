@@ -53,6 +53,8 @@ IMAGES = 40
 HUGE = 0.5
 STEPS = 30
 QUERIES = 200
+TRIED, TRIED_STEPS = 4, 8
+"""Images and steps that tell, before images are chosen by the clock, whether the heavier checks will be needed."""
 MARGIN = 0.1
 """Fraction of the probed images by which one attack must beat another before it counts as a sign."""
 
@@ -149,8 +151,23 @@ def _effort(subject: Subject) -> tuple[int, int]:
     return (max(1, STEPS // HURRY), max(1, QUERIES // HURRY)) if subject.quick else (STEPS, QUERIES)
 
 
-def masking_passes(subject: Subject) -> dict[str, Passes]:
-    """What each check for masked gradients takes at most, the heaviest last."""
+def falls_at_once(subject: Subject, eps: float) -> bool:
+    """Whether a few steps break each of a few queries, so that most checks for masked gradients will be left out."""
+    if not subject.differentiable:
+        return False
+    rows = subject.limited(min(TRIED, len(subject.rows))).rows
+    margin = attacks.build("misrank").bind(subject.references, rows)
+    tried = Budget(eps=eps, steps=TRIED_STEPS, method="apgd")
+    return not bool((pgd(subject.model, subject.images(rows), margin, tried).measures["hit"] > 0).any())
+
+
+def masking_passes(subject: Subject, falls: bool = False) -> dict[str, Passes]:
+    """What each check for masked gradients takes at most, the heaviest last.
+
+    Args:
+        subject: the model.
+        falls: the first check will break nearly everything, and no other follow.
+    """
     if not subject.differentiable:
         return {}
     (steps, queries), images = _effort(subject), min(IMAGES, len(subject.rows))
@@ -160,7 +177,7 @@ def masking_passes(subject: Subject) -> dict[str, Passes]:
         "large eps": Passes(forward=2, back=steps),
         "random search": Passes(forward=queries + 2),
     }
-    return {name: passes * images for name, passes in each.items()}
+    return {name: passes * images for name, passes in each.items() if name == "gradient" or not falls}
 
 
 def masking(subject: Subject, eps: float, progress: Progress) -> list[Flag]:

@@ -212,9 +212,9 @@ def run(
         return Audit(document, file)
 
 
-def _after_attacks(subject: Subject, budget: Budget, examples: int) -> dict[str, Passes]:
-    """What comes behind the attacks, and takes at most so many passes."""
-    checking = sum(checks.masking_passes(subject).values(), Passes())
+def _after_attacks(subject: Subject, budget: Budget, examples: int, falls: bool = False) -> dict[str, Passes]:
+    """What comes behind the attacks, and takes at most so many passes; `falls` as for `masking_passes`."""
+    checking = sum(checks.masking_passes(subject, falls).values(), Passes())
     stored = (subject.passes(budget) + Passes(forward=1)) * min(examples, len(subject.rows))
     work = {CHECKS: checking, EXAMPLES: stored}
     return {name: passes for name, passes in work.items() if passes != Passes()}
@@ -228,9 +228,10 @@ def _choose_images(
 
     def choose() -> int:
         parts = len(protocol.parts(subject.limited(min(FIRST_GUESS, len(subject.rows)))))
+        falls = checks.falls_at_once(subject, budget.eps)
 
         def seconds(count: int) -> float:
-            after = sum(_after_attacks(subject.limited(count), budget, examples).values(), Passes())
+            after = sum(_after_attacks(subject.limited(count), budget, examples, falls).values(), Passes())
             at_once = Cut.every(subject.block, count).rows_in_turn(world)
             return speed.seconds(each * (parts * at_once) + after)
 
