@@ -295,6 +295,15 @@ def test_curves_of_different_attacks_are_not_drawn_together(tmp_path: Path) -> N
     assert eps_curves(read_comparison(folders).runs) is None
 
 
+def test_curves_that_are_alike_differ_nowhere(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / name) for name in "ab"]
+    for folder, last in zip(folders, (10.01, 10.02), strict=True):
+        add_exhibits(folder, 5, 1, [79, 60, 31, 12, 11, last])
+    curves = eps_curves(read_comparison(folders).runs)
+    assert curves is not None
+    assert curves[0].title == "All runs keep the same R@1 at every strength of attack"
+
+
 def test_the_dashed_line_goes_through_the_unbeaten() -> None:
     places = {"a": (10, 80), "b": (30, 70), "c": (5, 79), "d": (30, 60), "e": (10, 80)}
     discs = [Disc(name, name, "s1", x, y) for name, (x, y) in places.items()]

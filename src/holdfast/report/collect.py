@@ -137,6 +137,8 @@ def is_current(folder: Path, *, images: bool = True) -> bool:
         return False
     if not isinstance(document, dict) or document.get("schema") != EXHIBITS_SCHEMA:
         return False
+    if any(name not in document for section in SECTIONS for name in section.collect):  # an earlier version made it
+        return False
     sources = ["recipe.yaml", "evaluation.json", "audit.json", "audit-*-*.json", "model/*"]
     if any(source.stat().st_mtime > made for pattern in sources for source in folder.glob(pattern)):
         return False

@@ -16,7 +16,7 @@ from holdfast.report.comparison import Comparison, read_comparison
 from holdfast.report.formatting import NONE, number, setting, short
 from holdfast.report.images import BUDGET, PageImages
 from holdfast.report.public import public_path
-from holdfast.report.render import render
+from holdfast.report.render import SCRIPTS, render
 from holdfast.report.runs import ComparedRun, Document
 from holdfast.report.sections.flags import LEVELS
 from holdfast.report.sections.recipe import name_of
@@ -51,7 +51,7 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
     finding, price = findings(table, ranked)
     page = render(
         "compare.html",
-        scripts=("page.js", "compare.js"),
+        scripts=(*SCRIPTS, "compare.js"),
         title=f"{_heading(runs)} – holdfast",
         heading=_heading(runs),
         runs=runs,
@@ -72,7 +72,12 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
         learning=learning_curves(runs),
         differences=recipe_differences(runs),
         queries=shared_queries(runs) if images else [],
-        exports={"csv": to_csv(table), "markdown": to_markdown(table), "latex": to_latex(table)},
+        exports={
+            "csv": to_csv(table),
+            "markdown": to_markdown(table),
+            "latex": to_latex(table),
+            "seeds": "" if comparison.seeds is None else to_csv(comparison.seeds),
+        },
         levels=LEVELS,
         version=__version__,
     )
@@ -99,7 +104,8 @@ def findings(table: Table, ranked: bool) -> tuple[str, str]:
     if accurate == robust:
         both = f"{most} is ahead in both: it finds most (R@1 {number(r1)}) and withstands most (ERS {number(score)})."
         return both, "Accuracy, robustness and cost"
-    price = f"From {most} to {least}: {number(score - less_ers)} more ERS for {number(r1 - less_r1)} less R@1"
+    more, less = (round(a, 1) - round(b, 1) for a, b in ((score, less_ers), (r1, less_r1)))  # as they are shown
+    price = f"From {most} to {least}: {number(more)} more ERS for {number(less)} less R@1"
     return f"{most} finds most (R@1 {number(r1)}); {least} withstands most (ERS {number(score)}).", price
 
 

@@ -231,7 +231,7 @@ def _told(key: str, conditions: dict[str, Conditions]) -> str:
         text = _text(key, known.values.get(key))
         names.setdefault(text, []).append(name)
         said[text] = _said(key, known.values)
-    if len({*said.values()}) < len(said):  # other images under the same name
+    if key == "content" and len({*said.values()}) < len(said):  # other images under the same name
         said = {text: f"{words} [{text[1:9]}]" for text, words in said.items()}
     listed = [f"{said[text]} ({', '.join(those)})" for text, those in names.items()]
     return f"{WORDS.get(key, key)} {' and '.join(listed)}"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
+
+from markupsafe import Markup
 
 from holdfast.run_files import finite
 
 NONE = "–"
 """Stands where a number is missing."""
+WORD_ENDS = re.compile(r"(?<=[^\W\d_][_/\\.:=+,|@&-])(?=\w)|(?<=[_/\\.:=+,|@&-])(?=[^\W\d_])|(?<=[a-z])(?=[A-Z])")
+"""Where a name can be broken without breaking a word or a number."""
 
 
 def number(value: Any, digits: int = 1) -> str:
@@ -81,6 +86,11 @@ def short(text: Any, length: int = 40) -> str:
     """The text, cut where it would break a line of its own."""
     whole = " ".join(str(text).split())
     return whole if len(whole) <= length else f"{whole[: length - 1]}…"
+
+
+def breakable(text: Any, length: int = 80) -> Markup:
+    """A name of files or folders whole, up to a length, that may go on in the next line after `_`, `-`, `/` or `aB`."""
+    return Markup("<wbr>").join(WORD_ENDS.split(short(text, length)))
 
 
 def setting(value: float) -> str:

@@ -20,11 +20,13 @@ SMALL = 64
 """Up to this side, an image is shown with visible pixels instead of a blur."""
 BUDGET = 5_500_000
 """Bytes of image files per page: a third more in base64, so that a page stays under 8 MB."""
-THUMBNAIL = 112
-"""Longest side of an image that is only looked at; larger ones are reduced to it and stored as JPEG."""
+LOOKED_AT = 224
+"""Longest side of an image that is only looked at: what most models see, and enough to be enlarged on a screen."""
+LOSSLESS = 112
+"""Up to this side such images are stored as PNG, above as JPEG."""
 EXACT = 256
 """Longest side of an image that is stored to the bit; a page of larger ones would be too heavy."""
-TILE, COLUMNS = 48, 25
+TILE, COLUMNS = 64, 20
 QUALITY = 85
 _STARTS = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 
@@ -56,7 +58,7 @@ class PageImages:
             return Markup("")
         width, height = (_side(image.get(key)) for key in ("width", "height"))
         kind = " pixels" if max(width, height) <= SMALL else ""
-        return Markup('<img class="pic{}" src="{}" width="{}" height="{}" alt="{}">').format(
+        return Markup('<img class="pic{}" src="{}" width="{}" height="{}" alt="{}" decoding="async">').format(
             kind, source, width, height, str(image.get("alt", ""))
         )
 
@@ -99,7 +101,7 @@ class ImageFiles:
         self.folder = folder
         self.size = size
         self._count = 0
-        self._known: dict[tuple[int, int], dict[str, Any]] = {}
+        self._known: dict[tuple[int, int], Named] = {}
 
     def of(self, store: ImageStore, row: int, alt: str) -> Named:
         """An image of a store, for looking at; asked for again it is the same file."""
@@ -109,13 +111,17 @@ class ImageFiles:
             return None
         key = (id(store), row)
         if key not in self._known:
-            image = store.inputs(torch.tensor([row]))[0]
-            self._known[key] = self._save(image, THUMBNAIL, "png" if self.size <= THUMBNAIL else "jpg")
-        return {**self._known[key], "alt": alt}
+            self._known[key] = self.seen(store.inputs(torch.tensor([row]))[0], "")
+        return {**(self._known[key] or {}), "alt": alt}
 
     def exact(self, image: Tensor, alt: str) -> Named:
         """An image in [0, 1] as 8 bits hold it, without loss."""
         return None if self.folder is None else {**self._save(image, EXACT, "png"), "alt": alt}
+
+    def seen(self, image: Tensor, alt: str) -> Named:
+        """An image in [0, 1] for looking at, such as a perturbation; without loss only where it is small."""
+        kind = "png" if self.size <= LOSSLESS else "jpg"
+        return None if self.folder is None else {**self._save(image, LOOKED_AT, kind), "alt": alt}
 
     def sprite(self, store: ImageStore, rows: Tensor) -> dict[str, Any] | None:
         """Many images as the tiles of one JPEG, row by row."""

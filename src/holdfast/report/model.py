@@ -19,9 +19,10 @@ from holdfast.audit.subject import Subject
 from holdfast.data import ImageStore
 from holdfast.evaluation import choose_split, read_table
 from holdfast.models import Embedder
-from holdfast.report.context import GOAL, CollectContext
+from holdfast.report.context import GOAL, NO_POSITIVE, Absent, CollectContext
 from holdfast.report.images import ImageFiles
 from holdfast.report.origin import Origin
+from holdfast.sphere import Mask
 
 FRACTIONS = (0.125, 0.25, 0.5, 1.0, 2.0)
 """Each eps as a fraction of the audit's: 1, 2, 4, 8 and 16/255 for the usual one."""
@@ -49,6 +50,34 @@ class AttackedQueries:
     stored: Tensor
     vectors: Tensor
     stored_hits: Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Searches:
+    """What every query finds first, before any attack; queries without a positive in the gallery are left out.
+
+    Args:
+        rows: the queries.
+        labels: their classes.
+        found: the gallery image that is nearest to each.
+        right: whether that is of its class.
+    """
+
+    rows: Tensor
+    labels: Tensor
+    found: Tensor
+    right: Mask
+
+
+def search_all(subject: Subject) -> Searches:
+    """Let every query search the gallery, its own copy and camera left out."""
+    references, rows = subject.references, torch.arange(len(subject.labels), device=subject.labels.device)
+    hits = references.hits(references.clean(rows), rows)
+    rows = rows[~hits.isnan()]
+    if not len(rows):
+        raise Absent(NO_POSITIVE)
+    found = references.nearest(references.clean(rows), rows, 1)[:, 0]
+    return Searches(rows, subject.labels[rows], found, hits[rows] > 0)
 
 
 def open_model(origin: Origin, embedder: Embedder, folder: Path | None, seed: int, limit: int) -> CollectContext:

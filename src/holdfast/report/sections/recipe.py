@@ -9,7 +9,7 @@ import yaml
 
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, CollectContext, PageContext, Section
-from holdfast.report.public import public_path, public_values, report_command
+from holdfast.report.public import public_path, public_values, report_command, spec
 from holdfast.run_files import batch_size, block, blocks
 from holdfast.run_folder import RunFiles
 
@@ -66,11 +66,11 @@ def _regime(files: RunFiles) -> str:
 
 def sentence(files: RunFiles) -> str:
     """What this is."""
-    data = files.data.get("name", "unknown data")
+    data = spec(files.data) if files.data else "unknown data"
     if not files.recipe:
         audited = files.audit or next(iter(files.audits.values()), files.evaluation)
         model = public_path(audited.get("model", "a model"))
-        return f"How well {model} finds images of {public_path(data)}, and how easily it is fooled."
+        return f"How well {model} finds images of {data}, and how easily it is fooled."
     network, loss = block(files.recipe, "model"), name_of(files.recipe.get("loss"))
     return (
         f"A {network.get('backbone', 'small')} network that turns an image into {network.get('dim', 'a few')} "
@@ -81,10 +81,10 @@ def sentence(files: RunFiles) -> str:
 def show(context: PageContext) -> dict[str, Any]:
     """The recipe as a summary, and the data card."""
     files = context.files
-    card, recipe, data = files.exhibits.get("data_card"), files.recipe, files.data.get("name", "data")
+    card, recipe, data = files.exhibits.get("data_card"), files.recipe, spec(files.data) if files.data else "data"
     if not recipe and not card:
         raise Absent("this folder holds an audit without a recipe or data card", report_command(files))
-    title = f"{fmt.count(recipe.get('epochs'))} epochs of {data}, {_regime(files)}"
+    title = f"{fmt.count(recipe.get('epochs'))} epochs on {data}, {_regime(files)}"
     return {
         "title": title if recipe else f"Audited on {data}",
         "facts": _facts(recipe) if recipe else [],
