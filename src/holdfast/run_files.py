@@ -128,6 +128,15 @@ def best_on_test(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     return dict(max(known, key=lambda point: point["R@1"])) if known else None
 
 
+def eps_words(budget: Mapping[str, Any]) -> str:
+    """ε of an audit: `8/255 (0.137 normalised)`; in pixels alone where a model does its own preprocessing, unseen."""
+    pixel, normalised = finite(budget.get("eps_pixel")), finite(budget.get("eps_normalized"))
+    if pixel is None:
+        return "unknown"
+    own = normalised is not None and abs(normalised - pixel) > 1e-6 * pixel
+    return f"{255 * pixel:.3g}/255" + (f" ({normalised:.3g} normalised)" if own else "")
+
+
 def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epochs: int) -> dict[str, Any]:
     """What training made of the model it began with, as evaluation.json holds it.
 

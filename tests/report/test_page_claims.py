@@ -91,6 +91,20 @@ def test_a_title_says_which_way_it_goes(run: Path, at_eight: float, words: str) 
     assert titles(run)["eps"] == f"R@1 of 200 queries {words} at 8/255 per pixel"
 
 
+def test_before_and_after_and_what_training_warned_of(run: Path) -> None:
+    start = {"of": "the plain features of mobilenet_v2", "test": 80.6, "validation": 90.0}
+    kept = {"epoch": 3, "why": "the best R@1 on the validation classes", "validation": 88.0}
+    change(run / "evaluation.json", start=start, kept=kept, warnings=["training lost: R@1 80.6 → 78.8"])
+    change(run / "audit.json", flags=[])
+    text = text_of(run)
+    assert "3,150 searches; before training, 80.6 % (the plain features of mobilenet_v2)" in text
+    assert "R@1, clean images 78.8 % from 80.6 %" in text
+    assert "kept: epoch 3, the best R@1 on the validation classes (90.0 → 88.0)" in text
+    assert titles(run)["flags"] == "1 reason to read these figures with care"
+    assert "Doubt: training training lost: R@1 80.6 → 78.8" in text
+    assert "othing suggests that these figures mislead" not in text
+
+
 def test_the_headline_is_the_whole_evaluation(run: Path) -> None:
     # Six searches of an audit may go as they like: they are no headline, with an evaluation or without.
     change(run / "audit.json", images=6, limit=6, metrics={**audit()["metrics"], "R@1": 83.3})

@@ -10,9 +10,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from holdfast.audit.ers import TERMS
 from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, above_zero, non_negative, positive, shared
 from holdfast.console import figure, table
 from holdfast.metric_info import stored
+from holdfast.run_files import eps_words
 
 
 def arguments(sub: Parser) -> None:
@@ -96,16 +98,18 @@ def default_audit_folder(model: str, data: str) -> str:
 
 
 def audit_table(document: dict[str, Any]) -> str:
-    """Figures with intervals and meanings, then the flags with advice, as a person reads them."""
+    """Figures with intervals, terms of ERS and meanings, then the flags with advice, as a person reads them."""
     rows, described = [], stored(document)
+    terms = TERMS if document["protocol"] == "ers" else {}
     for key, value in document["metrics"].items():
         interval = document["intervals"].get(key)
         ends = f"{figure(interval[0])} to {figure(interval[1])}" if interval else ""
-        rows.append((key, figure(value), ends, described[key].meaning if key in described else ""))
-    columns = ["figure", "value", "95 % interval", "meaning"]
-    text = table(columns, rows, left=(3,))
+        term = [figure(terms[key](value)) if key in terms and value is not None else ""] if terms else []
+        rows.append((key, figure(value), ends, *term, described[key].meaning if key in described else ""))
+    columns = ["figure", "value", "95 % interval", *(["term of ERS"] if terms else []), "meaning"]
+    text = table(columns, rows, left=(len(columns) - 1,))
     budget = document["budget"]
-    eps = f"eps {255 * budget['eps_pixel']:.3g}/255 ({budget['eps_normalized']:.3g} normalised)"
+    eps = f"eps {eps_words(budget)}"
     batches = document.get("settings", {}).get("batches")
     mode = f"{document['mode']}, batches {batches}" if batches else document["mode"]
     head = (

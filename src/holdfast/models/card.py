@@ -20,6 +20,7 @@ from holdfast.files import inside, write_atomic
 from holdfast.metric_info import percentage, stored
 from holdfast.run_files import (
     batch_size,
+    eps_words,
     finite,
     outcome_lines,
     passes_per_step,
@@ -196,13 +197,12 @@ def audit_section(audit: Document) -> dict[str, Any]:
     """Title, setting, figures and flags of one audit."""
     budget, intervals = audit["budget"], audit.get("intervals", {})
     subset = " (a first look)" if audit.get("quick") else " (a subset)" if audit.get("limit") else ""
-    eps, normalised = float(budget["eps_pixel"]), float(budget["eps_normalized"])
     return {
         "title": said(f"{audit['protocol']} ({audit['mode']})"),
         "setting": (
             f"{audit['images']:,} attacked images{subset} of the {said(audit.get('split'))} split of "
             f"{data_name(audit['data'])} against a gallery of {audit['gallery']:,}; no pixel changed by more than "
-            f"{255 * eps:.3g}/255 ({normalised:.3g} normalised), {said(budget['steps'])} steps, seed "
+            f"{eps_words(budget)}, {said(budget['steps'])} steps, seed "
             f"{said(audit.get('seed'))}."
         ),
         "rows": [

@@ -13,13 +13,14 @@ from holdfast.report.described import described
 from holdfast.report.formatting import span
 from holdfast.report.sections.flags import all_flags
 from holdfast.report.tables import Column, Table, TableCell
-from holdfast.run_files import block, finite
+from holdfast.run_files import ON_TEST, START, block, finite
 from holdfast.run_folder import RunFiles, read_run
 
 Document = dict[str, Any]
 GROUPS = {"clean": "Clean retrieval", "ers": "Under attack", "cost": "Cost"}
 OTHER = "Other audits"
 RECALL = MetricInfo("queries whose nearest image is of their class, %", digits=1, shown="headline")
+BEFORE = MetricInfo("R@1 of the model that training started from, %", "R@1 before", None, 1)
 # Runs do not record their machine, so seconds rank nobody.
 COSTS = {
     "seconds": MetricInfo("seconds in training steps, on the machine used", "train s", None, 0, "headline"),
@@ -112,6 +113,9 @@ def table_of(runs: Sequence[ComparedRun]) -> Table:
                     columns.setdefault(column.key, column)
                     cells[column.key] = _cell(document, key, info.scale)
         files = run.files
+        if (start := finite(block(files.evaluation, START).get(ON_TEST))) is not None:
+            columns.setdefault("before", _column("clean", "before", BEFORE))
+            cells["before"] = TableCell(start)
         costs = (files.training_seconds, files.passes_per_step, files.images_seen, files.parameters)
         cells |= {key: TableCell(finite(value)) for key, value in zip(COSTS, costs, strict=True)}
         rows.append(cells)

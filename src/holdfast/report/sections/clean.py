@@ -9,7 +9,7 @@ from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.described import described
 from holdfast.report.public import model_command
-from holdfast.run_files import block, finite, outcome_lines, warning_lines
+from holdfast.run_files import ON_TEST, START, block, finite, outcome_lines
 from holdfast.run_folder import RunFiles
 
 COARSE = "coarse/"
@@ -34,6 +34,8 @@ class CleanRecall:
         split: of the data, if it is known.
         sampled: whether only a sample of the split was asked, as audits with a limit do.
         ends: the 95 % interval, if there is one.
+        before: percent of the same images for the model that training started from, if it was measured.
+        of: which model that was.
     """
 
     value: float
@@ -41,6 +43,8 @@ class CleanRecall:
     split: str
     sampled: bool = False
     ends: tuple[float, float] | None = None
+    before: float | None = None
+    of: str = ""
 
 
 def whole_recall(context: PageContext) -> CleanRecall | None:
@@ -54,7 +58,9 @@ def whole_recall(context: PageContext) -> CleanRecall | None:
     if value is None:
         return None
     images, ends = finite(document.get("images")), fmt.span(block(document, "intervals").get("R@1"))
-    return CleanRecall(value, images, str(document.get("split") or ""), bool(document.get("limit")), ends)
+    start, limited = block(document, START), bool(document.get("limit"))
+    before, of = finite(start.get(ON_TEST)), str(start.get("of") or "the untrained model")
+    return CleanRecall(value, images, str(document.get("split") or ""), limited, ends, before, of)
 
 
 def show(context: PageContext) -> dict[str, Any]:
@@ -70,7 +76,6 @@ def show(context: PageContext) -> dict[str, Any]:
         "title": f"Unchanged images: the nearest match is right {fmt.percent(recall)} of the time{sample}",
         "document": document,
         "outcome": outcome_lines(document),
-        "warnings": warning_lines(document),
         **{name: block(document, name) for name in ("metrics", "intervals", "undefined")},
         "percent": {key: info for key, info in own.items() if info.percent},
         "raw": {key: info for key, info in own.items() if not info.percent},

@@ -60,7 +60,8 @@ def _recall(files: RunFiles, recall: CleanRecall | None) -> dict[str, Any]:
         return _tile("R@1", fmt.NONE, f"not measured yet: {model_command('evaluate', files)}")
     kind = " ".join(word for word in ("sampled" if recall.sampled else "", recall.split) if word)
     note = " ".join(word for word in ("of", fmt.count(recall.images), kind, "images find their class first") if word)
-    return _tile("R@1, clean images", fmt.percent(recall.value), note, meter=(recall.value, recall.ends, "R@1"))
+    before = "" if recall.before is None else f"from {fmt.percent(recall.before)}"
+    return _tile("R@1, clean images", fmt.percent(recall.value), note, before, (recall.value, recall.ends, "R@1"))
 
 
 def _score(files: RunFiles) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def _cost(files: RunFiles) -> dict[str, Any]:
 
 
 def _flags(files: RunFiles) -> dict[str, Any]:
-    if not files.all_audits:
+    if not files.all_audits and not all_flags(files):
         return _tile("Flags", fmt.NONE, "an audit looks for reasons to doubt its figures")
     flags = all_flags(files)
     if not flags:
