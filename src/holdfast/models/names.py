@@ -35,19 +35,12 @@ def published_start(spec: Any) -> tuple[str, str] | None:
     if not isinstance(spec, str):
         return None
     if Path(spec).suffix in SUFFIXES and ":" not in spec:
-        return _named_after(Path(spec)), spec
+        named = backbone_named(Path(spec).name)
+        return (named, spec) if named else None
     if not spec.startswith((TIMM, TORCHVISION)):
         return None
     name, at, file = spec.partition("@")
     return name.removeprefix(TIMM), file if at else "imagenet"
-
-
-def _named_after(file: Path) -> str:
-    """The backbone that a weights file is of, by the beginning of its name."""
-    found = backbone_named(file.name)
-    if found is None:
-        raise ModelError(f"which model are the weights {file} of? write torchvision:NAME@{file} or timm:NAME@{file}")
-    return found
 
 
 def backbone_named(file: str) -> str | None:
