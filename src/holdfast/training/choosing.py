@@ -82,7 +82,8 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
     backbone = own.get("model.backbone") or (published_start(said) or ("", ""))[0]
     if not backbone:
         raise RecipeError(
-            f"init: {said} is a trained model; name the recipe to go on with, as in `train {PHOTOGRAPHS}`"
+            f"init: {said} does not name a backbone; write torchvision:NAME@FILE or timm:NAME@FILE, or name the recipe "
+            f"with which to train a model on, such as {PHOTOGRAPHS}"
         )
     if device.type == "cuda" and classes >= MANY_CLASSES and len(train) >= MANY_IMAGES:
         more: tuple[str, ...] = ("data.validation=0.1", "test_curve=false")
