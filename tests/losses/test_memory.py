@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.nn import functional as F
 
-from holdfast import losses, mining
+from holdfast import losses, mining, pair_matrix
 from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses import Criterion, Encoded, TupleLoss
 from holdfast.mining import Miner, Random, Recalled, Triplets, Tuples
@@ -228,3 +228,17 @@ def test_no_step_but_the_first_asks_the_device_for_a_value(name: str) -> None:
         for _ in range(2):
             loss(vectors, classes).backward()
     assert len(loss.queue) == MEMORY
+
+
+@pytest.mark.parametrize("name", TUPLE_LOSSES)
+def test_the_ways_through_large_batches_are_the_same_beside_a_memory(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for large in (1, 10**9):
+        monkeypatch.setattr(pair_matrix, "LARGE", large)
+        loss = losses.build(name, memory=256)
+        for seed in range(3):
+            result = value_and_gradient(loss, *batch(seed, classes=64, per_class=2, dim=DIM))
+        found.append(result)
+    assert_same(*found)
