@@ -301,7 +301,7 @@ def test_curves_that_are_alike_differ_nowhere(tmp_path: Path) -> None:
         add_exhibits(folder, 5, 1, [79, 60, 31, 12, 11, last])
     curves = eps_curves(read_comparison(folders).runs)
     assert curves is not None
-    assert curves[0].title == "All runs keep the same R@1 at every strength of attack"
+    assert curves[0].title == "From 1/255 per pixel on, attacks leave all runs the same R@1"
 
 
 def test_the_dashed_line_goes_through_the_unbeaten() -> None:

@@ -98,7 +98,7 @@ def test_before_and_after_and_what_training_warned_of(run: Path) -> None:
     change(run / "audit.json", flags=[])
     text = text_of(run)
     assert "3,150 searches; before training, 80.6 % (the plain features of mobilenet_v2)" in text
-    assert "R@1, clean images 78.8 % from 80.6 %" in text
+    assert "of 3,150 test images find their class first; 80.6 % before training" in text
     assert "kept: epoch 3, the best R@1 on the validation classes (90.0 → 88.0)" in text
     assert titles(run)["flags"] == "1 reason to read these figures with care"
     assert "Doubt: training training lost: R@1 80.6 → 78.8" in text

@@ -28,6 +28,7 @@ from holdfast.version import __version__
 
 MOST = 4
 """Queries shown; more repeat the lesson."""
+GENERAL = "Accuracy, robustness and cost"
 
 
 def compare(
@@ -89,7 +90,7 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
 def findings(table: Table, ranked: bool) -> tuple[str, str]:
     """Who finds most and who withstands most, in a sentence, and what the step from one to the other gives and takes.
 
-    The first is empty and the second general where that cannot be said.
+    The first is empty and the second general where that cannot be said, or where it may be chance.
 
     Args:
         table: the figures.
@@ -98,15 +99,18 @@ def findings(table: Table, ranked: bool) -> tuple[str, str]:
     recall, ers = table.column("R@1"), table.column("ERS")
     accurate, robust = _first(recall), _first(ers)
     if not ranked or accurate is None or robust is None:
-        return "", "Accuracy, robustness and cost"
+        return "", GENERAL
     most, least = table.names[accurate], table.names[robust]
     (r1, less_r1), (less_ers, score) = ([c.cells[i].value or 0.0 for i in (accurate, robust)] for c in (recall, ers))
+    claims = {f"{most} finds most (R@1 {number(r1)})": recall, f"{least} withstands most (ERS {number(score)})": ers}
+    sure = [claim for claim, column in claims.items() if not column.rivals()]
+    if len(sure) < len(claims):
+        return "".join(f"{claim}." for claim in sure), GENERAL
     if accurate == robust:
         both = f"{most} is ahead in both: it finds most (R@1 {number(r1)}) and withstands most (ERS {number(score)})."
-        return both, "Accuracy, robustness and cost"
+        return both, GENERAL
     more, less = (round(a, 1) - round(b, 1) for a, b in ((score, less_ers), (r1, less_r1)))  # as they are shown
-    price = f"From {most} to {least}: {number(more)} more ERS for {number(less)} less R@1"
-    return f"{most} finds most (R@1 {number(r1)}); {least} withstands most (ERS {number(score)}).", price
+    return f"{'; '.join(sure)}.", f"From {most} to {least}: {number(more)} more ERS for {number(less)} less R@1"
 
 
 def doubt(table: Table, refused: Collection[str]) -> str:

@@ -12,7 +12,7 @@ from holdfast.run_files import finite
 
 NONE = "–"
 """Stands where a number is missing."""
-WORD_ENDS = re.compile(r"(?<=[^\W\d_][_/\\.:=+,|@&-])(?=\w)|(?<=[_/\\.:=+,|@&-])(?=[^\W\d_])|(?<=[a-z])(?=[A-Z])")
+WORD_ENDS = re.compile(r"(?<=[^\W\d_][_/\\.:=+,|&-])(?=\w)|(?<=[_/\\.:=+,|@&-])(?=[^\W\d_])|(?<=[a-z])(?=[A-Z])")
 """Where a name can be broken without breaking a word or a number."""
 
 

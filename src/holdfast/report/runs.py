@@ -121,7 +121,8 @@ def table_of(runs: Sequence[ComparedRun]) -> Table:
         rows.append(cells)
     columns |= {key: _column("cost", key, info) for key, info in COSTS.items()}
     sources = ["clean", "ers", *sorted({c.source for c in columns.values()} - {*GROUPS}), "cost"]
-    ordered = sorted(columns.values(), key=lambda column: sources.index(column.source))
+    first = ("R@1", "before")  # each beside the other
+    ordered = sorted(columns.values(), key=lambda column: (sources.index(column.source), column.key not in first))
     filled = [
         dataclasses.replace(column, cells=tuple(cells.get(column.key, TableCell()) for cells in rows))
         for column in ordered

@@ -60,8 +60,8 @@ def _recall(files: RunFiles, recall: CleanRecall | None) -> dict[str, Any]:
         return _tile("R@1", fmt.NONE, f"not measured yet: {model_command('evaluate', files)}")
     kind = " ".join(word for word in ("sampled" if recall.sampled else "", recall.split) if word)
     note = " ".join(word for word in ("of", fmt.count(recall.images), kind, "images find their class first") if word)
-    before = "" if recall.before is None else f"from {fmt.percent(recall.before)}"
-    return _tile("R@1, clean images", fmt.percent(recall.value), note, before, (recall.value, recall.ends, "R@1"))
+    note += "" if recall.before is None else f"; {fmt.percent(recall.before)} before training"
+    return _tile("R@1, clean images", fmt.percent(recall.value), note, meter=(recall.value, recall.ends, "R@1"))
 
 
 def _score(files: RunFiles) -> dict[str, Any]:

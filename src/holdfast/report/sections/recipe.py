@@ -89,6 +89,7 @@ def show(context: PageContext) -> dict[str, Any]:
         "title": title if recipe else f"Audited on {data}",
         "facts": _facts(recipe) if recipe else [],
         "yaml": _public_yaml(files),
+        "data": spec(made["data"]) if (made := block(files.exhibits, "made")).get("data") else data,
         "card": _card(card, context) if isinstance(card, dict) else None,
         "no_card": _why(card, context),
     }
