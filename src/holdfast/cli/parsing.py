@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from holdfast.models import Embedder
 
 
-Answer: TypeAlias = tuple[Any, str]
-"""What a command prints: with `--json` the first, to a person the second."""
+Answer: TypeAlias = tuple[Any, str] | tuple[Any, str, int]
+"""What a command prints: with `--json` the first, to a person the second; and its exit status, if that is not 0."""
 
 LAZY = {
     "{datasets}": ("holdfast.data", "spellings"),
