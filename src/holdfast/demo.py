@@ -11,7 +11,6 @@ from typing import Any
 
 from holdfast import audit, console
 from holdfast.report import collect, compare, is_current, write
-from holdfast.run_files import parse_json
 from holdfast.run_folder import read_run
 from holdfast.training import Run, train
 
@@ -100,8 +99,8 @@ def demo(out: Path, settings: Sequence[str] = (), limit: int = LIMIT) -> Demo:
 
 def _show(run: Run, limit: int) -> DemoModel:
     """Attack a trained model, and write its page."""
-    found = _earlier_audit(run, limit)
-    if found is None:
+    file, found = run.folder / "audit.json", read_run(run.folder).audit
+    if found.get("limit") != limit or file.stat().st_mtime < (run.folder / "evaluation.json").stat().st_mtime:
         found = audit.run(
             str(run.folder), run.recipe.data.plain, limit=limit, seed=run.recipe.seed, out=run.folder
         ).document
@@ -117,14 +116,3 @@ def _show(run: Run, limit: int) -> DemoModel:
         ers_interval=(low, high),
         seconds=read_run(run.folder).training_seconds or 0.0,
     )
-
-
-def _earlier_audit(run: Run, limit: int) -> dict[str, Any] | None:
-    """The audit of an earlier call, unless it attacked another number of images or another model."""
-    file = run.folder / "audit.json"
-    try:
-        found: Any = parse_json(file.read_text("utf-8"))
-        newer = file.stat().st_mtime >= (run.folder / "evaluation.json").stat().st_mtime
-    except (OSError, ValueError):
-        return None
-    return found if newer and isinstance(found, dict) and found.get("limit") == limit else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -85,26 +86,21 @@ def training_seconds(log: Sequence[Mapping[str, Any]], batch: int | None) -> flo
         log: its lines.
         batch: images per step.
     """
-    total, before = 0.0, 0.0
-    if batch is None:
-        return None
-    for step, line in steps(log):
-        speed = finite(line.get("images_per_second"))
-        if speed:
-            total += (step - before) * batch / speed
-            before = step
-    return finite(total) or None
+    speeds = _since_the_last(log, "images_per_second")
+    return None if batch is None else finite(sum(taken * batch / speed for taken, speed in speeds)) or None
 
 
 def passes_per_step(log: Sequence[Mapping[str, Any]]) -> float | None:
     """How often a step ran the model forward and back, on average."""
-    total, before = 0.0, 0.0
-    for step, line in steps(log):
-        passes = finite(line.get("passes"))
-        if passes is not None:
-            total += (step - before) * passes
-            before = step
-    return finite(total / before) if before else None
+    passes = _since_the_last(log, "passes")
+    total = sum(taken for taken, _ in passes)
+    return finite(sum(taken * each for taken, each in passes) / total) if total else None
+
+
+def _since_the_last(log: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float, float]]:
+    """The numbers above zero that steps have under a key, each with how many steps it stands for."""
+    known = [(step, value) for step, line in steps(log) if (value := finite(line.get(key)))]
+    return [(step - before, value) for (before, _), (step, value) in itertools.pairwise([(0.0, 0.0), *known])]
 
 
 def steps(log: Sequence[Mapping[str, Any]]) -> list[tuple[float, Mapping[str, Any]]]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import DataError
-from holdfast.pair_matrix import gram
+from holdfast.pair_matrix import gram, product
 
 Mask = Tensor
 """A boolean n × n matrix of pairs."""
@@ -28,7 +28,7 @@ def similarity(a: Tensor, b: Tensor | None = None) -> Tensor:
     if torch.is_autocast_enabled(a.device.type):
         with torch.autocast(a.device.type, enabled=False):
             return similarity(a, b)
-    return gram(a) if b is None else a @ precise(b).T
+    return gram(a) if b is None else product(a, precise(b))
 
 
 def safe_sqrt(squared: Tensor) -> Tensor:

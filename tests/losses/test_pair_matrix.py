@@ -68,8 +68,8 @@ def test_size_changes_nothing(
 @pytest.mark.parametrize("name", NAMES)
 def test_large_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    product, blocks = pair_matrix._product, pair_matrix._RowSum.apply
-    monkeypatch.setattr(pair_matrix, "_product", lambda *given: (taken.append("half"), product(*given))[1])
+    product, blocks = pair_matrix._symmetric, pair_matrix._RowSum.apply
+    monkeypatch.setattr(pair_matrix, "_symmetric", lambda *given: (taken.append("half"), product(*given))[1])
     monkeypatch.setattr(pair_matrix._RowSum, "apply", lambda *given: (taken.append("blocks"), blocks(*given))[1])
     z, labels = batch(1, classes=300, dim=16)
     loss = losses.build(name)

@@ -117,11 +117,7 @@ def run(
     embedder, raised = borrow_model(model, size, trust_code, choose_device(device), chosen.through_sets)
     selection = Selection(table, choose_split(table, split), limit, seed, skip_bad, quick, time_limit)
     folder = Path(out) if out and current_processes().main else None  # the main process alone writes
-    with (
-        _held(folder, title),
-        frozen(embedder),
-        torch.random.fork_rng(seeded_devices(embedder.mean.device)),
-    ):
+    with _held(folder, title), frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
         subject, skipped, more = make_subject(embedder, selection, execution, chosen.through_sets)
         partial = None if folder is None else inside(folder, folder / "artifacts" / f"audit-{title}.partial")
         budget = chosen.budget(subject)

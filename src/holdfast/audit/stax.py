@@ -208,14 +208,6 @@ class Centres:
         return cls(references, labels, centres, float(own.median()))
 
     @torch.no_grad()
-    def nearest_other(self, vectors: Tensor, classes: Tensor) -> Tensor:
-        """Distance to the nearest centre of another class."""
-        found = []
-        for part in blocks(len(vectors), len(self.labels)):
-            away = distances(vectors[part], self.vectors)
-            found.append(away.masked_fill(classes[part][:, None] == self.labels, torch.inf).amin(1))
-        return torch.cat(found)
-
     def overlap(self, subject: Subject, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Whether Equation 6 holds for each attacked image, and how often 6 and 7 do.
 
@@ -226,7 +218,11 @@ class Centres:
             subject: whose attacked images are meant.
             vectors: where they are, clean or adversarial; centres, gallery and τ are clean.
         """
-        rows = subject.rows
-        nearest = self.nearest_other(vectors, subject.labels[rows].to(vectors.device))
+        rows = subject.rows.to(vectors.device)
+        classes, found = subject.labels.to(vectors.device)[rows], []
+        for part in blocks(len(vectors), len(self.labels)):
+            others = classes[part][:, None] != self.labels
+            found.append(distances(vectors[part], self.vectors).masked_fill(~others, torch.inf).amin(1))
+        nearest = torch.cat(found)
         within = (nearest <= self.within).double()
-        return within, within * own_images_beyond(self.references, rows.to(vectors.device), vectors, nearest)
+        return within, within * own_images_beyond(self.references, rows, vectors, nearest)

@@ -47,11 +47,14 @@ def run(options: argparse.Namespace) -> Answer | None:
     from holdfast.processes import joined
 
     folder = options.out or default_audit_folder(options.model, options.data)
+    protocol = {"name": options.protocol, "mode": options.mode}
+    protocol |= {key: getattr(options, key) for key in ("eps", "units", "batches") if getattr(options, key) is not None}
+    protocol |= {"hinge": False} if options.no_hinge else {}
     with joined(choose_device(options.device)) as processes:
         audit = run(
             options.model,
             options.data,
-            {"name": options.protocol, "mode": options.mode, **_settings(options)},
+            protocol,
             limit=options.limit,
             minutes=options.minutes,
             quick=options.quick,
@@ -70,17 +73,6 @@ def run(options: argparse.Namespace) -> Answer | None:
             ),
         )
     return (audit.document, f"{audit_table(audit.document)}\nwritten to {audit.file}") if processes.main else None
-
-
-def _settings(options: argparse.Namespace) -> dict[str, object]:
-    """Arguments of the protocol, where they were given."""
-    given = {
-        "eps": options.eps,
-        "units": options.units,
-        "batches": options.batches,
-        "hinge": False if options.no_hinge else None,
-    }
-    return {key: value for key, value in given.items() if value is not None}
 
 
 def default_audit_folder(model: str, data: str) -> str:

@@ -15,7 +15,6 @@ from holdfast.console import table
 if TYPE_CHECKING:
     from holdfast.demo import Demo
 
-
 EXPLANATION = """\
 R@1: in how many of 100 searches the nearest image is the same character.
 ERS: how little ten attacks achieve that change no pixel by more than 8/255; 100 is nothing at all.
@@ -44,14 +43,8 @@ def run(options: argparse.Namespace) -> Answer:
 def summary(done: Demo) -> str:
     """The figures in a small table, how to read them, and where to go on."""
     rows = [
-        (
-            name,
-            f"{shown.recall:.1f}",
-            f"{shown.ers:.1f}",
-            "{:.1f}-{:.1f}".format(*shown.ers_interval),
-            round(shown.seconds),
-        )
-        for name, shown in done.models.items()
+        (name, f"{m.recall:.1f}", f"{m.ers:.1f}", "{:.1f}-{:.1f}".format(*m.ers_interval), round(m.seconds))
+        for name, m in done.models.items()
     ]
     minutes, seconds = divmod(round(done.seconds), 60)
     return f"""

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> Answer | None:
 
 def metrics_table(content: dict[str, Any], every: bool = False) -> str:
     """The metrics of an evaluation, perhaps a stranger's; those that its metrics say matter most, or every one."""
-    from holdfast.report.described import described
+    from holdfast.report.formatting import described
 
     values = content["metrics"]
     names = [name for name, info in described(content).items() if name in values and _matters(name, info, values[name])]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from holdfast.data import ImageTable
-    from holdfast.models import Embedder, Parity, Quantised
+    from holdfast.models import Embedder, Exported
 
 SHOWN = 256
 """Real images that the graph is compared on, or that int8 reads its ranges from."""
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> Answer:
     if options.int8 and not options.data:
         raise ModelError("--int8 is judged by R@1 on labelled images; give --data")
     if not options.data:
-        refuse_idle({"--split": options.split, "--skip-bad": options.skip_bad}, "it is about --data")
+        refuse_idle(options, "--split --skip-bad", "it is about --data")
     if Path(options.onnx).is_dir():
         raise ModelError(f"{options.onnx} is a folder; name the file: --onnx {Path(options.onnx) / 'model.onnx'}")
     from holdfast.models import export_onnx
@@ -50,9 +50,7 @@ def run(options: argparse.Namespace) -> Answer:
     return done.plain(), str(done)
 
 
-def _with_data(
-    model: Embedder, file: Path, options: argparse.Namespace, settings: dict[str, Any]
-) -> Parity | Quantised:
+def _with_data(model: Embedder, file: Path, options: argparse.Namespace, settings: dict[str, Any]) -> Exported:
     """Export and compare on real images."""
     from holdfast.evaluation import choose_split, evaluate, read_table
     from holdfast.models import export_int8, export_onnx

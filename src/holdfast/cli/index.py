@@ -39,11 +39,7 @@ def arguments(sub: Parser) -> None:
     images.add_argument("--add", metavar="DATA", help="images to add; those that have not changed are skipped")
     shared(sub, *MODEL_ON_DATA[1:])
     sub.add_argument("--prefix", default="", help="written before the images' names, to keep two folders apart")
-    sub.add_argument(
-        "--kind",
-        metavar="KIND",
-        help="flat (exact), ivf or hnsw (faster after thousands of queries in one process)",
-    )
+    sub.add_argument("--kind", metavar="KIND", help="flat (exact), ivf or hnsw (faster after thousands of queries)")
     sub.add_argument("--model", dest="own", metavar="MODEL", help="with --add: the model, where it is not inside")
     sub.add_argument(
         "--calibrate", type=non_negative, metavar="N", help="marks for tampered queries rest on N clean images (300)"
@@ -80,18 +76,12 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
     if options.add:
         folder = Path(options.model)
         own = model_from(options, device, options.own) if options.own else None
-        index, added = add_images(
-            folder,
-            table,
-            model=own,
-            device=device,
-            batch=options.batch or 256,
-            skip_bad=skip_bad,
-            trust_code=options.trust_code,
+        batch, trust_code = options.batch or 256, options.trust_code
+        return folder, *add_images(
+            folder, table, model=own, device=device, batch=batch, skip_bad=skip_bad, trust_code=trust_code
         )
-        return folder, index, added
     folder = Path(current_processes().tell(lambda: str(writable(options.out))))
-    index, added = create_index(
+    return folder, *create_index(
         folder,
         model_from(options, device),
         table,
@@ -102,7 +92,6 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
         seed=options.seed or 0,
         skip_bad=skip_bad,
     )
-    return folder, index, added
 
 
 def _refuse(options: argparse.Namespace) -> None:
@@ -111,12 +100,12 @@ def _refuse(options: argparse.Namespace) -> None:
 
     if not options.add:
         kind_for(0, options.kind)
-        refuse_idle({"--model": options.own}, "the model is the first argument")
+        if options.own:
+            raise HoldfastError("--model is for --add; here the model is the first argument: leave it out")
         if not options.out:
             raise HoldfastError("say where the index goes: --out FOLDER")
         return
-    refuse_idle({"--out": options.out}, "the index stays where it is")
-    kept = {"--kind": options.kind, "--seed": options.seed, "--calibrate": options.calibrate}
-    refuse_idle(kept, "an index keeps its kind, seed and calibration")
+    refuse_idle(options, "--out", "the index stays where it is")
+    refuse_idle(options, "--kind --seed --calibrate", "an index keeps its kind, seed and calibration")
     if not options.own:
-        refuse_idle({"--size": options.size}, "the model inside the index knows its own")
+        refuse_idle(options, "--size", "the model inside the index knows its own")

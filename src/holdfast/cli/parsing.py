@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import sys
 from pathlib import Path
@@ -50,17 +51,8 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
-def positive(text: str) -> int:
-    """A whole number from 1."""
-    return _whole(text, 1)
-
-
-def non_negative(text: str) -> int:
-    """A whole number from 0."""
-    return _whole(text, 0)
-
-
-def _whole(text: str, least: int) -> int:
+def non_negative(text: str, least: int = 0) -> int:
+    """A whole number from 0, or from another."""
     try:
         value = int(text)
     except ValueError:
@@ -68,6 +60,9 @@ def _whole(text: str, least: int) -> int:
     if value < least:
         raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, got '{text}'")
     return value
+
+
+positive = functools.partial(non_negative, least=1)
 
 
 def rate(text: str) -> float:
@@ -131,14 +126,16 @@ def images_from(options: argparse.Namespace, data: str | ImageTable) -> tuple[Im
     return table.split(choose_split(table, options.split or "all")), skip_bad
 
 
-def refuse_idle(given: dict[str, Any], reason: str) -> None:
+def refuse_idle(options: argparse.Namespace, names: str, reason: str) -> None:
     """Refuse options that would do nothing.
 
     Args:
-        given: option → what was given for it, None or False where nothing was.
-        reason: why it would do nothing.
+        options: as given.
+        names: of those that must not be, `--split --size`.
+        reason: why they would do nothing.
     """
-    for option, value in given.items():
+    for option in names.split():
+        value = getattr(options, option[2:].replace("-", "_"))
         if value is not None and value is not False:
             raise HoldfastError(f"{option} has no effect here: {reason}; leave it out")
 

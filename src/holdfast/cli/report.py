@@ -51,15 +51,8 @@ def _collect(folder: Path, images: bool, options: argparse.Namespace) -> str | N
     if not asked and is_current(folder, images=images):
         return None
     try:
-        collect(
-            folder,
-            data=options.data,
-            images=images,
-            device=options.device,
-            seed=options.seed,
-            limit=options.limit,
-            trust_code=options.trust_code,
-        )
+        same = {name: getattr(options, name) for name in ("data", "device", "seed", "limit", "trust_code")}
+        collect(folder, images=images, **same)
     except HoldfastError as error:
         if asked:
             raise

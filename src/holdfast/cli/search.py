@@ -42,9 +42,9 @@ def run(options: argparse.Namespace) -> Answer:
     if not options.html and (options.gallery or options.no_images):
         raise HoldfastError("--gallery and --no-images are about the page; add --html FILE")
     if not options.model:
-        refuse_idle({"--size": options.size}, "the model inside the index knows its own")
+        refuse_idle(options, "--size", "the model inside the index knows its own")
     if not options.data:
-        refuse_idle({"--split": options.split}, "it is about --data")
+        refuse_idle(options, "--split", "it is about --data")
     images, skip_bad = images_from(options, image_files(options.query) if options.query else options.data)
     folder, device = Path(options.index), choose_device(options.device)
     index = read_index(folder)

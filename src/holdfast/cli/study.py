@@ -37,7 +37,11 @@ def arguments(sub: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run what is missing; print tables and verdicts; write raw results, figures and a page."""
-    _refuse_idle(options)
+    running = "--jobs --weights --device --limit-seconds"
+    if options.list:
+        refuse_idle(options, running, "--list runs nothing")
+    if options.summary:
+        refuse_idle(options, f"{running} --arm --part --place", "--summary runs nothing and judges whole studies")
     studies("command").run(options)
 
 
@@ -49,18 +53,3 @@ def studies(module: str) -> ModuleType:
         if error.name != PACKAGE:
             raise
         raise HoldfastError("studies are not installed: run this in a clone of holdfast, after `make setup`") from None
-
-
-def _refuse_idle(options: argparse.Namespace) -> None:
-    """Refuse options that only matter to running cells where none are run."""
-    idle = {
-        "--jobs": options.jobs,
-        "--weights": options.weights,
-        "--device": options.device,
-        "--limit-seconds": options.limit_seconds,
-    }
-    if options.list:
-        refuse_idle(idle, "--list runs nothing")
-    if options.summary:
-        idle |= {"--arm": options.arm, "--part": options.part, "--place": options.place}
-        refuse_idle(idle, "--summary runs nothing and judges whole studies")

@@ -107,12 +107,7 @@ class Dissection:
 
 
 def dissect(
-    loss: AnyLoss,
-    embeddings: Tensor,
-    labels: Tensor,
-    triplets: Triplets | None = None,
-    *,
-    context: Context = "triplet",
+    loss: AnyLoss, embeddings: Tensor, labels: Tensor, triplets: Triplets | None = None, *, context: Context = "triplet"
 ) -> Dissection:
     """Measure the direction, pair weight and triplet weight that a loss implies.
 

@@ -25,45 +25,9 @@ from holdfast.sphere import Mask
 
 build, names = builder(registry), registry.names
 
-__all__ = [
-    "S2SD",
-    "ArcFace",
-    "AveragedLoss",
-    "BinomialDeviance",
-    "Circle",
-    "ClassLoss",
-    "Comparison",
-    "Contrastive",
-    "Criterion",
-    "Encoded",
-    "Energy",
-    "InfoNCE",
-    "LiftedStructure",
-    "Linear",
-    "Loss",
-    "Margin",
-    "Mask",
-    "Memory",
-    "Miner",
-    "MultiSimilarity",
-    "NPair",
-    "NormalizedSoftmax",
-    "PairLoss",
-    "Part",
-    "ProxyAnchor",
-    "ProxyNCA",
-    "SelectivelyContrastive",
-    "SoftTriple",
-    "SupCon",
-    "Trimmed",
-    "Triplet",
-    "TripletCosine",
-    "TripletLoss",
-    "TupleLoss",
-    "Unreduced",
-    "build",
-    "masked_logsumexp",
-    "names",
-    "register",
-    "require_positive",
-]
+__all__ = ["S2SD", "ArcFace", "AveragedLoss", "BinomialDeviance", "Circle", "ClassLoss", "Comparison", "Contrastive"]
+__all__ += ["Criterion", "Encoded", "Energy", "InfoNCE", "LiftedStructure", "Linear", "Loss", "Margin", "Mask"]
+__all__ += ["Memory", "Miner", "MultiSimilarity", "NPair", "NormalizedSoftmax", "PairLoss", "Part", "ProxyAnchor"]
+__all__ += ["ProxyNCA", "SelectivelyContrastive", "SoftTriple", "SupCon", "Trimmed", "Triplet", "TripletCosine"]
+__all__ += ["TripletLoss", "TupleLoss", "Unreduced", "build", "masked_logsumexp", "names", "register"]
+__all__ += ["require_positive"]

@@ -54,8 +54,8 @@ class Circle(PairLoss):
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """One loss per anchor."""
         few, s_pos = packed(pos, s)
-        pull = self.gamma * torch.relu(1 + self.margin - s_pos.detach()) * (1 - self.margin - s_pos)
+        pull = -self.gamma * torch.relu(1 + self.margin - s_pos.detach()) * (s_pos - (1 - self.margin))
         push = self.gamma * torch.relu(s.detach() + self.margin) * (s - self.margin)
         exponent = masked_logsumexp(pull, few) + masked_logsumexp(push, neg)
-        empty = exponent.detach() <= torch.finfo(exponent.dtype).min / 8  # of one kind of pairs or of both
-        return [Unreduced(softplus(exponent), ~empty)]
+        both = exponent.detach() > torch.finfo(exponent.dtype).min / 8  # kinds of pairs
+        return [Unreduced(softplus(exponent), both)]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from holdfast.mining import Pairs, Recalled, Triplets, Tuples
 from holdfast.mining.batch import relations
+from holdfast.sphere import Mask
 
 
 class Comparison(NamedTuple):
@@ -21,6 +22,8 @@ class Comparison(NamedTuple):
         tuples: mined or given; every pair or triplet when left out.
         beside: more of them, given to a loss with a memory.
         given: whether the caller gave any, which may repeat a pair.
+        similarities: the matrix of all pairs, where it is known already.
+        chosen: positive and negative pairs to learn on, in place of tuples.
     """
 
     embeddings: Tensor
@@ -29,6 +32,8 @@ class Comparison(NamedTuple):
     tuples: Tuples | None = None
     beside: Tuples | None = None
     given: bool = False
+    similarities: Tensor | None = None
+    chosen: tuple[Mask, Mask] | None = None
 
     @property
     def others(self) -> Tensor:
@@ -50,6 +55,8 @@ class Comparison(NamedTuple):
 
     def masks(self, dtype: torch.dtype = torch.bool) -> tuple[Tensor, Tensor]:
         """Positive and negative pairs to learn on as masks, or as numbers that say how often each counts."""
+        if self.chosen is not None:
+            return self.chosen
         if self.tuples is None:
             pos, neg = relations(self.embeddings, self.labels, recalled=self.recalled)
             pos, neg = (pos, neg) if dtype == torch.bool else (pos.to(dtype), neg.to(dtype))

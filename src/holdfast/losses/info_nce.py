@@ -84,38 +84,37 @@ class NPair(InfoNCE):
 
     def single(self, compared: Comparison) -> list[Unreduced]:
         """One loss per positive pair."""
-        if compared.tuples is not None or compared.recalled is not None:
+        if compared.chosen is not None or compared.tuples is not None or compared.recalled is not None:
             return super().single(compared)
         embeddings = compared.embeddings
-        first, second, other = _first_pairs(embeddings, compared.labels)
+        images, other = _first_pairs(embeddings, compared.labels)
         # One choice for both, as the gradient of each is a tensor of the size of the batch.
-        anchors, partners = precise(embeddings).index_select(0, torch.cat([first, second])).chunk(2)
-        matrix = similarity(anchors, partners)
+        matrix = similarity(*precise(embeddings).index_select(0, images).chunk(2))
         if other is not None or self.part != "both":
-            own = torch.eye(len(first), dtype=torch.bool, device=matrix.device)
+            own = torch.eye(len(matrix), dtype=torch.bool, device=matrix.device)
             matrix = self.one_sided(matrix, own, ~own)
             matrix = matrix if other is None else matrix.masked_fill(~(other | own), -torch.inf)
         # A cross-entropy in which each partner is a class of its own.
-        loss = cross_entropy(matrix, torch.arange(len(first), device=matrix.device), reduction="none")
+        loss = cross_entropy(matrix, torch.arange(len(matrix), device=matrix.device), reduction="none")
         return [Unreduced(loss)]
 
 
-def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Mask | None]:
-    """The first two images of each class, and which of the pairs are of different classes; all when left out."""
+def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Mask | None]:
+    """The first images of all classes and then the second ones; which pairs are of different classes, or None: all."""
     if labels.dtype == torch.bool:
         positive, negative = relations(embeddings, labels)
         partner = positive.to(torch.uint8).argmax(1)
         index = torch.arange(len(partner), device=partner.device)
         first = (positive.any(1) & (partner > index)).nonzero().squeeze(1)
         second = partner[first]
-        return first, second, negative[first][:, second]
+        return torch.cat([first, second]), negative[first][:, second]
     require_labels(embeddings, labels)
     ordered, order = labels.sort(stable=True)
     repeated = ordered[1:] == ordered[:-1]
     fresh = torch.ones_like(repeated)
     fresh[1:] = ~repeated[:-1]
     place = (repeated & fresh).nonzero().squeeze(1)
-    return order[place], order[place + 1], None
+    return order[torch.cat([place, place + 1])], None
 
 
 @register("sup-con")

@@ -15,8 +15,9 @@ from holdfast.losses.base import Encoded
 from holdfast.losses.comparison import Comparison, shifted
 from holdfast.losses.memory import Memory
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, total_mean
-from holdfast.mining import IndicesTuple, Miner, Triplets
+from holdfast.mining import IndicesTuple, Miner, MultiSimilarityMiner, Triplets
 from holdfast.mining.base import as_tuples
+from holdfast.mining.batch import relations, require_classes
 from holdfast.sphere import Mask, distances, similarity, squared_distances
 
 Part: TypeAlias = Literal["both", "positive", "negative"]
@@ -60,6 +61,8 @@ class TupleLoss(AveragedLoss):
 
     def matrix(self, compared: Comparison) -> Tensor:
         """What the loss compares."""
+        if compared.similarities is not None:
+            return compared.similarities
         recalled = compared.recalled
         return MEASURES[self.measure](compared.embeddings, None if recalled is None else recalled.vectors)
 
@@ -147,6 +150,24 @@ class PairLoss(TupleLoss):
             pos: which of them are positive pairs.
             neg: which are negative pairs.
         """
+
+    def compare(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        tuples: IndicesTuple | None,
+        generator: Generator | None,
+        images: Tensor | None = None,
+    ) -> Comparison:
+        """As for any loss; a miner that looks at what this loss compares does so once."""
+        once = self.measure == "similarity" and tuples is None and self.queue is None
+        if not once or not isinstance(self.miner, MultiSimilarityMiner):
+            return super().compare(embeddings, labels, tuples, generator, images)
+        self.check_lengths(embeddings)
+        positive, negative = relations(embeddings, labels, images)
+        require_classes(negative)
+        s = similarity(embeddings)
+        return Comparison(embeddings, labels, similarities=s, chosen=self.miner.masks(s.detach(), positive, negative))
 
     def single(self, compared: Comparison) -> list[Unreduced]:
         """The losses as `pairs` returns them."""

@@ -42,9 +42,13 @@ class MultiSimilarityMiner(Miner):
         """Mine a batch; nothing is drawn at random."""
         positive, negative = relations(embeddings, labels, images, recalled)
         s = similarity(embeddings.detach(), None if recalled is None else recalled.vectors)
+        return pairs_from(*self.masks(s, positive, negative), negative)
+
+    def masks(self, s: Tensor, positive: Mask, negative: Mask) -> tuple[Mask, Mask]:
+        """The informative ones of the positive and negative pairs, for those who have their similarities already."""
         hardest_negative = s.masked_fill(~negative, -torch.inf).amax(1, keepdim=True)
         hard_positive = positive & (s < hardest_negative + self.epsilon)
-        return pairs_from(hard_positive, self.hard_negatives(s, positive, negative), negative)
+        return hard_positive, self.hard_negatives(s, positive, negative)
 
     def hard_negatives(self, s: Tensor, positive: Mask, negative: Mask) -> Mask:
         """Negatives nearly as similar as the least similar positive."""

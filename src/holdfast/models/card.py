@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Document: TypeAlias = Mapping[str, Any]
 """Plain data, as JSON or YAML holds it."""
 
+CARD = "README.md"
 LIBRARY = "holdfast"
 TASK = "image-feature-extraction"
 TAGS = ("image-retrieval", "metric-learning")
@@ -83,7 +84,7 @@ def card_text(
         model_name=title if found else None,
         eval_results=found or None,
     )
-    count = evaluation.get("images")
+    count, splits = evaluation.get("images"), evaluation.get("splits", {}).items()
     text = _template().render(
         card_data=header.to_yaml(),
         title=title,
@@ -91,7 +92,7 @@ def card_text(
         unit_length=recipe["model"].get("normalize", True),
         view=said(evaluation.get("view") or ""),
         data=data_name(recipe["data"]),
-        splits=data_rows(evaluation),
+        splits=[(said(name), said(part.get("images")), said(part.get("classes"))) for name, part in splits],
         training=training_rows(recipe, evaluation, log),
         metrics=metric_rows(evaluation),
         outcome=[said(line) for line in outcome_lines(evaluation)],
@@ -138,12 +139,6 @@ def data_name(data: Any) -> str:
     block = data if isinstance(data, Mapping) else {"name": data}
     place = next((PurePath(str(block[key])).name for key in ("root", "file") if block.get(key)), "")
     return said(f"{block.get('name', 'unknown')} ({place})" if place else block.get("name", "unknown"))
-
-
-def data_rows(evaluation: Document) -> list[tuple[str, str, str]]:
-    """Images and classes of each split."""
-    splits = evaluation.get("splits", {}).items()
-    return [(said(name), said(counts.get("images")), said(counts.get("classes"))) for name, counts in splits]
 
 
 def training_rows(recipe: Document, evaluation: Document, log: Sequence[Document]) -> list[tuple[str, str]]:
@@ -240,10 +235,14 @@ def results(evaluation: Document, audits: Sequence[Document]) -> list[EvalResult
     return found
 
 
-CARD = "README.md"
-
-
-def write_card(run: str | Path, *, license: str | None = None, title: str | None = None, force: bool = False) -> Path:
+def write_card(
+    run: str | Path,
+    *,
+    license: str | None = None,
+    title: str | None = None,
+    force: bool = False,
+    evaluation: Document | None = None,
+) -> Path:
     """Write the model card of a run from its recipe.yaml, evaluation.json, audits and metrics.jsonl.
 
     Licence and title stay as the card has them unless given here. A card that was edited by hand is left alone.
@@ -253,6 +252,7 @@ def write_card(run: str | Path, *, license: str | None = None, title: str | None
         license: Hub identifier of the model's licence, such as `apache-2.0`.
         title: heading of the card.
         force: write over a card that was edited by hand.
+        evaluation: in place of the run's evaluation.json, which may not be written yet.
     """
     folder = Path(run)
     package = folder / "model"
@@ -271,7 +271,7 @@ def write_card(run: str | Path, *, license: str | None = None, title: str | None
             raise ValueError(", ".join(damaged))
         text = card_text(
             found.recipe,
-            found.evaluation,
+            evaluation or found.evaluation,
             list(found.current_audits.values()),
             found.log,
             license=license or kept.get("license"),

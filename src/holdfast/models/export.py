@@ -29,7 +29,7 @@ MOST_LOST = 1.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A graph that was written.
+    """A graph that was written, beside the model in torch.
 
     Args:
         file: where it is.
@@ -37,6 +37,12 @@ class Exported:
         size: height and width of the images it takes.
         dim: length of its vectors.
         bytes: size of the file.
+        difference: largest difference of a coordinate of the graph in floats; of vectors that are not of unit length,
+            as a fraction of the longest one.
+        random_images: random images that were compared.
+        real_images: images of the caller that were compared; of a graph in 8-bit integers, the ranges of activations
+            were read from them, too.
+        recall: of a graph in 8-bit integers, R@1 in percent, of the model (`torch`) and of the graph (`int8`).
     """
 
     file: Path
@@ -44,50 +50,21 @@ class Exported:
     size: int
     dim: int
     bytes: int
+    difference: float
+    random_images: int = RANDOM_IMAGES
+    real_images: int = 0
+    recall: dict[str, float] | None = None
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         return {**dataclasses.asdict(self), "file": str(self.file)}
 
     def __str__(self) -> str:
-        return f"{self.file} ({self.bytes / 1e6:.2f} MB, {self.size} px to {self.dim} dims)"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Parity(Exported):
-    """A graph in floats beside the model in torch.
-
-    Args:
-        difference: largest difference of a coordinate; of vectors that are not of unit length, as a fraction of the
-            longest one.
-        random_images: random images that were compared.
-        real_images: images of the caller that were compared.
-    """
-
-    difference: float
-    random_images: int
-    real_images: int
-
-    def __str__(self) -> str:
         real = f" and {self.real_images} real" if self.real_images else ""
         shown = f"differs from torch by at most {self.difference:.1e} on {self.random_images} random{real} images"
-        return f"{super().__str__()}: {shown}"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Quantised(Exported):
-    """A graph in 8-bit integers beside the model in torch.
-
-    Args:
-        recall: R@1 in percent, of the model (`torch`) and of the graph (`int8`).
-        calibration_images: images that the ranges of activations were read from.
-    """
-
-    recall: dict[str, float]
-    calibration_images: int
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}: R@1 {self.recall['torch']:.1f} in torch, {self.recall['int8']:.1f} in int8"
+        if self.recall is not None:
+            shown = f"R@1 {self.recall['torch']:.1f} in torch, {self.recall['int8']:.1f} in int8"
+        return f"{self.file} ({self.bytes / 1e6:.2f} MB, {self.size} px to {self.dim} dims): {shown}"
 
 
 def export_onnx(
@@ -97,7 +74,7 @@ def export_onnx(
     images: Tensor | None = None,
     opset: int = OPSET,
     notes: Mapping[str, str] | None = None,
-) -> Parity:
+) -> Exported:
     """Write a model as one ONNX graph: normalisation, network and unit length, for batches of any size.
 
     The graph is run by onnxruntime and compared with torch first; one that differs by more than 1e-5 is not written.
@@ -113,15 +90,14 @@ def export_onnx(
     embedder = as_embedder(model)
     graph = build_graph(embedder, opset)
     difference = checked_difference(embedder, graph, images)
-    written = _written(file, noted(graph, embedder, notes or {}), embedder, opset)
     real = 0 if images is None else len(images)
-    return Parity(**written, difference=difference, random_images=RANDOM_IMAGES, real_images=real)
+    graph = noted(graph, embedder, notes or {})
+    return _written(file, graph, embedder, opset, difference=difference, real_images=real)
 
 
-def _written(file: str | Path, graph: bytes, model: Embedder, opset: int) -> dict[str, Any]:
-    """The fields of `Exported`, once the graph is written."""
+def _written(file: str | Path, graph: bytes, model: Embedder, opset: int, **found: Any) -> Exported:
     write_atomic(Path(file), graph)
-    return {"file": Path(file), "opset": opset, "size": model.size, "dim": model.dim, "bytes": len(graph)}
+    return Exported(file=Path(file), opset=opset, size=model.size, dim=model.dim, bytes=len(graph), **found)
 
 
 @torch.no_grad()
@@ -154,7 +130,7 @@ def export_int8(
     score: Callable[[Embedder], float | None],
     opset: int = OPSET,
     notes: Mapping[str, str] | None = None,
-) -> Quantised:
+) -> Exported:
     """Write a model as an ONNX graph whose convolutions and products run in 8-bit integers.
 
     Weights have a scale per channel; the ranges of activations are read from images. The graph in floats is compared
@@ -170,7 +146,7 @@ def export_int8(
     """
     embedder = as_embedder(model)
     floats = build_graph(embedder, opset)
-    checked_difference(embedder, floats, images)
+    difference = checked_difference(embedder, floats, images)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as place:
         graph = noted(_quantise(floats, images, Path(place)), embedder, {**(notes or {}), "precision": "int8"})
         trial = Path(place) / "trial.onnx"
@@ -182,7 +158,7 @@ def export_int8(
         lost = f"int8 takes R@1 from {before:.1f} to {after:.1f}, more than {MOST_LOST:g} point"
         raise ModelError(f"{lost}; nothing was written. Export without int8")
     recall = {"torch": before, "int8": after}
-    return Quantised(**_written(file, graph, embedder, opset), recall=recall, calibration_images=len(images))
+    return _written(file, graph, embedder, opset, difference=difference, real_images=len(images), recall=recall)
 
 
 def _quantise(graph: bytes, images: Tensor, place: Path) -> bytes:

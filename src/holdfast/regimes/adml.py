@@ -50,11 +50,7 @@ class AdversarialMetricLearning(AdversarialTraining):
     )
 
     def __init__(
-        self,
-        goal: Goal | str = GOAL,
-        weight: float = 0.1,
-        budget: Budget = BUDGET,
-        statistics: Statistics = "eval",
+        self, goal: Goal | str = GOAL, weight: float = 0.1, budget: Budget = BUDGET, statistics: Statistics = "eval"
     ) -> None:
         super().__init__(goal, budget, statistics)
         require_not_negative("regime.weight", weight)

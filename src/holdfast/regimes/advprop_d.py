@@ -28,11 +28,7 @@ class AdvPropD(MDProp):
     advice = "lower regime.budget.eps or regime.budget.steps, start from a trained model (init), or use another loss"
 
     def __init__(
-        self,
-        budget: Budget = ONE_STEP,
-        noise: float = 0.0,
-        variant: Variant = "paper",
-        statistics: Statistics = "eval",
+        self, budget: Budget = ONE_STEP, noise: float = 0.0, variant: Variant = "paper", statistics: Statistics = "eval"
     ) -> None:
         stax = Distribution(name="stax", goal=SingleTarget(), budget=budget, noise=noise)
         super().__init__([stax], variant, statistics=statistics)

@@ -9,8 +9,7 @@ from typing import Any
 
 from holdfast.metric_info import MetricInfo
 from holdfast.report.charts import KINDS
-from holdfast.report.described import described
-from holdfast.report.formatting import span
+from holdfast.report.formatting import described, span
 from holdfast.report.sections.flags import all_flags
 from holdfast.report.tables import Column, Table, TableCell
 from holdfast.run_files import ON_TEST, START, block, finite

@@ -55,24 +55,16 @@ def _hnsw(vectors: Vectors, seed: int) -> Any:
     return index
 
 
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """How vectors are searched.
+Builder: TypeAlias = Callable[[Vectors, int], Any]
+"""Vectors and a seed to a FAISS index that is faster than comparing with every vector."""
 
-    Args:
-        build: vectors and a seed to the FAISS index that is faster than comparing with every vector, if there is one.
-        pays_after: queries after which it is built. On two ARM cores, 100,000 vectors of 128 dims take 41 s (ivf) and
-            113 s (hnsw) to build; comparing a query with all of them takes 29 ms, or 3 ms in a batch. Both grow with
-            the number of vectors, so that the break-even (1,400 and 4,200 single queries, ten times as many in
-            batches) hardly depends on it.
-    """
+KINDS: dict[str, tuple[Builder | None, int]] = {"flat": (None, 0), "ivf": (_ivf, 3_000), "hnsw": (_hnsw, 10_000)}
+"""As `--kind` and manifests name them: what is built, and after how many queries.
 
-    build: Callable[[Vectors, int], Any] | None = None
-    pays_after: int = 0
-
-
-KINDS = {"flat": Kind(), "ivf": Kind(_ivf, 3_000), "hnsw": Kind(_hnsw, 10_000)}
-"""As `--kind` and manifests name them."""
+On two ARM cores, 100,000 vectors of 128 dims take 41 s (ivf) and 113 s (hnsw) to build; comparing a query with all of
+them takes 29 ms, or 3 ms in a batch. Both grow with the number of vectors, so that the break-even (1,400 and 4,200
+single queries, ten times as many in batches) hardly depends on it.
+"""
 MANY = 200_000
 """Vectors from which cells are the default; up to there comparing with all takes milliseconds."""
 
@@ -101,7 +93,7 @@ class Structure:
     """
 
     def __init__(self, vectors: Vectors, kind: str, seed: int) -> None:
-        self._build, self._pays_after = KINDS[kind].build, KINDS[kind].pays_after
+        self._build, self._pays_after = KINDS[kind]
         self._vectors, self._seed, self._asked = vectors, seed, 0
         self._faiss = faiss.IndexFlatL2(vectors.shape[1])
         self._faiss.add(vectors)

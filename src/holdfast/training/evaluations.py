@@ -121,8 +121,8 @@ def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
     if processes.main:
         for warning in content["warnings"]:
             console.say(f"warning: {warning}")
-        write_json(run.evaluation, content)  # which marks the run as finished
-        write_card(run.folder)
+        write_card(run.folder, evaluation=content)
+        write_json(run.evaluation, content)  # last: it marks the run as finished
     return content
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
-from holdfast.report.described import described
 from holdfast.report.public import model_command
 from holdfast.run_files import ON_TEST, START, block, finite, outcome_lines
 from holdfast.run_folder import RunFiles
@@ -69,7 +68,7 @@ def show(context: PageContext) -> dict[str, Any]:
     metrics = block(document, "metrics")
     if not metrics:
         raise Absent("no figures yet", model_command("evaluate", context.files))
-    known = {key: info for key, info in described(document).items() if info.shown != "file"}
+    known = {key: info for key, info in fmt.described(document).items() if info.shown != "file"}
     own = {key: info for key, info in known.items() if key in metrics and not key.startswith(COARSE)}
     sample = f" in a sample of {fmt.count(document.get('images'))}" if document.get("limit") else ""
     return {

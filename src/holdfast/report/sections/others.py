@@ -6,7 +6,6 @@ from typing import Any
 
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
-from holdfast.report.described import described
 from holdfast.run_files import block
 
 
@@ -14,7 +13,7 @@ def show(context: PageContext) -> dict[str, Any]:
     """R@1 that each attack of each other audit leaves."""
     audits, rows = context.files.audits, []
     for name, audit in audits.items():
-        metrics, intervals, known = block(audit, "metrics"), block(audit, "intervals"), described(audit)
+        metrics, intervals, known = block(audit, "metrics"), block(audit, "intervals"), fmt.described(audit)
         for key, value in metrics.items():
             if key == "R@1" or key.endswith(("/R@1", " R@1")):
                 attack, _, _ = key.rpartition("/" if "/R@1" in key else " ")
