@@ -34,7 +34,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
-    sub.add_argument("--minutes", type=above_zero, metavar="M", help="attack as many images as M minutes suffice for")
+    sub.add_argument("--minutes", type=above_zero, metavar="M", help="attack as many images as fit into M minutes")
     sub.add_argument("--quick", action="store_true", help="a first look: 20 images, a quarter of the steps")
     sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked images")
     sub.add_argument("--out", help="folder for audit.json and the rest (default: the run, or audits/MODEL-DATA)")
