@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.audit.ers import TERMS
 from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, above_zero, non_negative, positive, shared
 from holdfast.console import figure, table
+from holdfast.errors import plural
 from holdfast.metric_info import stored
 from holdfast.run_files import eps_words
 
@@ -113,8 +114,8 @@ def audit_table(document: dict[str, Any]) -> str:
     batches = document.get("settings", {}).get("batches")
     mode = f"{document['mode']}, batches {batches}" if batches else document["mode"]
     head = (
-        f"{document['protocol']} ({mode}) on {document['images']:,} images against a gallery of "
-        f"{document['gallery']:,}; {eps}, {budget['steps']} steps"
+        f"{document['protocol']} ({mode}) on {plural(document['images'], 'image')} against a gallery of "
+        f"{document['gallery']:,}; {eps}, {plural(budget['steps'], 'step')}"
     )
     limited = "\nA subset was attacked: mind the intervals." if document["limit"] else ""
     if document.get("quick"):

@@ -22,7 +22,7 @@ from holdfast.cli.parsing import (
     shared,
     writable,
 )
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, plural
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> Answer | None:
     counts = dataclasses.asdict(added)
     facts = {"folder": str(folder), "images": len(index), "dim": index.dim, "kind": index.kind}
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing to add"
-    words = f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.kind})"
+    words = f"{told}; {plural(len(index), 'image')} of {index.dim} dims in {folder} ({index.kind})"
     return {**facts, **counts, "calibrated_on": len(index.clean)}, words
 
 

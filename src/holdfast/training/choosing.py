@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from holdfast.data import BadImage, ImageTable, load, spellings
-from holdfast.errors import ModelError, RecipeError
+from holdfast.errors import ModelError, RecipeError, plural
 from holdfast.models.backbones import build_backbone, pool_by_gem
 from holdfast.models.names import SMALL, SUFFIXES, TIMM, backbone_named, published_start
 from holdfast.models.preprocessing import preprocessing_of
@@ -65,7 +65,8 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
     train = table.split("train")
     classes, side = len(np.unique(train.labels)), shorter_side(table)
     batch = (f"batch.classes={max(2, min(BATCH_CLASSES, classes))}",)
-    images = f"{len(table):,} images of {len(np.unique(table.labels)):,} classes, {side:g} px along the shorter side"
+    counts = f"{plural(len(table), 'image')} of {plural(len(np.unique(table.labels)), 'class')}"
+    images = f"{counts}, {side:g} px along the shorter side"
     where = "a CPU" if device.type == "cpu" else f"a {device.type} device"
     if side <= SMALL_SIDE and not set(STARTS) & own.keys():
         reason = "they are small, so a small network learns from scratch, in minutes"
