@@ -89,7 +89,7 @@ def test_a_corrupt_image_is_named_and_can_be_skipped(
         (["evaluate", "nothing", "--data", "glyphs"], "no model at 'nothing'"),
         (["list", "losess"], "did you mean 'losses'"),
         (["evalute"], "did you mean 'evaluate'"),
-        (["train"], "RECIPE"),
+        (["train"], "--data"),
     ],
 )
 def test_mistakes_end_with_one_line_and_code_2(

@@ -72,7 +72,7 @@ def test_a_new_head_on_given_weights_is_compared_with_the_plain_features(tiny: d
     recipe = {**tiny, "model": {**tiny["model"], "weights": str(tmp_path / "given.safetensors")}, "epochs": 1}
     run = holdfast.train(recipe, out=tmp_path / "run")
     plain = holdfast.evaluate(given, tiny["data"]).values["R@1"]
-    assert run.evaluation["start"]["of"] == "the plain features of conv-tiny"
+    assert run.evaluation["start"]["of"] == "the plain features of conv-tiny at 32 px"
     assert run.evaluation["start"]["test"] == pytest.approx(plain)
     card = (run.folder / "model" / "README.md").read_text()
     assert all(line in card for line in outcome_lines(run.evaluation))

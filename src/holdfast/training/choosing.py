@@ -92,12 +92,21 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
     else:
         name = "fitted-head"
         why = (
-            "its features are computed once and a head is fitted to them, which takes minutes; "
-            f"with a GPU and {MANY_CLASSES} training classes all of it would learn"
+            "its features are computed once, at a larger size than its own where images have it, and a head is fitted "
+            f"to them, in minutes; with a GPU and {MANY_CLASSES} training classes all of it would learn"
         )
-        more = () if _poolable(backbone) else ("model.pooling=null",)
+        more = _seen_larger(backbone, side) if _poolable(backbone) else ("model.pooling=null",)
     line = f"chosen: the recipe {name} from {_short(said)}, for {images}, on {where}"
     return Choice(name, (*start, *batch, *more), (line, why))
+
+
+def _seen_larger(backbone: str, side: float) -> tuple[str, ...]:
+    """A convolutional network finds more in images larger than those it learnt from, 288 px after 224.
+
+    Reference: Berman et al., "MultiGrain", 2019, which goes with generalised-mean pooling there too.
+    """
+    own = preprocessing_of(backbone).view
+    return (f"model.size={round(own.size * 9 / 7 / 32) * 32}",) if side >= own.canvas else ()
 
 
 def _poolable(backbone: str) -> bool:

@@ -55,7 +55,7 @@ def measure_start(
     new_head = recipe.model.dim is not None or recipe.model.head is not None
     plain = recipe.init is None and recipe.model.weights not in (None, "none") and new_head
     model = PlainFeatures(session.model) if plain else session.evaluated_model
-    said = f"the plain features of {recipe.model.backbone}" if plain else "the model of init"
+    said = f"the plain features of {recipe.model.backbone} at {session.model.size} px" if plain else "the model of init"
     of = said if plain or recipe.init else "the untrained model"
     console.say(f"measuring what training starts from: {of}")
     split = choose_split(session.table, None)
