@@ -46,7 +46,7 @@ def arguments(sub: Parser) -> None:
     )
     sub.add_argument("--model", dest="own", metavar="MODEL", help="with --add: the model, where it is not inside")
     sub.add_argument(
-        "--calibrate", type=non_negative, metavar="N", help="marks for tampered queries rest on N clean images (300)"
+        "--calibrate", type=non_negative, metavar="N", help="marks for tampered queries rest on N clean images (600)"
     )
     sub.add_argument("--out", help="folder for the index")
 
