@@ -89,7 +89,7 @@ def test_a_corrupt_image_is_named_and_can_be_skipped(
         (["evaluate", "nothing", "--data", "glyphs"], "no model at 'nothing'"),
         (["list", "losess"], "did you mean 'losses'"),
         (["evalute"], "did you mean 'evaluate'"),
-        (["train"], "RECIPE"),
+        (["train"], "--data"),
     ],
 )
 def test_mistakes_end_with_one_line_and_code_2(
@@ -123,9 +123,11 @@ def test_every_help_has_an_example_that_parses(command: str, capsys: pytest.Capt
 
     assert run(command, "--help") == 0
     text = capsys.readouterr().out
-    example = text.partition("example:")[2].split()
-    assert example[:2] == ["holdfast", command]
-    assert parser().parse_args(example[1:]).run is not None
+    examples = [line.split() for line in text.partition("example:")[2].splitlines() if line.strip()]
+    assert examples
+    for example in examples:
+        assert example[:2] == ["holdfast", command]
+        assert parser().parse_args(example[1:]).run is not None
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.errors import plural
+
 ON_TEST = "test"
 """The key of a log's lines that hold figures on the test classes."""
 START = "start"
@@ -156,8 +158,8 @@ def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epo
         kept["validation"] = block(chosen, "validation").get("R@1")
         if counts.get("classes", FEW_CLASSES) < FEW_CLASSES or counts.get("images", FEW_IMAGES) < FEW_IMAGES:
             warnings.append(
-                f"{counts['classes']} validation classes with {counts['images']} images are too few to choose an epoch "
-                "by: other epochs may be as good; add classes, or raise data.validation"
+                f"{plural(counts['classes'], 'validation class')} with {plural(counts['images'], 'image')}: too few to "
+                "choose an epoch by; other epochs may be as good; add classes, or raise data.validation"
             )
     before, after = finite(start.get(ON_TEST)), finite(block(evaluation, "metrics").get("R@1"))
     if before is not None and after is not None and after < before:

@@ -126,8 +126,8 @@ def test_minutes_choose_the_images_that_fit_and_give_the_figures_of_that_limit(
     monkeypatch.setattr(runner, "measure_speed", lambda *_: Speed(forward=0.0, back=1.0))
     with console.shown():
         document = audit.run(untrained, DATA, minutes=20).document
-    assert f"20 minutes suffice for {document['images']} of 100 images" in capsys.readouterr().err
-    # 45 seconds of attacks and 10 of checks (of 8 images at most) each: 18 fit into 95 % of 1,200 s, 25 do not.
+    assert f"{document['images']} of 100 images fit into 20 min" in capsys.readouterr().err
+    # 45 seconds of attacks for each, and 5 or 10 of checks for 8 of them: 18 fit into 95 % of 1,200 s, 26 do not.
     assert document["minutes"] == 20
     assert document["limit"] == document["images"]
     assert 18 <= document["images"] <= 25
@@ -167,7 +167,9 @@ def test_a_limit_holds_under_minutes_too(untrained: Embedder, monkeypatch: pytes
 
 def test_too_few_minutes_are_refused_with_what_would_do(untrained: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "measure_speed", lambda *_: Speed(1.0, 10.0))
-    with pytest.raises(RecipeError, match=r"too few to attack one image; give --minutes \d+ for 10 images, or .*quick"):
+    with pytest.raises(
+        RecipeError, match=r"too short to attack one image; give --minutes \d+ for 10 images, or .*quick"
+    ):
         audit.run(untrained, DATA, minutes=5)
     monkeypatch.setattr(plan.TimeLimit, "left", -1.0)
     with pytest.raises(RecipeError, match=r"embedding the 100 clean images takes about .*; give more --minutes"):

@@ -290,7 +290,7 @@ def test_large_pictures_are_reduced(tmp_path: Path) -> None:
         tmp_path / "run", {"name": "csv", "file": str(write_images(tmp_path / "i", {"test": {"a": 1, "b": 1}}))}
     )
     store = ImageStore(split_images(run), View(300), "cpu")
-    pictures = ImageFiles(tmp_path, 300)
+    pictures = ImageFiles(tmp_path)
     (tmp_path / "pictures").symlink_to(tmp_path)
     first = pictures.of(store, 0, "one")
     assert first is not None
@@ -302,3 +302,21 @@ def test_large_pictures_are_reduced(tmp_path: Path) -> None:
         assert Image.open(tmp_path / entry["file"]).size == (entry["width"], entry["height"])
     original = np.array(Image.fromarray(store.table.source.image(0, View(300))).resize((224, 224)), float)
     assert np.abs(np.array(Image.open(tmp_path / first["file"]), float) - original).mean() < 25
+
+
+def test_photographs_are_stored_sharper_than_a_small_model_sees_them(tmp_path: Path) -> None:
+    from holdfast.data import ArraySource, ImageStore, ImageTable
+    from holdfast.report.images import ImageFiles
+
+    down, across = np.meshgrid(np.linspace(0, 255, 300), np.linspace(0, 255, 400), indexing="ij")
+    pixels = np.stack([np.stack([down, across, 0 * down], -1)] * 2).astype(np.uint8)
+    table = ImageTable.of(ArraySource(pixels), classes=["a", "b"], splits=["test"] * 2, ids=["0", "1"], name="photos")
+    (tmp_path / "pictures").symlink_to(tmp_path)
+    for size, canvas, side in ((32, 36, 224), (224, 256, 224), (200, 300, 200)):  # the last has no more pixels to give
+        store = ImageStore(table, View(size, canvas), "cpu")
+        entry = ImageFiles(tmp_path).of(store, 1, "photo")
+        assert entry is not None
+        assert (entry["width"], entry["height"]) == (side, side)
+        small = Image.open(tmp_path / entry["file"]).resize((size, size), Image.Resampling.BOX)
+        seen = 255 * store.inputs(torch.tensor([1]))[0].permute(1, 2, 0).numpy()
+        assert np.abs(np.array(small, float) - seen).mean() < 4  # the same part of the photograph

@@ -92,6 +92,14 @@ def test_figures_and_findings(run: Path) -> None:
     assert "stax (budget eps 8/255, steps 2)" in text
 
 
+def test_a_first_look_is_called_one(run: Path) -> None:
+    assert "A first look" not in words(make(run).html)
+    change(run / "audit.json", quick=True)
+    text = words(make(run).html)
+    assert "A first look, with fewer images and steps than a full audit." in text
+    assert "holdfast audit runs/full --data glyphs --limit 200 --quick --seed 5" in text
+
+
 def test_withstood_bars_turn_figures_round(run: Path) -> None:
     text = words(make(run).html)
     assert "Push an image out of a search it belongs to: withstood: 40.0 (35.0–45.0) of 100" in text

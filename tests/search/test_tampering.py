@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from holdfast import console, seeds
 from holdfast.data import ImageStore
-from holdfast.search import Detector, ask, create_index, detector_of, statistics
-from holdfast.search.embedding import NOISE, NOISY_COPIES, PROBES, embed_images, fingerprint_images, measure_moves
+from holdfast.search import Detector, ask, create_index, detector_of, read_index, statistics
+from holdfast.search.embedding import NOISE, PROBES, embed_images, fingerprint_images, measure_moves
 from holdfast.search.querying import SIGNS
+from holdfast.search.store import MANIFEST
 from holdfast.view import View
 
 
@@ -74,8 +76,8 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
     model, pixels = small_model(), pictures(5)
     store = ImageStore(picture_table(pixels), View(32), "cpu")
     vectors = embed_images(model, store, np.arange(5), batch=3)
-    moves = measure_moves(model, store, np.arange(5), vectors, batch=3, seed=4)
-    noise = NOISE * torch.randn(NOISY_COPIES, 3, 32, 32, generator=seeds.generator(4, "tampering"))
+    moves = measure_moves(model, store, np.arange(5), vectors, batch=3, seed=4, copies=6)
+    noise = NOISE * torch.randn(2, 3, 32, 32, generator=seeds.generator(4, "tampering"))
     for row in range(5):
         image = torch.from_numpy(pixels[row]).permute(2, 0, 1)[None].float() / 255
         padded = np.pad(pixels[row], ((1, 1), (1, 1), (0, 0)), mode="edge")
@@ -91,20 +93,33 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
         np.testing.assert_allclose(moves[row, 1], np.mean(moved), rtol=1e-3)
         alone = embed_images(model, store, np.array([row]))
         np.testing.assert_allclose(alone[0], vectors[row], atol=1e-6)
-        moved_alone = measure_moves(model, store, np.array([row]), alone, seed=4)
+        moved_alone = measure_moves(model, store, np.array([row]), alone, seed=4, copies=6)
         np.testing.assert_allclose(moved_alone[0], moves[row], rtol=1e-3)
 
 
-def test_an_index_takes_one_pass_an_image_and_six_for_each_of_a_sample(
+def test_an_index_takes_one_pass_an_image_and_three_for_each_of_a_sample(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, seen = small_model(), []
     model.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     with console.shown():
         index, _ = create_index(tmp_path / "index", model, picture_table(pictures(20)), calibrate=5)
-    assert sum(seen) == 20 + 6 * 5 + PROBES
+    assert sum(seen) == 20 + 3 * 5 + PROBES
     assert len(index.clean) == 5
-    assert "6 changed copies of 5 of 20 images" in capsys.readouterr().err
+    assert "3 changed copies of 5 of 20 images" in capsys.readouterr().err
+
+
+def test_queries_of_an_older_index_are_changed_as_often_as_its_images_were(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    create_index(folder, small_model(), picture_table(pictures(120)))
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    assert manifest.pop("copies") == 3
+    (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")  # as 0.1 wrote it
+    index, model, seen = read_index(folder), small_model(), []
+    assert index.copies == 6
+    model.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    ask(index, model, ImageStore(picture_table(pictures(4, seed=8)), View(32), "cpu"))
+    assert sum(seen) == 4 + 6 * 4
 
 
 def test_an_index_that_cannot_tell_says_why(tmp_path_factory: pytest.TempPathFactory) -> None:

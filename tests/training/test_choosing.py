@@ -56,6 +56,15 @@ def test_photographs_on_a_cpu_get_a_fitted_head(photographs: str, weights: Path)
     assert "48 images of 12 classes, 100 px" in choice.lines[0]
 
 
+def test_photographs_of_full_size_are_seen_larger_than_the_backbone_learnt(
+    photographs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("init=torchvision:resnet18",)
+    assert not any("model.size" in setting for setting in choose_recipe(photographs, settings, CPU).settings)
+    monkeypatch.setattr(choosing, "shorter_side", lambda table: 480.0)
+    assert "model.size=288" in choose_recipe(photographs, settings, CPU).settings
+
+
 def test_a_transformer_keeps_its_own_pooling(photographs: str) -> None:
     assert "model.pooling=null" in choose_recipe(photographs, ("init=timm:test_vit",), CPU).settings
 
@@ -117,7 +126,7 @@ def test_the_command_without_a_recipe_ends_in_a_run_that_repeats(
     assert main([*command, "--set", "model.size=64", "--device", "cpu"]) == 0
     told = capsys.readouterr()
     assert "chosen: the recipe fitted-head" in told.err
-    assert "(before: the plain features of torchvision:mobilenet_v2)" in told.out
+    assert "(before: the plain features of torchvision:mobilenet_v2 at 64 px)" in told.out
     again = holdfast.train(out / "recipe.yaml", out=tmp_path / "again", device="cpu")
     first = holdfast.evaluate(str(out), photographs).values["R@1"]
     assert again.evaluation["metrics"]["R@1"] == pytest.approx(first)

@@ -66,13 +66,20 @@ def test_of_equals_the_latest_epoch_is_kept(tiny: dict[str, Any], tmp_path: Path
     assert run.evaluation["start"]["test"] == pytest.approx(run.evaluation["metrics"]["R@1"])
 
 
-def test_a_new_head_on_given_weights_is_compared_with_the_plain_features(tiny: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [None, 40])
+def test_a_new_head_on_given_weights_is_compared_with_the_model_as_it_came(
+    size: int | None, tiny: dict[str, Any], tmp_path: Path
+) -> None:
     given = Embedder("conv-tiny", dim=None)
     save_file(given.backbone.state_dict(), tmp_path / "given.safetensors")
-    recipe = {**tiny, "model": {**tiny["model"], "weights": str(tmp_path / "given.safetensors")}, "epochs": 1}
+    recipe = {
+        **tiny,
+        "model": {**tiny["model"], "weights": str(tmp_path / "given.safetensors"), "size": size},
+        "epochs": 1,
+    }
     run = holdfast.train(recipe, out=tmp_path / "run")
     plain = holdfast.evaluate(given, tiny["data"]).values["R@1"]
-    assert run.evaluation["start"]["of"] == "the plain features of conv-tiny"
+    assert run.evaluation["start"]["of"] == "the plain features of conv-tiny at 32 px"
     assert run.evaluation["start"]["test"] == pytest.approx(plain)
     card = (run.folder / "model" / "README.md").read_text()
     assert all(line in card for line in outcome_lines(run.evaluation))

@@ -18,6 +18,7 @@ from holdfast.attacks import Attacked, Budget, pgd, square
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.sampling import balanced_rows
 from holdfast.audit.subject import HURRY, Subject
+from holdfast.errors import plural
 from holdfast.metrics import geometry, retrieval
 from holdfast.models import Embedder
 from holdfast.models.preprocessing import IMAGENET_MEAN, IMAGENET_STD
@@ -83,7 +84,7 @@ def training_mode(model: nn.Module) -> list[Flag]:
     layers = [m for m in model.modules() if isinstance(m, moody) and m.training]
     if not layers:
         return []
-    told = f"{len(layers)} layers such as {type(layers[0]).__name__}"
+    told = f"{plural(len(layers), 'layer')} such as {type(layers[0]).__name__}"
     return [Flag("training-mode", f"the model came in training mode ({told}); it was audited in eval mode")]
 
 
@@ -132,7 +133,7 @@ def inputs(model: nn.Module, images: Tensor, labels: Tensor) -> list[Flag]:
     best = max(scores, key=lambda name: scores[name])
     if scores[best] < plain + 10 or 100 - scores[best] > (100 - plain) / 2:
         return []
-    why = f"R@1 on {len(images)} images rises from {plain:.0f} to {scores[best]:.0f} with {best}"
+    why = f"R@1 on {plural(len(images), 'image')} rises from {plain:.0f} to {scores[best]:.0f} with {best}"
     return [Flag("input-range", why)]
 
 

@@ -168,7 +168,7 @@ class TimeLimit:
         """Refuse where the clean images alone take longer, before they are embedded."""
         if seconds > self.left:
             wanted = f"embedding the {images:,} clean images takes about {duration(seconds)}"
-            raise RecipeError(f"{self.minutes:g} minutes are too few: {wanted}; give more --minutes, or fewer images")
+            raise RecipeError(f"{self.minutes:g} min is too short: {wanted}; give more --minutes, or fewer images")
 
     def choose(self, most: int, seconds: Callable[[int], float]) -> int:
         """How many images can be attacked in the time that is left; refused where not even one can.
@@ -184,7 +184,7 @@ class TimeLimit:
         if not few:
             needed = 60 * self.minutes + seconds(min(FEW, most)) - left
             advice = f"give --minutes {needed // 60 + 1:.0f} for {min(FEW, most)} images, or a first look with --quick"
-            raise RecipeError(f"{self.minutes:g} minutes are too few to attack one image; {advice}")
+            raise RecipeError(f"{self.minutes:g} min is too short to attack one image; {advice}")
         return few
 
 

@@ -235,7 +235,7 @@ def _choose_images(
 
     count = current_processes().tell(lambda: before or choose())
     few = "; so few give wide intervals, --quick looks at more" if count < FEW and not subject.quick else ""
-    console.say(f"{time_limit.minutes:g} minutes suffice for {count:,} of {len(subject.rows):,} images{few}")
+    console.say(f"{count:,} of {len(subject.rows):,} images fit into {time_limit.minutes:g} min{few}")
     return count
 
 

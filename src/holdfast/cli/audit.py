@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.audit.ers import TERMS
 from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, above_zero, non_negative, positive, shared
 from holdfast.console import figure, table
+from holdfast.errors import plural
 from holdfast.metric_info import stored
 from holdfast.run_files import eps_words
 
@@ -34,7 +35,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
-    sub.add_argument("--minutes", type=above_zero, metavar="M", help="attack as many images as M minutes suffice for")
+    sub.add_argument("--minutes", type=above_zero, metavar="M", help="attack as many images as fit into M minutes")
     sub.add_argument("--quick", action="store_true", help="a first look: 20 images, a quarter of the steps")
     sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked images")
     sub.add_argument("--out", help="folder for audit.json and the rest (default: the run, or audits/MODEL-DATA)")
@@ -105,8 +106,8 @@ def audit_table(document: dict[str, Any]) -> str:
     batches = document.get("settings", {}).get("batches")
     mode = f"{document['mode']}, batches {batches}" if batches else document["mode"]
     head = (
-        f"{document['protocol']} ({mode}) on {document['images']:,} images against a gallery of "
-        f"{document['gallery']:,}; {eps}, {budget['steps']} steps"
+        f"{document['protocol']} ({mode}) on {plural(document['images'], 'image')} against a gallery of "
+        f"{document['gallery']:,}; {eps}, {plural(budget['steps'], 'step')}"
     )
     limited = "\nA subset was attacked: mind the intervals." if document["limit"] else ""
     if document.get("quick"):

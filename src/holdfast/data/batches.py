@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils import data
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, plural
 from holdfast.seeds import derive
 
 
@@ -64,7 +64,7 @@ class Batches(ABC):
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}={getattr(self, name)}" for name in ("classes", "per_class", "seed", "groups"))
-        return f"{type(self).__name__}({len(self._codes):,} images, {parts})"
+        return f"{type(self).__name__}({plural(len(self._codes), 'image')}, {parts})"
 
     @abstractmethod
     def check(self) -> None:
@@ -101,7 +101,7 @@ class ClassBatches(Batches):
         """Each group has classes that differ."""
         at_once = self.classes // self.groups
         if len(self._rows) < at_once:
-            few = f"there are only {len(self._rows)} classes for batches of {at_once}"
+            few = f"only {plural(len(self._rows), 'class')} for batches of {at_once}"
             raise DataError(f"{few}; lower classes (in a recipe, batch.classes)")
 
     def __len__(self) -> int:

@@ -38,6 +38,12 @@ def count(value: Any) -> str:
     return number(value, 0)
 
 
+def counted(value: Any, noun: str) -> str:
+    """`1 epoch`, `40 epochs`."""
+    text = count(value)
+    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+
+
 def with_interval(value: Any, interval: Any, digits: int = 1) -> str:
     """`46.0 (44.1–47.9)`; without the brackets where no interval is known."""
     shown = number(value, digits)

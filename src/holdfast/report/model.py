@@ -103,7 +103,7 @@ def open_model(origin: Origin, embedder: Embedder, folder: Path | None, seed: in
         audited, store = speed_up(made, budget, execution) if finite else BROKEN, made.store
     else:
         store = ImageStore(selection.queries, embedder.view, embedder.mean.device, skip_bad=skip_bad)
-    images = ImageFiles(folder, embedder.size)
+    images = ImageFiles(folder)
     return CollectContext(table, selection.split, store, embedder, images, seed, budget, audited)
 
 

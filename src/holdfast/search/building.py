@@ -20,7 +20,6 @@ from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import current_processes
 from holdfast.search.embedding import (
-    CHANGED_COPIES,
     embed_images,
     fingerprint_images,
     measure_moves,
@@ -32,8 +31,8 @@ from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 
 LOCK = ".lock"
-CALIBRATED_ON = 300
-"""Images whose statistics stand for clean queries; at one false alarm in a hundred, three of them are beyond."""
+CALIBRATED_ON = 600
+"""Images whose statistics stand for clean queries; at one false alarm in a hundred, six of them are beyond."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,9 +191,9 @@ def _calibrated(index: Index, model: Embedder, images: _Images, rows: Rows, vect
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
     fresh = count if not len(old) else max(1, round(count * len(rows) / len(index)))
     chosen = np.sort(draw.permutation(len(rows))[:fresh])
-    what = f"{CHANGED_COPIES} changed copies of {len(chosen):,} of {len(rows):,} images"
+    what = f"{index.copies} changed copies of {len(chosen):,} of {len(rows):,} images"
     console.say(f"marks for tampered queries: {what}; --calibrate sets how many")
-    moves = measure_moves(model, images.store, rows[chosen], vectors[chosen], images.batch, index.seed)
+    moves = measure_moves(model, images.store, rows[chosen], vectors[chosen], images.batch, index.seed, index.copies)
     found = statistics(index, vectors[chosen], moves, images.fingerprints[rows[chosen]])
     kept = draw.permutation(old)[: count - len(found)]
     return dataclasses.replace(index, clean=np.concatenate([kept, found]))

@@ -15,14 +15,12 @@ from holdfast.errors import ModelError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder
 from holdfast.processes import current_processes
-from holdfast.search.index import Fingerprints, ModelFacts, Rows, Vectors, usable
+from holdfast.search.index import CHANGED_COPIES, Fingerprints, ModelFacts, Rows, Vectors, usable
 
 NOISE = 4 / 255
 """Deviation of the noise: under what a person sees, half of the usual attack's reach."""
-NOISY_COPIES = 2
 SHIFTS = ((0, 1), (1, 0), (2, 1), (1, 2))
 """Up, left, down and right, of an image with a margin all around."""
-CHANGED_COPIES = NOISY_COPIES + len(SHIFTS)
 PROBES = 4
 """Images by which models are told apart."""
 SAME = 1e-2
@@ -58,12 +56,17 @@ def embed_images(model: Embedder, store: ImageStore, rows: Rows, batch: int = 25
 
 @torch.no_grad()
 def measure_moves(
-    model: Embedder, store: ImageStore, rows: Rows, vectors: Vectors, batch: int = 256, seed: int = 0
+    model: Embedder,
+    store: ImageStore,
+    rows: Rows,
+    vectors: Vectors,
+    batch: int = 256,
+    seed: int = 0,
+    copies: int = CHANGED_COPIES,
 ) -> Vectors:
     """How far a little noise and a small shift move images' vectors, on average, of shape (n, 2).
 
-    Each image costs a pass for every changed copy, six in all. Several processes take a shard each, and all of them
-    get everything.
+    Each image costs a pass for every changed copy. Several processes take a shard each, and all of them get everything.
 
     Args:
         model: in eval mode, on the store's device.
@@ -72,18 +75,19 @@ def measure_moves(
         vectors: of these.
         batch: images per pass.
         seed: of the noise, the same for all images, so that no verdict depends on the rest of the batch.
+        copies: changed copies of each image, those of the index.
     """
     processes = current_processes()
     parts, shard = [torch.empty(0, 2)], processes.shard(len(rows))
     mine, clean = torch.from_numpy(rows[shard]), torch.from_numpy(vectors[shard])
-    with console.bar(CHANGED_COPIES * len(mine), unit="pass", what="changed copies") as bar:
+    with console.bar(copies * len(mine), unit="pass", what="changed copies") as bar:
         for start in range(0, len(mine), batch):
             images = store.inputs(mine[start : start + batch])
             unmoved = clean[start : start + batch].to(images.device)
             moves = []
-            for copies in changed_copies(images, seed):
+            for changed in changed_copies(images, seed, copies):
                 apart = []
-                for copy in copies:
+                for copy in changed:
                     apart.append((model(copy).float() - unmoved).norm(dim=1))
                     bar.update(len(images))
                 moves.append(torch.stack(apart).mean(0))
@@ -100,13 +104,16 @@ def _refuse_unusable(values: Vectors, store: ImageStore, rows: Rows) -> None:
         raise ModelError(f"the model gives '{name}' a vector that is not finite or far too long; check its weights")
 
 
-def changed_copies(images: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Noisy copies of images, and copies shifted by one pixel (on larger images two or three) to each side."""
-    noise = torch.randn(NOISY_COPIES, *images.shape[1:], generator=seeds.generator(seed, "tampering")) * NOISE
+def changed_copies(images: Tensor, seed: int, copies: int = CHANGED_COPIES) -> tuple[list[Tensor], list[Tensor]]:
+    """Noisy copies, a third of all, and copies shifted to one side by a pixel (larger images by two or three)."""
+    noisy_copies = copies // 3
+    noise = torch.randn(noisy_copies, *images.shape[1:], generator=seeds.generator(seed, "tampering")) * NOISE
     noisy = [(images + one).clamp(0, 1) for one in noise.to(images.device)]
     step, height, width = max(1, round(images.shape[-1] / 112)), *images.shape[-2:]
     padded = F.pad(images, (step,) * 4, mode="replicate")
-    shifted = [padded[..., step * top :, step * left :][..., :height, :width] for top, left in SHIFTS]
+    shifted = [
+        padded[..., step * top :, step * left :][..., :height, :width] for top, left in SHIFTS[: copies - noisy_copies]
+    ]
     return noisy, shifted
 
 

@@ -167,7 +167,7 @@ def ask(
     found = index.search(vectors, k)
     verdicts: list[TamperVerdict] | list[None] = [None] * len(queries)
     if detector is not None:
-        moves = measure_moves(model, queries, rows, vectors, batch, index.seed)
+        moves = measure_moves(model, queries, rows, vectors, batch, index.seed, index.copies)
         verdicts = detector.judge(statistics(index, vectors, moves, fingerprint_images(queries, batch)))
     hits = [
         tuple(Hit(index.ids[row], index.labels[row], apart) for row, apart in zip(*both, strict=True) if row >= 0)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from holdfast.data import BadImage, ImageTable, load, spellings
-from holdfast.errors import ModelError, RecipeError
+from holdfast.errors import ModelError, RecipeError, plural
 from holdfast.models.backbones import build_backbone, pool_by_gem
 from holdfast.models.names import SMALL, SUFFIXES, TIMM, backbone_named, published_start
 from holdfast.models.preprocessing import preprocessing_of
@@ -65,7 +65,8 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
     train = table.split("train")
     classes, side = len(np.unique(train.labels)), shorter_side(table)
     batch = (f"batch.classes={max(2, min(BATCH_CLASSES, classes))}",)
-    images = f"{len(table):,} images of {len(np.unique(table.labels)):,} classes, {side:g} px along the shorter side"
+    counts = f"{plural(len(table), 'image')} of {plural(len(np.unique(table.labels)), 'class')}"
+    images = f"{counts}, {side:g} px along the shorter side"
     where = "a CPU" if device.type == "cpu" else f"a {device.type} device"
     if side <= SMALL_SIDE and not set(STARTS) & own.keys():
         reason = "they are small, so a small network learns from scratch, in minutes"
@@ -91,12 +92,21 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
     else:
         name = "fitted-head"
         why = (
-            "its features are computed once and a head is fitted to them, which takes minutes; "
-            f"with a GPU and {MANY_CLASSES} training classes all of it would learn"
+            "its features are computed once, at a larger size than its own where images have it, and a head is fitted "
+            f"to them, in minutes; with a GPU and {MANY_CLASSES} training classes all of it would learn"
         )
-        more = () if _poolable(backbone) else ("model.pooling=null",)
+        more = _seen_larger(backbone, side) if _poolable(backbone) else ("model.pooling=null",)
     line = f"chosen: the recipe {name} from {_short(said)}, for {images}, on {where}"
     return Choice(name, (*start, *batch, *more), (line, why))
+
+
+def _seen_larger(backbone: str, side: float) -> tuple[str, ...]:
+    """A convolutional network finds more in images larger than those it learnt from, 288 px after 224.
+
+    Reference: Berman et al., "MultiGrain", 2019, which goes with generalised-mean pooling there too.
+    """
+    own = preprocessing_of(backbone).view
+    return (f"model.size={round(own.size * 9 / 7 / 32) * 32}",) if side >= own.canvas else ()
 
 
 def _poolable(backbone: str) -> bool:

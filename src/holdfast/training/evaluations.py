@@ -16,6 +16,7 @@ from holdfast.files import write_json
 from holdfast.models import Embedder, load_model
 from holdfast.models.card import write_card
 from holdfast.models.embedder import PlainFeatures
+from holdfast.models.preprocessing import preprocessing_of
 from holdfast.processes import current_processes
 from holdfast.run_files import ON_TEST, best_on_test, curve_on_test, outcome
 from holdfast.training.folder import TrainingFolder, split_counts
@@ -44,7 +45,8 @@ def measure_start(
 ) -> dict[str, Any]:
     """R@1 of the model as it came: `test` on the images that the run will be judged on, and `validation`.
 
-    Where pretrained weights are given a new head, that is the backbone's plain features: what training must beat.
+    Where pretrained weights are given a new head, that is the backbone's plain features: what training must beat. They
+    are seen at the size that the backbone came with where the run shows it larger images.
 
     Args:
         session: before its first step.
@@ -55,11 +57,16 @@ def measure_start(
     new_head = recipe.model.dim is not None or recipe.model.head is not None
     plain = recipe.init is None and recipe.model.weights not in (None, "none") and new_head
     model = PlainFeatures(session.model) if plain else session.evaluated_model
-    said = f"the plain features of {recipe.model.backbone}" if plain else "the model of init"
+    view = preprocessing_of(recipe.model.backbone).view if plain else session.model.view
+    if view.size < session.model.size:
+        tests, validation = (), None if validation is None else session.open_store("val", view)
+    else:
+        view = session.model.view
+    said = f"the plain features of {recipe.model.backbone} at {view.size} px" if plain else "the model of init"
     of = said if plain or recipe.init else "the untrained model"
     console.say(f"measuring what training starts from: {of}")
     split = choose_split(session.table, None)
-    tests = tests or [session.open_store(name) for name in ((split, "gallery") if split == "query" else (split,))]
+    tests = tests or [session.open_store(name, view) for name in ((split, "gallery") if split == "query" else (split,))]
     columns = _on_device(embed_columns(model, tests), session.device)
     found = {"of": of, ON_TEST: metrics.retrieval(**columns, averages=False)["R@1"]}
     if validation is not None:

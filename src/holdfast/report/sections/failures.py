@@ -97,6 +97,7 @@ def show(context: PageContext) -> dict[str, Any]:
         "cards": cards[:OPEN],
         "more": cards[OPEN:],
         "each": EACH,
+        "view": context.files.view,
         "rows": [{**row, "image": public_path(row["image"])} for row in blocks(stored, "listed")],
     }
 

@@ -84,7 +84,7 @@ def show(context: PageContext) -> dict[str, Any]:
     card, recipe, data = files.exhibits.get("data_card"), files.recipe, spec(files.data) if files.data else "data"
     if not recipe and not card:
         raise Absent("this folder holds an audit without a recipe or data card", report_command(files))
-    title = f"{fmt.count(recipe.get('epochs'))} epochs on {data}, {_regime(files)}"
+    title = f"{fmt.counted(recipe.get('epochs'), 'epoch')} on {data}, {_regime(files)}"
     return {
         "title": title if recipe else f"Audited on {data}",
         "facts": _facts(recipe) if recipe else [],
@@ -119,7 +119,7 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
         ("Batch", f"{made_of}{images}"),
         ("Augmentation", _words(recipe.get("augment"))),
         ("Optimiser", _words(recipe.get("optimizer"))),
-        ("Schedule", f"{_words(recipe.get('schedule'))}, {recipe.get('epochs')} epochs"),
+        ("Schedule", f"{_words(recipe.get('schedule'))}, {fmt.counted(recipe.get('epochs'), 'epoch')}"),
         ("Seed", str(recipe.get("seed"))),
     ]
     return [(name, text) for name, text in facts if text and not text.startswith("None")]
