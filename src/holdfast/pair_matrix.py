@@ -61,9 +61,8 @@ def packed(mask: Tensor, *matrices: Tensor) -> tuple[Tensor, ...]:
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     """a bᵀ of vectors in rows."""
-    # With b alone turned, torch hands a small product and one of its derivatives to another library on ARM, which takes
-    # four times as long (112 × 128: 1.2 ms against 0.65).
-    return a.T.contiguous().T @ b.T if a.device.type == "cpu" else a @ b.T
+    # With b alone turned, torch on ARM starts another library, which takes a small product four times as long.
+    return a.T.contiguous().T @ b.T if a.is_cpu and len(a) * b.numel() < LARGE**2 * 64 else a @ b.T
 
 
 def gram(z: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import webbrowser
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
-from holdfast.demo import MODELS, Demo, _earlier_audit, demo
-from holdfast.training import Run, load_recipe
+from holdfast.demo import MODELS, Demo, demo
+from holdfast.training import load_recipe
 
 LARGEST = 8_000_000
 SMALL = ["data.characters=40", "data.per_class=6", "batch.classes=6", "epochs=2", "evaluate_every=1"]
@@ -96,11 +97,25 @@ def test_a_second_call_takes_what_is_there_and_a_third_mends_it(done: Demo) -> N
     assert small_demo(done.page.parent).models == done.models
 
 
-def test_another_number_of_attacked_images_is_another_audit(done: Demo) -> None:
-    shown = done.models["standard"]
-    run = Run(shown.run, load_recipe(shown.run / "recipe.yaml"), {})
-    assert _earlier_audit(run, LIMIT) is not None
-    assert _earlier_audit(run, LIMIT + 1) is None
+def test_another_number_of_attacked_images_and_a_newer_model_are_other_audits(
+    done: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Attacked(Exception):
+        pass
+
+    def attack(*arguments: object, **options: object) -> None:
+        raise Attacked
+
+    monkeypatch.setattr("holdfast.audit.run", attack)
+    with pytest.raises(Attacked):
+        demo(done.page.parent, SMALL, LIMIT + 1)
+    small_demo(done.page.parent)
+    file = done.models["standard"].run / "evaluation.json"
+    before = file.stat()
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 10**12))
+    with pytest.raises(Attacked):
+        small_demo(done.page.parent)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.fixture

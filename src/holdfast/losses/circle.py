@@ -57,5 +57,4 @@ class Circle(PairLoss):
         pull = -self.gamma * torch.relu(1 + self.margin - s_pos.detach()) * (s_pos - (1 - self.margin))
         push = self.gamma * torch.relu(s.detach() + self.margin) * (s - self.margin)
         exponent = masked_logsumexp(pull, few) + masked_logsumexp(push, neg)
-        both = exponent.detach() > torch.finfo(exponent.dtype).min / 8  # kinds of pairs
-        return [Unreduced(softplus(exponent), both)]
+        return [Unreduced(softplus(exponent), exponent.detach() > torch.finfo(s.dtype).min / 8)]  # has both kinds

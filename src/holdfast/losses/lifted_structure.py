@@ -9,7 +9,6 @@ from holdfast.losses.base import register
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, masked_logsumexp
 from holdfast.mining import Miner
-from holdfast.pair_matrix import packed
 from holdfast.sphere import Mask
 
 
@@ -52,6 +51,8 @@ class LiftedStructure(PairLoss):
         older = s.shape[1] - len(s)
         # Of what a memory holds, only the batch itself, which comes last, has negatives that are known.
         others = torch.cat([lowest.expand(older), push]) if older else push
-        few, d, push_other = packed(pos, s, others.expand_as(s))
-        violation = torch.relu(d + torch.logaddexp(push[:, None], push_other))
-        return [Unreduced(violation.square() / 2, few)]
+        if s.is_cpu and not torch.compiler.is_compiling():  # elsewhere the host would wait for the length of the list
+            i, j = pos.nonzero(as_tuple=True)
+            times = None if pos.dtype == torch.bool else pos[i, j]
+            return [Unreduced(torch.relu(s[i, j] + torch.logaddexp(push[i], others[j])).square() / 2, times)]
+        return [Unreduced(torch.relu(s + torch.logaddexp(push[:, None], others)).square() / 2, pos)]
