@@ -152,6 +152,8 @@ class Loop:
         context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled)
         schedule = recipe.schedule.build()
         self.interval = Interval(session.device, interval)
+        if self.step == self.total:  # a kill may have come while older checkpoints were removed
+            self._save()
         if recipe.trackers:
             session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
         if self.step == 0:
