@@ -27,7 +27,7 @@ from holdfast.audit.subject import Subject
 from holdfast.data import ImageStore, ImageTable, load
 from holdfast.data.sources import ArraySource
 from holdfast.search import Detector, Index, statistics
-from holdfast.search.embedding import changed_copies, embed_images, fingerprint_images, model_facts
+from holdfast.search.embedding import changed_copies, embed_images, fingerprint_images, measure_moves, model_facts
 from holdfast.search.querying import SIGNS
 from holdfast.view import View
 
@@ -86,18 +86,21 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         index = Index(vectors, store.table.ids, [""] * len(vectors), fingerprints, facts)
         others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(len(vectors)), rows))
         calibrating, asked = others[: arguments.calibrate], others[arguments.calibrate :]
-        clean = statistics(index, embed_images(model, store, calibrating, perturbed=True), fingerprints[calibrating])
+        moves = measure_moves(model, store, calibrating, vectors[calibrating])
+        clean = statistics(index, vectors[calibrating], moves, fingerprints[calibrating])
         labels = store.table.labels
         nearest = index.search(vectors[asked], 1, without=fingerprints[asked]).rows[:, 0]
         right = {CLEAN: 100 * float((labels[nearest] == labels[asked]).mean())}
-        values = {CLEAN: statistics(index, embed_images(model, store, asked, perturbed=True), fingerprints[asked])}
+        moves = measure_moves(model, store, asked, vectors[asked])
+        values = {CLEAN: statistics(index, vectors[asked], moves, fingerprints[asked])}
         knowing = dataclasses.replace(subject, model=Averaged(model))
         for attacker, suffix in ((subject, ""), (knowing, " knowing")):
             for goal in GOALS:
                 queries = as_store(attacked(attacker, goal, arguments.eps / 255))
-                embedded = embed_images(model, queries, np.arange(len(rows)), perturbed=True)
-                values[goal + suffix] = statistics(index, embedded, fingerprints[rows])
-                nearest = index.search(embedded.vectors, 1, without=fingerprints[rows]).rows[:, 0]
+                found_vectors = embed_images(model, queries, np.arange(len(rows)))
+                moves = measure_moves(model, queries, np.arange(len(rows)), found_vectors)
+                values[goal + suffix] = statistics(index, found_vectors, moves, fingerprints[rows])
+                nearest = index.search(found_vectors, 1, without=fingerprints[rows]).rows[:, 0]
                 right[goal + suffix] = 100 * float((labels[nearest] == labels[rows]).mean())
     found = []
     for rate in arguments.false_alarms:

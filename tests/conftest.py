@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.audit import ers, flags
+from holdfast.audit import ers, flags, plan
 from holdfast.report import origin
 from small_photos import draw_photos
 
@@ -66,6 +66,7 @@ def _short_probe(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.name != "test_flags.py":
             for name, few in (("IMAGES", 8), ("STEPS", 4), ("QUERIES", 10)):
                 patch.setattr(flags, name, few)
+        patch.setattr(plan, "PROBE_SECONDS", 0.0)
         yield
 
 

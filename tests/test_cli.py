@@ -89,7 +89,7 @@ def test_a_corrupt_image_is_named_and_can_be_skipped(
         (["evaluate", "nothing", "--data", "glyphs"], "no model at 'nothing'"),
         (["list", "losess"], "did you mean 'losses'"),
         (["evalute"], "did you mean 'evaluate'"),
-        (["train"], "RECIPE"),
+        (["train"], "--data"),
     ],
 )
 def test_mistakes_end_with_one_line_and_code_2(
@@ -123,9 +123,11 @@ def test_every_help_has_an_example_that_parses(command: str, capsys: pytest.Capt
 
     assert run(command, "--help") == 0
     text = capsys.readouterr().out
-    example = text.partition("example:")[2].split()
-    assert example[:2] == ["holdfast", command]
-    assert parser().parse_args(example[1:]).run is not None
+    examples = [line.split() for line in text.partition("example:")[2].splitlines() if line.strip()]
+    assert examples
+    for example in examples:
+        assert example[:2] == ["holdfast", command]
+        assert parser().parse_args(example[1:]).run is not None
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -138,10 +140,10 @@ def test_lists_have_a_line_on_each(family: str, capsys: pytest.CaptureFixture[st
 
 def test_check_finds_the_broken_picture(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", "--data", f"folder:{photos}", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["problems"] == []
+    assert [found["kind"] for found in json.loads(capsys.readouterr().out)["problems"]] == ["small-validation"]
     (photos / "class-1" / "2.png").write_bytes(b"")
-    assert run("check", "--data", f"folder:{photos}") == 0
-    assert "class-1/2.png" in capsys.readouterr().out
+    assert run("check", "--data", f"folder:{photos}") == 1, "an image that cannot be read fails a script"
+    assert "unreadable-image: 1 image is unreadable (class-1/2.png)" in capsys.readouterr().out
 
 
 def test_check_says_what_was_skipped(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,14 +156,20 @@ def test_check_says_what_was_skipped(photos: Path, capsys: pytest.CaptureFixture
     assert "1 image is in no class folder or list (loose.png)" in out
     assert "2 files are hidden or of the system (.DS_Store, class-1/Thumbs.db)" in out
     assert run("check", "--data", f"folder:{photos}", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["skipped_files"] == {"no_images": 3, "unplaced": 1, "hidden": 2}
+    assert json.loads(capsys.readouterr().out)["skipped_files"] == {
+        "no_images": 3,
+        "unplaced": 1,
+        "hidden": 2,
+        "links": 0,
+        "unnamed": 0,
+    }
 
 
 def test_check_lists_missing_files_among_the_problems(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"class-{c}/{i}.png,{c}" for c in range(2) for i in range(1, 3)]
     (photos / "list.csv").write_text("\n".join(["path,label", *rows, "gone.png,1"]))
-    assert run("check", "--data", f"csv:{photos / 'list.csv'}") == 0
-    assert "missing-file: 1 files are missing (gone.png)" in capsys.readouterr().out
+    assert run("check", "--data", f"csv:{photos / 'list.csv'}") == 1
+    assert "missing-file: 1 file is missing (gone.png)" in capsys.readouterr().out
 
 
 def test_import_is_light() -> None:

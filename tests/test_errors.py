@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.data.sources import BadImage
-from holdfast.errors import LONGEST, DataError, HoldfastError, reason, shown
+from holdfast.errors import LONGEST, DataError, HoldfastError, plural, reason, shown
 
 ANY = st.text(st.characters(exclude_categories=()))
 
@@ -67,3 +67,12 @@ def test_a_value_nested_without_end_is_shown() -> None:
     assert len(shown(value)) <= 63
     while value:  # taken apart by hand: freeing it would nest as deep
         value = value[0]
+
+
+def test_a_number_and_its_noun() -> None:
+    assert [plural(1, noun) for noun in ("class", "query", "box")] == ["1 class", "1 query", "1 box"]
+    assert [plural(n, noun) for n, noun in ((0, "image"), (2, "class"), (1000, "query"))] == [
+        "0 images",
+        "2 classes",
+        "1,000 queries",
+    ]

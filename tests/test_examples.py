@@ -17,6 +17,7 @@ SCRIPTS = {
     "train_and_compare.py": "open runs/compared/compare.html",
     "audit_my_model.py": "ERS",
     "own_loss.py": "square-band",
+    "own_loop.py": "AttackResult(",
 }
 
 ALONE = "own_loss.py"

@@ -47,9 +47,10 @@ def test_every_class_is_exported_and_shows_its_arguments(family: type, name: str
 def test_front_door() -> None:
     loss = MultiSimilarity(miner="multi-similarity")
     assert loss.miner == MultiSimilarityMiner()
-    shown = "alpha=2.0, beta=40.0, base=0.5, miner=MultiSimilarityMiner(epsilon=0.1), part='both', reduction='all'"
-    assert repr(loss) == f"MultiSimilarity({shown})"
-    assert repr(Triplet(miner=Distance())).endswith("miner=Distance(anchors='each', variant='default'), part='both')")
+    shown = "alpha=2.0, beta=40.0, base=0.5, miner=MultiSimilarityMiner(epsilon=0.1), part='both', memory=None"
+    assert repr(loss) == f"MultiSimilarity({shown}, reduction='all')"
+    distance = "miner=Distance(anchors='each', variant='default')"
+    assert repr(Triplet(miner=Distance(), memory=64)).endswith(f"{distance}, part='both', memory=64)")
     assert EasyPositive("semihard").negative == mining.SemiHard()
     assert Trimmed("contrastive").loss.margin == 1.0
     assert gradients.DirectGradient(pair="sig").pair.beta == 10.0

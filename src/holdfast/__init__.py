@@ -13,13 +13,13 @@ from holdfast.version import __version__
 if TYPE_CHECKING:
     from holdfast import attacks, audit, console, data, gradients, losses, metrics, mining, models, processes, regimes
     from holdfast import search as search
-    from holdfast.attacks import Budget
+    from holdfast.attacks import Budget, attack, gallery
     from holdfast.errors import HoldfastError
     from holdfast.evaluation import evaluate
     from holdfast.models import Embedder
     from holdfast.training import train
 
-__all__ = ["Budget", "Embedder", "HoldfastError", "__version__", "evaluate", "train"]
+__all__ = ["Budget", "Embedder", "HoldfastError", "__version__", "attack", "evaluate", "gallery", "train"]
 __all__ += ["attacks", "audit", "console", "data", "gradients", "losses", "metrics", "mining", "models"]
 __all__ += ["processes", "regimes", "search"]
 
@@ -27,7 +27,9 @@ _HOMES = {
     "Budget": "holdfast.attacks",
     "Embedder": "holdfast.models",
     "HoldfastError": "holdfast.errors",
+    "attack": "holdfast.attacks",
     "evaluate": "holdfast.evaluation",
+    "gallery": "holdfast.attacks",
     "train": "holdfast.training",
 }
 

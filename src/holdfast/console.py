@@ -40,6 +40,11 @@ def shown(visible: bool = True) -> Iterator[None]:
         _visible.reset(before)
 
 
+def visible() -> bool:
+    """Whether anything is shown."""
+    return _visible.get()
+
+
 def say(text: str) -> None:
     """One line, above a running bar if there is one."""
     if _visible.get():

@@ -96,6 +96,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= MOST else f"{text[:MOST]}..."
 
 
+def plural(count: int, noun: str) -> str:
+    """A number with its noun: `1 class`, `2 classes`, `1,000 queries`."""
+    if count == 1:
+        return f"1 {noun}"
+    many = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}{'es' if noun.endswith(('s', 'x', 'ch')) else 's'}"
+    return f"{count:,} {many}"
+
+
 def unknown(kind: str, word: str, valid: Iterable[str]) -> str:
     """One line for a misspelt name: the nearest valid spelling if there is one, and all of them where they are few."""
     options = sorted(valid)

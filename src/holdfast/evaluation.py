@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import console, metrics
-from holdfast.data import ImageStore, ImageTable, load, parse
+from holdfast.data import ImageStore, ImageTable, content_digest, load, parse
 from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
@@ -33,6 +33,7 @@ class Result(metrics.Evaluation):
         skipped: unreadable images left out, with the reason.
         clustering: how many clusters NMI and NMI+ rest on, as `evaluate` was asked.
         view: how the model saw the images, in words.
+        content: digest of the images and their classes; equal for a copy of them elsewhere.
     """
 
     split: str = ""
@@ -40,6 +41,7 @@ class Result(metrics.Evaluation):
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     clustering: dict[str, int | None] = dataclasses.field(default_factory=dict)
     view: str = ""
+    content: str = ""
 
 
 class ImageModel(Protocol):
@@ -59,9 +61,13 @@ class ImageModel(Protocol):
 
 @torch.no_grad()
 def embed(
-    model: ImageModel, store: ImageStore, batch: int = 256, precision: str = "float32", rows: Tensor | None = None
+    model: ImageModel,
+    store: ImageStore,
+    batch: int = 256,
+    precision: str = "float32",
+    rows: Tensor | None = None,
 ) -> Tensor:
-    """Embeddings of images of a store, on the CPU; the model's mode is put back afterwards.
+    """Embeddings of images of a store on the CPU; the model's mode is put back afterwards.
 
     Several processes embed a shard each, and all of them get all embeddings.
 
@@ -70,9 +76,10 @@ def embed(
         store: images at the model's view, on the model's device.
         batch: images per pass.
         precision: `bfloat16` runs the network under autocast.
-        rows: which images; all of them, in table order, when left out.
+        rows: which images; all, in table order, when left out.
     """
     processes = current_processes()
+    device = model.mean.device
     rows = torch.arange(len(store.table)) if rows is None else rows
     mine = rows[processes.shard(len(rows))]
     vectors = torch.empty(len(mine), model.dim)
@@ -81,11 +88,10 @@ def embed(
     try:
         with console.bar(len(mine), unit="image", what="embedding") as bar:
             for start in range(0, len(mine), batch):
-                part = slice(start, start + batch)
-                images = store.inputs(mine[part])
-                store.prefetch(mine[part.stop : part.stop + batch])
-                with torch.autocast(model.mean.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                    vectors[part] = model(images).float().cpu()
+                images = store.inputs(mine[start : start + batch])
+                store.prefetch(mine[start + batch : start + 2 * batch])
+                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                    vectors[start : start + batch] = model(images).float().cpu()
                 bar.update(len(images))
     finally:
         model.train(was_training)
@@ -193,6 +199,7 @@ def evaluate(
         skipped=[image for store in stores for image in store.skipped],
         clustering={"factor": factor, "clusters": clusters},
         view=str(embedder.view),
+        content=content_digest([store.table for store in stores]),
     )
 
 
@@ -203,6 +210,7 @@ def document(result: Result, *, model: str, data: Any, seed: int) -> dict[str, A
         "data": data,
         "split": result.split,
         "images": result.images,
+        "content": result.content,
         "skipped": [{"image": image, "reason": reason} for image, reason in result.skipped],
         "model": model,
         "view": result.view,

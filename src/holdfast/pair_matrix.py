@@ -34,7 +34,9 @@ RowSum: TypeAlias = Callable[[Tensor, slice], Tensor]
 
 
 def weights(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as numbers: one where it is set, zero elsewhere."""
+    """A mask as numbers: one where it is set, zero elsewhere; numbers as they are."""
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
     return mask.view(torch.uint8).to(dtype)  # from booleans it takes a CPU four times as long
 
 
@@ -45,7 +47,7 @@ def packed(mask: Tensor, *matrices: Tensor) -> tuple[Tensor, ...]:
     gains nothing: in small batches, if few groups of eight columns can be left out, and on a GPU, for which the host
     would have to wait; and where a compiler asks, which cannot know how many columns there are.
     """
-    if not _large(mask) or mask.shape[1] % 8 or torch.compiler.is_compiling():
+    if not _large(mask) or mask.shape[1] % 8 or mask.dtype != torch.bool or torch.compiler.is_compiling():
         return mask, *matrices
     groups = mask.view(torch.int64)
     most = max(1, int(groups.count_nonzero(1).max()))

@@ -8,8 +8,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.errors import plural
+
 ON_TEST = "test"
 """The key of a log's lines that hold figures on the test classes."""
+START = "start"
+"""Of the line with the figures of the model that training began with."""
+FITTED = "fitted"
+"""Of the line that says how a head was fitted before the first step, and what held-out classes made of it."""
+KEPT = "kept"
+"""Marks the line of each validation whose model was packaged; the last such model is the one that stays."""
+
+FEW_CLASSES, FEW_IMAGES = 5, 100
+"""Fewer for validation choose by chance: one image in 50 is two points of R@1."""
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -113,3 +124,67 @@ def best_on_test(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The epoch with the highest R@1 on the test classes, the first of equals, not counting the untrained model."""
     known = [point for point in curve if point["epoch"] > 0 and finite(point.get("R@1")) is not None]
     return dict(max(known, key=lambda point: point["R@1"])) if known else None
+
+
+def eps_words(budget: Mapping[str, Any]) -> str:
+    """ε of an audit: `8/255 (0.137 normalised)`; in pixels alone where a model does its own preprocessing, unseen."""
+    pixel, normalised = finite(budget.get("eps_pixel")), finite(budget.get("eps_normalized"))
+    if pixel is None:
+        return "unknown"
+    own = normalised is not None and abs(normalised - pixel) > 1e-6 * pixel
+    return f"{255 * pixel:.3g}/255" + (f" ({normalised:.3g} normalised)" if own else "")
+
+
+def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epochs: int) -> dict[str, Any]:
+    """What training made of the model it began with, as evaluation.json holds it.
+
+    Args:
+        log: the lines of the run.
+        evaluation: of the kept model; `metrics` and `splits`.
+        epochs: that were trained.
+
+    Returns:
+        `start` (which model, its R@1 on test and validation classes; empty for a run that began before this was
+        measured), `kept` (which epoch, why, its R@1 on the validation classes) and `warnings`.
+    """
+    start = next((block(line, START) for line in log if block(line, START)), {})
+    chosen = next((line for line in reversed(log) if line.get(KEPT)), None)
+    fitted = next((block(line, FITTED) for line in log if block(line, FITTED)), {})
+    why = "the last: no validation classes to choose by"
+    kept: dict[str, Any] = {"epoch": epochs, "why": fitted.get("why") if fitted and not epochs else why}
+    counts, warnings = block(block(evaluation, "splits"), "val"), []
+    if chosen is not None:
+        kept = {"epoch": chosen["epoch"], "why": "the best R@1 on the validation classes, the latest of equals"}
+        kept["validation"] = block(chosen, "validation").get("R@1")
+        if counts.get("classes", FEW_CLASSES) < FEW_CLASSES or counts.get("images", FEW_IMAGES) < FEW_IMAGES:
+            warnings.append(
+                f"{plural(counts['classes'], 'validation class')} with {plural(counts['images'], 'image')}: too few to "
+                "choose an epoch by; other epochs may be as good; add classes, or raise data.validation"
+            )
+    before, after = finite(start.get(ON_TEST)), finite(block(evaluation, "metrics").get("R@1"))
+    if before is not None and after is not None and after < before:
+        warnings.append(
+            f"training lost: R@1 {before:.1f} → {after:.1f}, and {start['of']} had the former; train shorter or with "
+            "a lower optimizer.lr, or use that model"
+        )
+    return {START: start, KEPT: kept, "warnings": warnings}
+
+
+def outcome_lines(evaluation: Mapping[str, Any]) -> list[str]:
+    """Before and after, which epoch was kept and why, in words; nothing of a run that did not measure them."""
+    start, kept = block(evaluation, START), block(evaluation, KEPT)
+    before, after = finite(start.get(ON_TEST)), finite(block(evaluation, "metrics").get("R@1"))
+    lines = []
+    if before is not None and after is not None:
+        lines.append(f"R@1 {before:.1f} → {after:.1f} (before: {start.get('of')})")
+    if (epoch := finite(kept.get("epoch"))) is not None:
+        chosen, began = finite(kept.get("validation")), finite(start.get("validation"))
+        figures = "" if chosen is None or began is None else f" ({began:.1f} → {chosen:.1f})"
+        lines.append(f"kept: epoch {epoch:g}, {kept.get('why')}{figures}")
+    return lines
+
+
+def warning_lines(evaluation: Mapping[str, Any]) -> list[str]:
+    """What the run warned of when it ended."""
+    told = evaluation.get("warnings")
+    return [line for line in told if isinstance(line, str)] if isinstance(told, list) else []

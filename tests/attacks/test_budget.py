@@ -8,6 +8,7 @@ import torch
 from holdfast.attacks import Budget
 from holdfast.config import instantiate, resolve
 from holdfast.errors import RecipeError
+from holdfast.run_files import eps_words
 
 
 def test_recipe_block() -> None:
@@ -66,6 +67,13 @@ def test_units_are_converted_once() -> None:
 def test_description_names_both_units() -> None:
     line = Budget(eps=8 / 255, steps=32, step=3 / 255).describe(0.25)
     assert line == "pgd linf, eps 0.03137 in pixels (8/255, 0.1255 normalized), 32 steps of 0.01176, zero start"
+
+
+def test_a_model_that_does_its_own_preprocessing_has_no_normalised_units() -> None:
+    line = Budget(eps=8 / 255, steps=32, step=3 / 255).describe(1.0)
+    assert line == "pgd linf, eps 0.03137 in pixels (8/255), 32 steps of 0.01176, zero start"
+    assert eps_words({"eps_pixel": 8 / 255, "eps_normalized": 8 / 255}) == "8/255"
+    assert eps_words({"eps_pixel": 8 / 255, "eps_normalized": 0.137}) == "8/255 (0.137 normalised)"
 
 
 def test_other_radius_keeps_proportions() -> None:

@@ -7,8 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
 
-from holdfast.data import SAMPLERS, Batches, ClassBatches, PairBatches
+from holdfast.data import SAMPLERS, Batches, ClassBalancedBatchSampler, ClassBatches, PairBatches
 from holdfast.errors import DataError
 
 shapes = st.tuples(
@@ -31,7 +32,7 @@ def test_what_every_epoch_promises(shape: tuple[list[int], int, int, int]) -> No
     sizes, classes, per_class, epoch = shape
     labels = labels_of(sizes)
     if len(sizes) < classes:
-        with pytest.raises(DataError, match=r"lower batch\.classes"):
+        with pytest.raises(DataError, match=r"lower .*batch\.classes"):
             ClassBatches(labels, classes, per_class, seed=0)
         return
     batches = ClassBatches(labels, classes, per_class, seed=0)
@@ -106,7 +107,7 @@ def test_groups_need_only_their_own_classes_to_differ(groups: int, hand: int, se
             assert (classes[::2] == classes[1::2]).all()
             dealt |= set(classes)
     assert dealt == set(range(5))
-    with pytest.raises(DataError, match=r"only 5 classes .* lower batch\.classes"):
+    with pytest.raises(DataError, match=r"only 5 classes .* lower .*batch\.classes"):
         ClassBatches(labels, groups * 6, 2, seed, groups=groups)
     with pytest.raises(DataError, match="must be a multiple of the 2 groups"):
         ClassBatches(labels, 5, 2, seed, groups=2)
@@ -143,3 +144,31 @@ def test_partners_are_uniform_in_the_class() -> None:
 def test_pairs_are_of_two_images() -> None:
     with pytest.raises(DataError, match=r"batch\.per_class: 2"):
         PairBatches(labels_of([4, 4]), 2, 3, seed=0)
+
+
+def test_a_data_loader_gets_the_batches_of_training_epoch_by_epoch() -> None:
+    labels = [label for label in "abcde" for _ in range(7)]
+    codes = np.unique(labels, return_inverse=True)[1]
+    dataset = TensorDataset(torch.arange(35), torch.tensor(codes))
+    sampler = ClassBalancedBatchSampler(labels, 3, 4, seed=5)
+    epochs = [list(DataLoader(dataset, batch_sampler=sampler)) for _ in range(2)]
+    batches = ClassBatches(labels, 3, 4, seed=5)
+    for number, epoch in enumerate(epochs):
+        batches.set_epoch(number)
+        assert [rows.tolist() for rows, _ in epoch] == [rows.tolist() for rows in batches]
+        assert len(epoch) == len(sampler)
+        assert all(label.view(3, 4).unique(dim=1).shape == (3, 1) for _, label in epoch)
+    sampler.set_epoch(1)
+    assert list(sampler) == [rows.tolist() for rows, _ in epochs[1]]
+    assert type(next(iter(sampler))[0]) is int  # lists of plain numbers index every dataset
+
+
+def test_replicas_share_each_batch_class_by_class() -> None:
+    labels = labels_of([5, 5, 5, 5])
+    whole = list(ClassBalancedBatchSampler(labels, 4, 2, seed=1))
+    parts = [list(ClassBalancedBatchSampler(labels, 4, 2, seed=1, num_replicas=2, rank=rank)) for rank in range(2)]
+    assert [first + second for first, second in zip(*parts, strict=True)] == whole
+    with pytest.raises(DataError, match="multiple of num_replicas"):
+        ClassBalancedBatchSampler(labels, 3, 2, num_replicas=2)
+    with pytest.raises(DataError, match="rank"):
+        ClassBalancedBatchSampler(labels, 4, 2, num_replicas=2, rank=2)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 from pictures import Paint, painted
 from PIL import Image
 
-from holdfast.data import ImageTable, Problem, build, check
+from holdfast.data import ImageTable, Problem, Reader, build, check, load
 from holdfast.data.check import near_duplicates, to_grey
 from holdfast.data.sources import ArraySource
+from holdfast.errors import DataError
 
 
 def of_arrays(
@@ -35,15 +37,20 @@ def kinds(problems: list[Problem]) -> list[str]:
     return [problem.kind for problem in problems]
 
 
+def found(data: ImageTable | Reader) -> list[Problem]:
+    """Problems without that of a small validation split, which every small table has."""
+    return [problem for problem in check(data) if problem.kind != "small-validation"]
+
+
 GOOD = [("a", "train")] * 2 + [("b", "val")] * 2 + [("c", "test")] * 2
 
 
 def test_a_clean_table_has_no_problems() -> None:
-    assert check(of_arrays(GOOD)) == []
+    assert found(of_arrays(GOOD)) == []
 
 
 def test_a_class_with_one_image() -> None:
-    (problem,) = check(of_arrays([*GOOD, ("lonely", "test")]))
+    (problem,) = found(of_arrays([*GOOD, ("lonely", "test")]))
     assert problem.kind == "single-image-class"
     assert "lonely" in problem.what
     assert problem.rows == [6]
@@ -52,7 +59,7 @@ def test_a_class_with_one_image() -> None:
 @pytest.mark.parametrize(("one", "other"), [("train", "test"), ("val", "test"), ("train", "gallery"), ("train", "val")])
 def test_a_label_on_both_sides(one: str, other: str) -> None:
     gallery = [("q", "query"), ("q", "gallery")]
-    (problem,) = check(of_arrays([("x", one)] * 2 + [("x", other)] * 2 + [("y", "test")] * 2 + gallery))
+    (problem,) = found(of_arrays([("x", one)] * 2 + [("x", other)] * 2 + [("y", "test")] * 2 + gallery))
     assert problem.kind == "shared-label"
     assert "(x)" in problem.what
     assert problem.rows == [0, 1, 2, 3]
@@ -60,21 +67,21 @@ def test_a_label_on_both_sides(one: str, other: str) -> None:
 
 def test_queries_need_a_gallery_image_of_their_label() -> None:
     rows = [("a", "query"), ("a", "gallery"), ("b", "query"), ("c", "gallery")]
-    (problem,) = check(of_arrays(rows))
+    (problem,) = found(of_arrays(rows))
     assert (problem.kind, problem.rows) == ("query-without-match", [2])
 
 
 def test_a_match_of_the_same_group_is_none() -> None:
     rows = [("a", "query"), ("a", "gallery"), ("b", "query"), ("b", "gallery"), ("b", "gallery")]
-    (problem,) = check(of_arrays(rows, groups=["cam1", "cam1", "cam1", "cam1", "cam2"]))
+    (problem,) = found(of_arrays(rows, groups=["cam1", "cam1", "cam1", "cam1", "cam2"]))
     assert (problem.kind, problem.rows) == ("query-without-match", [0])
 
 
 def test_the_same_picture_in_two_splits() -> None:
-    (problem,) = check(of_arrays(GOOD, seeds=[1, 2, 3, 4, 5, 1]))
+    (problem,) = found(of_arrays(GOOD, seeds=[1, 2, 3, 4, 5, 1]))
     assert (problem.kind, problem.rows) == ("near-duplicate", [0, 5])
     assert "a-0 and c-5" in problem.what
-    assert check(of_arrays(GOOD, seeds=[1, 1, 3, 3, 5, 5])) == []  # within a split it does no harm
+    assert found(of_arrays(GOOD, seeds=[1, 1, 3, 3, 5, 5])) == []  # within a split it does no harm
 
 
 def test_copies_are_found_among_many_pictures() -> None:
@@ -114,7 +121,7 @@ def test_a_folder_with_stray_and_broken_files(paint: Paint, tmp_path: Path) -> N
     paint("set/loose.png")
     (root / "b" / "2.png").write_bytes(b"broken")
     paint("set/b/3.png")
-    problems = check(build("folder", root=str(root)))
+    problems = found(build("folder", root=str(root)))
     assert kinds(problems) == ["ignored-file", "ignored-file", "unreadable-image"]
     assert "1 file is no image by extension (.txt 1: a/notes.txt)" in problems[0].what
     assert "1 image is in no class folder or list (loose.png)" in problems[1].what
@@ -127,7 +134,7 @@ def test_a_file_listed_twice(paint: Paint, tmp_path: Path) -> None:
         paint(f"{number}.png")
     rows = ["1.png,a", "2.png,a", "3.png,b", "4.png,b", "3.png,b"]
     (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows]))
-    (problem,) = check(build("csv", file=str(tmp_path / "list.csv")))
+    (problem,) = found(build("csv", file=str(tmp_path / "list.csv")))
     assert (problem.kind, problem.rows) == ("listed-twice", [2, 4])
     assert "1 file is listed more than once (3.png)" in problem.what
 
@@ -136,6 +143,73 @@ def test_a_list_with_missing_files(paint: Paint, tmp_path: Path) -> None:
     for name in ("1.png", "2.png", "3.png", "4.png"):
         paint(name)
     (tmp_path / "list.csv").write_text("path,label\n1.png,a\n2.png,a\n3.png,b\n4.png,b\ngone.png,b\n")
-    problems = check(build("csv", file=str(tmp_path / "list.csv")))
+    problems = found(build("csv", file=str(tmp_path / "list.csv")))
     assert kinds(problems) == ["missing-file"]
     assert problems[0].rows == [4]
+
+
+@pytest.mark.parametrize(
+    ("splits", "told"),
+    [
+        ({"train": 8, "val": 2, "test": 5}, "2 classes with 40 images for validation"),
+        ({"train": 8, "val": 1, "test": 5}, "1 class with 20 images for validation"),
+        ({"train": 8, "val": 5, "test": 5}, None),
+        ({"train": 5, "test": 5}, "5 classes to train on: too few to hold any out"),
+        ({"train": 8, "test": 5}, None),
+        ({"query": 3, "gallery": 3}, None),
+    ],
+)
+def test_validation_that_is_too_small_to_choose_an_epoch(splits: dict[str, int], told: str | None) -> None:
+    rows = [(f"{split}-{c}", split) for split, count in splits.items() for c in range(count) for _ in range(20)]
+    table = of_arrays(rows, seeds=[0] * len(rows))
+    warned = [problem for problem in check(table) if problem.kind == "small-validation"]
+    assert [told in problem.what for problem in warned] == ([True] if told else [])
+    assert not any(problem.serious for problem in warned)
+
+
+def test_what_pillow_warns_of_is_said_in_words_and_not_printed(
+    paint: Paint, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        paint(f"set/{name}")
+    damaged = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0"
+    painted(7).save(tmp_path / "set" / "b" / "3.jpg", exif=damaged)
+    (problem,) = found(build("folder", root=str(tmp_path / "set")))
+    assert (problem.kind, problem.serious) == ("odd-image", False)
+    assert problem.what == ("1 image: the metadata (EXIF) are damaged, so the image may not stand upright (b/3.jpg)")
+    assert not [warning for warning in recwarn if "EXIF" in str(warning.message)]
+
+
+def test_links_out_of_the_folder_are_followed_only_when_asked(paint: Paint, tmp_path: Path) -> None:
+    for name in ("set/a/1.png", "set/a/2.png", "set/b/1.png", "set/b/2.png", "other/c/1.png", "other/c/2.png"):
+        paint(name)
+    root = tmp_path / "set"
+    (root / "c").symlink_to(tmp_path / "other" / "c")
+    (root / "b" / "3.png").symlink_to(tmp_path / "other" / "c" / "1.png")
+    (root / "b" / "4.png").symlink_to("1.png")
+    (problem,) = found(build("folder", root=str(root)))
+    assert (problem.kind, problem.serious) == ("link-out", False)
+    assert "2 links are not followed: out of the folder (b/3.png, c)" in problem.what
+    ids = build("folder", root=str(root)).table().ids
+    assert [name for name in ids if name.startswith(("b/", "c"))] == ["b/1.png", "b/2.png", "b/4.png"]
+    assert "c/1.png" in load(f"{{name: folder, root: {root}, follow_links: true}}").ids
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        (root / name).unlink()
+    with pytest.raises(DataError, match=r"--data '\{name: folder, root: .*, follow_links: true\}'"):
+        build("folder", root=str(root)).table()
+
+
+def test_a_name_that_is_no_text_does_not_stop_the_check(paint: Paint, tmp_path: Path) -> None:
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        paint(f"set/{name}")
+    root = tmp_path / "set"
+    try:
+        (root / "b" / os.fsdecode(b"na\xefve.png")).write_bytes((root / "b" / "1.png").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes only names in UTF-8")
+    reader = build("folder", root=str(root))
+    (problem,) = found(reader)
+    assert (problem.kind, problem.serious) == ("bad-name", True)
+    assert problem.what == "1 name is not in UTF-8 (b/na\\udcefve.png)"
+    with pytest.raises(DataError, match="not in UTF-8"):
+        reader.table()

@@ -6,7 +6,7 @@ from holdfast.data.table import NOTHING, SkippedFiles, extensions, few
 def test_nothing_is_nothing() -> None:
     assert not NOTHING
     assert str(NOTHING) == "nothing"
-    assert NOTHING.counts() == {"no_images": 0, "unplaced": 0, "hidden": 0}
+    assert NOTHING.counts() == {"no_images": 0, "unplaced": 0, "links": 0, "unnamed": 0, "hidden": 0}
 
 
 def test_hidden_files_alone_are_no_reason_to_speak() -> None:

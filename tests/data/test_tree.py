@@ -19,7 +19,8 @@ def test_hidden_files_are_left_out_and_links_do_not_loop(paint: Paint, tmp_path:
     (root / "notes.txt").write_text("x")
     (root / "a" / "up").symlink_to(root)
     (root / "linked").symlink_to(tmp_path / "elsewhere")
-    tree = Folder(root)
+    assert (Folder(root).links, Folder(root).images()) == (["linked"], ["a/1.PNG", "a/b/2.png"])
+    tree = Folder(root, follow_links=True)
     assert tree.names == ["a/1.PNG", "a/b/2.png", "linked/c/5.png", "notes.txt"]
     assert tree.images() == ["a/1.PNG", "a/b/2.png", "linked/c/5.png"]
     assert tree.text("notes.txt") == "x"

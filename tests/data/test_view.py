@@ -16,7 +16,7 @@ from holdfast.data import ImageStore, ImageTable, RaggedImages, centre_crop
 from holdfast.data.augment import RandomResizedCrop
 from holdfast.data.sources import FileSource, resized
 from holdfast.models import Embedder
-from holdfast.models.preprocessing import ensure_torchvision
+from holdfast.models.names import ensure_torchvision
 from holdfast.view import Fit, View
 
 ensure_torchvision()

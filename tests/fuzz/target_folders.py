@@ -79,9 +79,11 @@ def _folder(draw: random.Random, folder: Path) -> None:
 
 
 def _files(folder: Path, ancestors: tuple[str, ...]) -> Iterator[Path]:
-    """Files that are not hidden, links followed but not in circles."""
+    """Files that are not hidden, links followed but not in circles, nor out of the first of the folders."""
     for path in folder.iterdir():
         real = os.path.realpath(path)
+        if path.is_symlink() and not Path(real).is_relative_to(ancestors[0]):
+            continue
         if path.name.startswith(".") or path.name in ("Thumbs.db", "desktop.ini"):
             continue
         if not path.is_dir():

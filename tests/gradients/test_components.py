@@ -18,8 +18,9 @@ from holdfast.gradients import (
     SigmoidPairWeight,
     directions,
 )
-from holdfast.gradients.triplets import TripletGeometry, geometry, joined, others_of
+from holdfast.gradients.triplets import TripletGeometry, geometry, others_of
 from holdfast.gradients.weights import masks, pair_weights, triplet_weights
+from holdfast.losses.comparison import joined
 from holdfast.mining import Pairs, Triplets
 from holdfast.sphere import pair_masks, similarity
 

@@ -149,6 +149,8 @@ def test_parts_add_up(name: str, source: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TUPLE_LOSSES if name != "n-pair"])
 @pytest.mark.parametrize("enumerate_all", [every_triplet, every_pair])
 def test_all_tuples_given_is_the_same_as_none_given(name: str, enumerate_all: Any) -> None:
+    if enumerate_all is every_triplet and name in ("info-nce", "lifted-structure"):
+        pytest.skip("a pair counts as often as triplets repeat it, as in pytorch-metric-learning")
     for unit in (True, False):
         z, labels = batch(1, unit=unit)
         loss = build(name)
@@ -179,19 +181,17 @@ def test_pairs_stand_for_their_combinations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAIR_LOSSES)
-def test_pairs_of_triplets_count_once(name: str) -> None:
+def test_triplets_stand_for_their_pairs(name: str) -> None:
     z, labels = batch(3)
     triplets = mining.build("random")(z, labels, torch.Generator().manual_seed(0))
     assert isinstance(triplets, Triplets)
-    twice = Triplets(*(torch.cat([index, index.flip(0)]) for index in triplets))
     anchor = torch.cat([triplets.anchor, triplets.anchor])
     other = torch.cat([triplets.positive, triplets.negative])
     pairs = Pairs(anchor, other, labels[anchor] == labels[other])
-    results = [value_and_gradient(build(name), z, labels, tuples) for tuples in (triplets, twice, pairs)]
-    for value, gradient in results[1:]:
-        torch.testing.assert_close(value, results[0][0])
-        torch.testing.assert_close(gradient, results[0][1])
-    assert results[0][0] != value_and_gradient(build(name), z, labels)[0]
+    (value, gradient), expected = (value_and_gradient(build(name), z, labels, tuples) for tuples in (pairs, triplets))
+    torch.testing.assert_close(value, expected[0])
+    torch.testing.assert_close(gradient, expected[1])
+    assert value != value_and_gradient(build(name), z, labels)[0]
 
 
 @pytest.mark.parametrize("name", TUPLE_LOSSES)

@@ -10,7 +10,7 @@ from loss_batches import every_pair, value_and_gradient
 from torch import Tensor
 
 from holdfast import losses, pair_matrix
-from holdfast.losses.tuples import masks_of
+from holdfast.losses.comparison import masks_of
 from holdfast.mining import Pairs, Triplets
 
 NAMES = ["binomial-deviance", "circle", "contrastive", "info-nce", "lifted-structure", "multi-similarity", "sup-con"]
@@ -72,7 +72,7 @@ def test_masks_of_tuples(kind: type[Triplets | Pairs], size: int, number: int, s
             pos[a, b] = neg[a, int(three[i])] = True
         else:
             (pos if tuples.same[i] else neg)[a, b] = True
-    for found, expected in zip(masks_of(tuples, size), (pos, neg), strict=True):
+    for found, expected in zip(masks_of(tuples, (size, size)), (pos, neg), strict=True):
         assert torch.equal(found, expected)
 
 

@@ -64,15 +64,32 @@ def test_arcface_margin_is_in_radians_and_matters() -> None:
 def test_sized_by_the_first_batch_or_by_a_loaded_state(name: str) -> None:
     z, labels = batch()
     lazy = losses.build(name)
-    assert list(lazy.parameters()) == []
     value = lazy(z, labels)
-    assert len(list(lazy.parameters())) == 1
     again = losses.build(name)
     again.load_state_dict(lazy.state_dict())
     assert again(z, labels) == value
     fresh = losses.build(name)
     fresh.load_state_dict(losses.build(name).state_dict())
-    assert list(fresh.parameters()) == []
+    torch.manual_seed(0)
+    expected = losses.build(name, classes=5, dim=6)(z, labels)
+    torch.manual_seed(0)
+    assert fresh(z, labels) == expected
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_an_optimiser_never_misses_the_class_parameters(name: str) -> None:
+    z, labels = batch()
+    lazy = losses.build(name)
+    (parameter,) = lazy.parameters()
+    with pytest.raises(ValueError, match="uninitialized parameter"):
+        parameter.numel()
+    optimizer = torch.optim.SGD(lazy.parameters(), lr=0.1)  # before the first batch
+    lazy(z, labels).backward()
+    before = parameter.detach().clone()
+    optimizer.step()
+    assert (parameter - before).abs().max() > 1e-6
+    assert next(lazy.parameters()) is parameter
+    assert losses.build(name, classes=5, dim=6).state_dict().keys() == lazy.state_dict().keys()
 
 
 @pytest.mark.parametrize("name", PEERS)

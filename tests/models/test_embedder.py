@@ -97,8 +97,8 @@ def test_wrapped_module_embeds_but_cannot_be_packaged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("resnet5", "did you mean 'resnet50'"),
-        ("torchvision:mobilenet_v9", "unknown torchvision model"),
+        ("resnet5", "did you mean 'timm:resnet50'"),
+        ("torchvision:mobilenet_v9", "did you mean 'torchvision:mobilenet_v2'"),
         ("no.such.package:f", "No module named"),
         ("os:no_such_function", "no attribute"),
         (f"{__name__}:not_a_module", "must return a torch.nn.Module"),
@@ -146,6 +146,7 @@ def test_published_weights_are_fetched_for_the_size_of_the_model(monkeypatch: py
     import timm
 
     create = timm.create_model
+    monkeypatch.setattr("holdfast.models.fetching.reachable", lambda url: True)
     monkeypatch.setattr(timm, "create_model", lambda name, pretrained, **other: create(name, **other))
     embedder = ModelConfig(backbone="vit_tiny_patch16_224", weights="imagenet", dim=8, size=64).build()
     assert embedder.eval()(torch.rand(1, 3, 64, 64)).shape == (1, 8)
@@ -157,8 +158,9 @@ def test_weights_that_cannot_be_fetched_say_what_helps(monkeypatch: pytest.Monke
     def offline(*_: object, **__: object) -> None:
         raise OSError("offline")
 
+    monkeypatch.setattr("holdfast.models.fetching.reachable", lambda url: True)
     monkeypatch.setattr(timm, "create_model", offline)
-    with pytest.raises(ModelError, match=r"resnet18 \(offline\); connect to the internet, or give a local file"):
+    with pytest.raises(ModelError, match=r"timm:resnet18 \(offline\); get .*safetensors .* give timm:resnet18@FILE"):
         build_backbone("resnet18", pretrained=True)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, as_embedder, load_model
-from holdfast.models.preprocessing import ensure_torchvision
+from holdfast.models.names import ensure_torchvision
 from holdfast.view import View
 
 
@@ -43,6 +44,50 @@ def test_a_function_in_a_file(tmp_path: Path) -> None:
 def test_missing_models_say_what_a_model_can_be(spec: str) -> None:
     with pytest.raises(ModelError, match=r"file\.py:function"):
         load_model(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("mobilenet_v2", "'torchvision:mobilenet_v2'"),
+        ("MobileNet_V2", "'torchvision:mobilenet_v2'"),
+        ("timm:mobilenet_v2", "'torchvision:mobilenet_v2'"),
+        ("torchvision:mobilenetv2_100@w.pth", "'timm:mobilenetv2_100'"),
+        ("torchvision:mobilenet_v22", "'torchvision:mobilenet_v2'"),
+        ("resnet50", "'timm:resnet50' or 'torchvision:resnet50'"),
+        ("timm/resnet50", "timm:resnet50"),
+    ],
+)
+def test_names_of_other_libraries_are_suggested(spec: str, meant: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        load_model(spec)
+    assert meant in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "meant"), [("w.safetensors", "torchvision:NAME@FILE"), ("m.onnx", "onnx:"), ("m.py", "m.py:function")]
+)
+def test_a_file_that_is_no_model_by_itself(file: str, meant: str, tmp_path: Path) -> None:
+    (tmp_path / file).touch()
+    with pytest.raises(ModelError, match=meant):
+        load_model(str(tmp_path / file))
+
+
+def test_a_users_file_imports_what_lies_beside_it_and_torchvision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where torchvision's operators are missing, holdfast makes its import work before the user's code runs."""
+    ready: list[bool] = []
+    monkeypatch.setattr("holdfast.models.backbones.ensure_torchvision", lambda: ready.append(not ready))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "parts_of_mine.py").write_text(
+        "from torch import nn\nparts = [nn.AdaptiveAvgPool2d(2), nn.Flatten()]\n"
+    )
+    (tmp_path / "mine.py").write_text(
+        "from parts_of_mine import nn, parts\ndef build():\n    return nn.Sequential(*parts)\n"
+    )
+    assert load_model(f"{tmp_path / 'mine.py'}:build", size=24).dim == 12
+    assert ready == [True]
 
 
 def test_an_onnx_graph(tmp_path: Path) -> None:
@@ -157,9 +202,9 @@ def test_a_published_architecture_with_weights_from_a_file(weights: Path, tmp_pa
         ("timm:resnet18@{folder}", "no weights at"),
         ("timm:resnet50@{folder}/w.safetensors", "does not fit resnet50: it lacks 'layer1.0.conv3.weight'"),
         ("torchvision:mobilenet_v2@{folder}/w.safetensors", "does not fit torchvision:mobilenet_v2"),
-        ("timm:resnet18@{folder}/nan.safetensors", "NaN or infinite weights in 'layer1.0.conv1.weight'"),
+        ("timm:resnet18@{folder}/nan.safetensors", "holds NaN in 'layer1.0.conv1.weight'"),
         ("timm:resnet18@{folder}/text.pth", "cannot read weights"),
-        ("timm:resnet181@{folder}/w.safetensors", "did you mean 'resnet18'"),
+        ("timm:resnet181@{folder}/w.safetensors", "did you mean 'timm:resnet18'"),
     ],
 )
 def test_weights_files_that_cannot_be_used(spec: str, message: str, weights: Path, tmp_path: Path) -> None:

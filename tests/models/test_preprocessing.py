@@ -11,7 +11,8 @@ import torch
 
 from holdfast.errors import ModelError
 from holdfast.models import Embedder, ModelConfig, load_model
-from holdfast.models.preprocessing import Preprocessing, ensure_torchvision, preprocessing_of, settings_of_before
+from holdfast.models.names import ensure_torchvision
+from holdfast.models.preprocessing import Preprocessing, preprocessing_of, settings_of_before
 from holdfast.view import View
 
 VIEW_KEYS = ("size", "canvas", "fit", "interpolation", "mean", "std")
@@ -116,7 +117,10 @@ def test_every_torchvision_classifier_is_seen_as_its_transforms_say() -> None:
         ("resnet18.tv_in2k", "unknown weights 'resnet18.tv_in2k'; did you mean 'resnet18.tv_in1k'"),
         ("resnet1.tv_in1k", "unknown backbone"),
         ("torchvision:resnet50.IMAGENET1K_V3", "unknown weights of torchvision:resnet50 'IMAGENET1K_V3'"),
-        ("torchvision:resnet51.IMAGENET1K_V1", "unknown torchvision model 'resnet51'"),
+        (
+            "torchvision:resnet51.IMAGENET1K_V1",
+            "did you mean 'torchvision:resnet50'?",
+        ),
     ],
 )
 def test_wrong_tags_are_one_clear_line(name: str, message: str) -> None:
@@ -214,6 +218,7 @@ def test_a_tag_reaches_timm_when_weights_are_fetched(name: str, monkeypatch: pyt
         asked.append((name, pretrained))
         return create(name, **other)
 
+    monkeypatch.setattr("holdfast.models.fetching.reachable", lambda url: True)
     monkeypatch.setattr(timm, "create_model", without_internet)
     model = ModelConfig(backbone=name, dim=4, weights="imagenet").build()
     assert asked == [(name, False), (name, True)]
@@ -233,6 +238,7 @@ def test_a_tag_reaches_torchvision_when_weights_are_fetched(
         asked.append(getattr(weights, "name", None))
         return get(name, **other)
 
+    monkeypatch.setattr("holdfast.models.fetching.reachable", lambda url: True)
     monkeypatch.setattr(models, "get_model", without_internet)
     ModelConfig(backbone=f"torchvision:{name}", dim=4, size=64, weights="imagenet").build()
     assert asked == [None, f"IMAGENET1K_{wanted}"]

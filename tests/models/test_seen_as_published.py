@@ -19,7 +19,7 @@ from holdfast.cli import main
 from holdfast.data import ImageStore, load
 from holdfast.evaluation import document, embed
 from holdfast.models import Embedder, load_model
-from holdfast.models.preprocessing import ensure_torchvision
+from holdfast.models.names import ensure_torchvision
 
 TOLERANCE = 1e-4
 """Distance of unit vectors; the pixels are the same, only the order of sums may differ."""

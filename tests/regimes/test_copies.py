@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
 import torch
-from regime_cases import batch, context, embedder
+from regime_cases import batch, context, embedder, train_a_few
 from torch import Generator, Tensor
 
 from holdfast import mining, regimes
@@ -110,3 +111,14 @@ def test_parts_of_a_batch_keep_their_numbers() -> None:
     first, second = given.parts(2)
     assert torch.equal(torch.cat((first.numbers, second.numbers)), given.numbers)
     assert torch.equal(second.numbers_of(torch.tensor([1, 0])), given.numbers[[7, 6]])
+
+
+@pytest.mark.parametrize("loss", ["triplet", "multi-similarity"])
+@pytest.mark.parametrize("name", [*REGIMES, *ON_TRIPLETS])
+def test_every_regime_learns_beside_a_memory(name: str, loss: str) -> None:
+    regime = regimes.build(name.split()[0], **(REGIMES | ON_TRIPLETS)[name])
+    model = embedder(sets=regime.sets())
+    made = context(model, loss, memory=512)
+    values = train_a_few(regime, made, model, steps=2)
+    assert len(made._criterion.loss.queue) > 0
+    assert all(math.isfinite(value) for value in values)

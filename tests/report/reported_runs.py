@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from PIL import Image
 
-BLOCKS = ("data_card", "strips", "distances", "map", "confusions", "triplet", "radius", "drift")
+BLOCKS = ("data_card", "classes", "failures", "strips", "distances", "map", "confusions", "triplet", "radius", "drift")
 POINTS, CLASSES, TILE, COLUMNS = 60, 6, 48, 25
 SCORES = {
     "CA+": 10.0, "CA-": 60.0, "QA+": 12.0, "QA-": 55.0, "TMA": 0.5,
@@ -114,6 +114,24 @@ def exhibits(folder: Path, label: str) -> dict[str, Any]:
         }
         for n in range(8)
     ]  # fmt: skip
+    classes = [
+        {
+            "name": name,
+            "images": 10,
+            "R@1": 40.0 + 10 * n,
+            "mAP@R": 30.0 + 10 * n,
+            "taken_for": names[n - 1],
+            "times": 6 - n,
+        }
+        for n, name in enumerate(names)
+    ]
+    failures = {
+        "searches": 3150, "wrong": 667,
+        "listed": [{"image": f"{names[n % CLASSES]}/{n}.jpg", "label": names[n % CLASSES], "found": names[0],
+                    "distance": 0.4, "place": 90 - n} for n in range(30)],
+        "cards": [{"query": picture("query"), "image": f"{names[n]}/{n}.jpg", "label": names[n], "place": 90 - n,
+                   "matches": matches(0)[:4], "should": matches(1)[0]} for n in range(CLASSES)],
+    }  # fmt: skip
     low, high = [0.05] * 20 + [0.0] * 20, [0.0] * 20 + [0.05] * 20
     gaps = {"weight": 0.1, "bias": 0.2, "running_mean": 0.5, "running_var": 0.4}
     return {
@@ -127,6 +145,8 @@ def exhibits(folder: Path, label: str) -> dict[str, Any]:
             "splits": {"train": {"images": 2800, "classes": 280}, "test": {"images": 3150, "classes": 315}},
             "samples": [{"label": name, "pictures": [picture("sample") for _ in range(4)]} for name in names],
         },
+        "classes": classes,
+        "failures": failures,
         "strips": strips,
         "outcomes": {"fooled": 120, "held": 30, "wrong": 50},
         "distances": {"edges": [n / 20 for n in range(41)], "positive": low, "negative": high,

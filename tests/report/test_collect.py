@@ -147,14 +147,15 @@ def test_one_class_is_shown_without_a_search(tmp_path: Path) -> None:
     assert document["data_card"]["splits"]["test"] == {"images": 3, "classes": 1}
     assert len(document["data_card"]["samples"]) == 1
     empty = {key for key, value in document.items() if value is None}
-    assert empty == {"strips", "outcomes", "distances", "map", "confusions", "triplet", "radius", "drift"}
+    searched = {"classes", "failures", "strips", "outcomes", "distances", "map", "confusions", "triplet", "radius"}
+    assert empty == searched | {"drift"}
     assert empty == document["missing"].keys()
     assert "one class" in document["missing"]["strips"]
 
 
 def test_images_without_a_partner_have_nothing_to_find(tmp_path: Path) -> None:
     document = read(collect(csv_run(tmp_path, {"test": {"a": 1, "b": 1, "c": 1}})))
-    nothing = {"strips", "distances", "confusions", "triplet", "radius"}
+    nothing = {"classes", "failures", "strips", "distances", "confusions", "triplet", "radius"}
     assert {key for key, value in document.items() if value is None} == nothing | {"drift"}
     assert all(re.search("class|positive", document["missing"][key]) for key in nothing)
     assert document["outcomes"] == {"fooled": 0, "held": 0, "wrong": 0}
@@ -201,7 +202,7 @@ def test_a_broken_model_is_said_to_be_broken(tmp_path: Path) -> None:
     run = csv_run(tmp_path, {"test": {"a": 3, "b": 3}})
     model = Embedder.from_pretrained(str(run / "model"))
     with torch.no_grad():
-        model.head.weight.fill_(torch.nan)
+        model.head.weight.fill_(3e38)  # finite, unlike what it makes of images
     model.save_pretrained(run / "model")
     document = read(collect(run))
     assert "NaN" in document["missing"]["map"]
@@ -289,15 +290,33 @@ def test_large_pictures_are_reduced(tmp_path: Path) -> None:
         tmp_path / "run", {"name": "csv", "file": str(write_images(tmp_path / "i", {"test": {"a": 1, "b": 1}}))}
     )
     store = ImageStore(split_images(run), View(300), "cpu")
-    pictures = ImageFiles(tmp_path, 300)
+    pictures = ImageFiles(tmp_path)
     (tmp_path / "pictures").symlink_to(tmp_path)
     first = pictures.of(store, 0, "one")
     assert first is not None
-    assert first == {"file": "pictures/0001.jpg", "width": 112, "height": 112, "alt": "one"}
+    assert first == {"file": "pictures/0001.jpg", "width": 224, "height": 224, "alt": "one"}
     assert pictures.of(store, 0, "again") == {**first, "alt": "again"}
     exact = pictures.exact(torch.rand(3, 300, 300), "exact")
     assert exact == {"file": "pictures/0002.png", "width": 256, "height": 256, "alt": "exact"}
     for entry in (first, exact):
         assert Image.open(tmp_path / entry["file"]).size == (entry["width"], entry["height"])
-    original = np.array(Image.fromarray(store.table.source.image(0, View(300))).resize((112, 112)), float)
+    original = np.array(Image.fromarray(store.table.source.image(0, View(300))).resize((224, 224)), float)
     assert np.abs(np.array(Image.open(tmp_path / first["file"]), float) - original).mean() < 25
+
+
+def test_photographs_are_stored_sharper_than_a_small_model_sees_them(tmp_path: Path) -> None:
+    from holdfast.data import ArraySource, ImageStore, ImageTable
+    from holdfast.report.images import ImageFiles
+
+    down, across = np.meshgrid(np.linspace(0, 255, 300), np.linspace(0, 255, 400), indexing="ij")
+    pixels = np.stack([np.stack([down, across, 0 * down], -1)] * 2).astype(np.uint8)
+    table = ImageTable.of(ArraySource(pixels), classes=["a", "b"], splits=["test"] * 2, ids=["0", "1"], name="photos")
+    (tmp_path / "pictures").symlink_to(tmp_path)
+    for size, canvas, side in ((32, 36, 224), (224, 256, 224), (200, 300, 200)):  # the last has no more pixels to give
+        store = ImageStore(table, View(size, canvas), "cpu")
+        entry = ImageFiles(tmp_path).of(store, 1, "photo")
+        assert entry is not None
+        assert (entry["width"], entry["height"]) == (side, side)
+        small = Image.open(tmp_path / entry["file"]).resize((size, size), Image.Resampling.BOX)
+        seen = 255 * store.inputs(torch.tensor([1]))[0].permute(1, 2, 0).numpy()
+        assert np.abs(np.array(small, float) - seen).mean() < 4  # the same part of the photograph

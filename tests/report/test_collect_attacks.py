@@ -34,6 +34,8 @@ def test_eps_and_steps_are_those_of_the_audit(shop: Path, tmp_path: Path) -> Non
     assert document["made"]["attack"] == {"goal": "misrank", "eps_pixel": 4 / 255, "steps": 3}
     assert document["radius"]["eps_pixel"] == pytest.approx([0, 0.5 / 255, 1 / 255, 2 / 255, 4 / 255, 8 / 255])
     assert (document["radius"]["images"], document["radius"]["steps"]) == (4, 3)
+    (run / "audit.json").write_text(json.dumps({"budget": {"eps_pixel": 4 / 255, "steps": 3}, "images": 5}))
+    assert read(collect(run, images=False))["radius"]["images"] == 5, "no more than the audit attacked"
     (run / "audit.json").write_text(json.dumps({"budget": {"eps_pixel": float("inf"), "steps": -1}}))
     assert read(collect(run, images=False, limit=4))["made"]["attack"]["eps_pixel"] == pytest.approx(8 / 255)
 

@@ -105,6 +105,31 @@ def test_validation_settings_leave_the_test_images_alone(tmp_path: Path) -> None
     assert set(read_comparison(folders).unfair) == {"clean", "ers"}
 
 
+def on_photos(folder: Path, root: str, content: str) -> Path:
+    """A run on a folder of photographs, measured by one that keeps a digest of them."""
+    make_run(folder, audit={"data": {"name": "folder", "root": root}, "content": content})
+    document = json.loads((folder / "evaluation.json").read_text())
+    document |= {"data": {"name": "folder", "root": root}, "content": content}
+    (folder / "evaluation.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_data_are_compared_by_content_not_by_path(tmp_path: Path) -> None:
+    one = on_photos(tmp_path / "a", "photos", "1f" * 16)
+    assert not read_comparison([one, on_photos(tmp_path / "b", "/mnt/copy", "1f" * 16)]).unfair
+    other = read_comparison([one, on_photos(tmp_path / "c", "elsewhere/birds", "2e" * 16)])
+    assert other.unfair["clean"] == "Clean metrics: data folder:photos (a) and folder:elsewhere/birds (c)"
+    changed = read_comparison([one, on_photos(tmp_path / "d", "photos", "3d" * 16)])
+    assert changed.unfair["clean"] == (
+        "Clean metrics: data folder:photos [1f1f1f1f] (a) and folder:photos [3d3d3d3d] (d)"
+    )
+
+
+def test_runs_of_before_are_compared_by_place(tmp_path: Path) -> None:
+    one, old = on_photos(tmp_path / "a", "photos", "1f" * 16), on_photos(tmp_path / "b", "copy", "")
+    assert read_comparison([one, old]).unfair["clean"] == "Clean metrics: data.root photos (a) and copy (b)"
+
+
 def test_a_model_that_was_only_audited_takes_part(tmp_path: Path) -> None:
     other = tmp_path / "stranger"
     other.mkdir()
@@ -268,6 +293,15 @@ def test_curves_of_different_attacks_are_not_drawn_together(tmp_path: Path) -> N
     document["radius"]["steps"] = 3
     file.write_text(json.dumps(document))
     assert eps_curves(read_comparison(folders).runs) is None
+
+
+def test_curves_that_are_alike_differ_nowhere(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / name) for name in "ab"]
+    for folder, last in zip(folders, (10.01, 10.02), strict=True):
+        add_exhibits(folder, 5, 1, [79, 60, 31, 12, 11, last])
+    curves = eps_curves(read_comparison(folders).runs)
+    assert curves is not None
+    assert curves[0].title == "From 1/255 per pixel on, attacks leave all runs the same R@1"
 
 
 def test_the_dashed_line_goes_through_the_unbeaten() -> None:

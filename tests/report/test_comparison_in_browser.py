@@ -52,7 +52,7 @@ def test_buttons_hand_over_the_table(folders: list[Path], page_file: Path, open_
         page.get_by_text("copied").wait_for()
         assert page.evaluate("navigator.clipboard.readText()") == written
     with page.expect_download() as waiting:
-        page.get_by_role("button", name="Download CSV").click()
+        page.get_by_role("button", name="Download CSV: comparison.csv").click()
     assert waiting.value.suggested_filename == "comparison.csv"
     assert Path(waiting.value.path()).read_text("utf-8") == to_csv(table)
     assert opened.errors == []

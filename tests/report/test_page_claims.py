@@ -13,6 +13,7 @@ import pytest
 import yaml
 from reported_runs import SCORES, audit, change, run_folder, write
 
+from holdfast.audit.ers import ers_score
 from holdfast.report.page import make
 from holdfast.report.sections.eps_curve import curve
 from holdfast.report.sections.provenance import audit_again
@@ -30,7 +31,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def text_of(run: Path) -> str:
-    page = re.sub(r"<(style|script).*?</\1>", " ", make(run).html, flags=re.S)
+    page = re.sub(r"<(style|script).*?</\1>", " ", make(run).html.replace("<wbr>", ""), flags=re.S)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split()).replace("\u202f", " ")
 
 
@@ -48,13 +49,10 @@ def test_exhibits_of_other_data_are_not_mixed_in(run: Path) -> None:
     change(run / EXHIBITS, made={**OTHER, "seed": 3})
     text = text_of(run)
     assert "Two sets of images on this page" in text
-    assert text.count("Of omniglot:omni, test split, not of the data of the figures above") == 6
+    assert text.count("Of omniglot:omni, test split, not of the data of the figures above") == 8
     # The audit's own 200 images, of the run's data, and not the curve of the other data.
-    assert (
-        "right 77.0 % of the time in 200 searches; after a barely visible change of at most 8/255 per pixel, 20.0 %"
-        in text
-    )
-    assert "R@1 falls from 76.0 % to 4.0 %" in titles(run)["eps"]
+    assert "Of 200 attacked queries, 77.0 % are right as they are, and 20.0 % after a barely visible change" in text
+    assert "R@1 of 200 queries falls from 76.0 % to 4.0 %" in titles(run)["eps"]
 
 
 def test_nothing_of_other_data_stands_beside_own_figures(run: Path) -> None:
@@ -74,6 +72,14 @@ def test_exhibits_of_the_same_data_need_no_note(run: Path, made: dict[str, Any])
     assert "Two sets of images" not in text_of(run)
 
 
+def test_exhibits_of_the_same_images_elsewhere_need_no_note(run: Path) -> None:
+    change(run / "evaluation.json", content="1f" * 16)
+    change(run / EXHIBITS, made={**OTHER, "content": "1f" * 16})
+    assert "Two sets of images" not in text_of(run)
+    change(run / EXHIBITS, made={"data": {"name": "glyphs"}, "split": "test", "content": "2e" * 16})
+    assert "Two sets of images" in text_of(run)
+
+
 def test_another_split_is_other_data(run: Path) -> None:
     change(run / EXHIBITS, made={"data": {"name": "glyphs"}, "split": "train"})
     assert "are of glyphs, train split" in text_of(run)
@@ -82,7 +88,56 @@ def test_another_split_is_other_data(run: Path) -> None:
 @pytest.mark.parametrize(("at_eight", "words"), [(76.01, "stays at 76.0 %"), (80.0, "rises from 76.0 % to 80.0 %")])
 def test_a_title_says_which_way_it_goes(run: Path, at_eight: float, words: str) -> None:
     set_curve(run, [76.0, 75.0, 70.0, 72.0, at_eight, 0.0])
-    assert titles(run)["eps"] == f"R@1 {words} at 8/255 per pixel"
+    assert titles(run)["eps"] == f"R@1 of 200 queries {words} at 8/255 per pixel"
+
+
+def test_before_and_after_and_what_training_warned_of(run: Path) -> None:
+    start = {"of": "the plain features of mobilenet_v2", "test": 80.6, "validation": 90.0}
+    kept = {"epoch": 3, "why": "the best R@1 on the validation classes", "validation": 88.0}
+    change(run / "evaluation.json", start=start, kept=kept, warnings=["training lost: R@1 80.6 → 78.8"])
+    change(run / "audit.json", flags=[])
+    text = text_of(run)
+    assert "3,150 searches; before training, 80.6 % (the plain features of mobilenet_v2)" in text
+    assert "of 3,150 test images find their class first; 80.6 % before training" in text
+    assert "kept: epoch 3, the best R@1 on the validation classes (90.0 → 88.0)" in text
+    assert titles(run)["flags"] == "1 reason to read these figures with care"
+    assert "Doubt: training training lost: R@1 80.6 → 78.8" in text
+    assert "othing suggests that these figures mislead" not in text
+
+
+def test_the_headline_is_the_whole_evaluation(run: Path) -> None:
+    # Six searches of an audit may go as they like: they are no headline, with an evaluation or without.
+    change(run / "audit.json", images=6, limit=6, metrics={**audit()["metrics"], "R@1": 83.3})
+    assert "The nearest match is right 78.8 % of the time, in 3,150 searches" in text_of(run)
+    (run / "evaluation.json").unlink()
+    assert "The nearest match is right 78.8 % of the time, in 3,150 searches" in text_of(run)  # 667 failures of 3,150
+    change(run / EXHIBITS, failures=None)
+    text = text_of(run)
+    assert "nearest match is right 83.3 % of the time in a sample of 6" in text
+    assert "R@1, clean images 83.3 % R@1: 83.3 of 100 of 6 sampled test images find their class first" in text
+    assert "The nearest match is right 83.3 %" not in text
+
+
+def test_ers_stands_beside_the_ten_terms_it_is_the_mean_of(run: Path) -> None:
+    shown = re.search(r'<dl class="terms">(.*?)</dl>', make(run).html, re.S)
+    assert shown is not None
+    terms = [float(term) for term in re.findall(r"<dd>([\d.]+)</dd>", shown[1])]
+    assert len(terms) == 10
+    assert sum(terms) / 10 == pytest.approx(ers_score(SCORES), abs=0.05)
+
+
+def test_no_pair_is_the_most_confused_among_equals(run: Path) -> None:
+    pairs = [{"a": name, "b": "x", "times": 2, "share": 20.0} for name in ("one", "two")]
+    change(run / EXHIBITS, confusions=pairs)
+    assert titles(run)["confusions"] == "No two classes are confused more often than others: 2 times at most"
+
+
+def test_a_page_of_before_names_what_it_lacks(run: Path) -> None:
+    document = json.loads((run / EXHIBITS).read_text("utf-8"))
+    write(run / EXHIBITS, {key: value for key, value in document.items() if key not in ("classes", "failures")})
+    text = text_of(run)
+    assert "Classes, Failures: not collected by the version that made this page's images" in text
+    assert "Most often confused" in text
 
 
 def test_validation_that_stays(run: Path) -> None:
@@ -256,11 +311,11 @@ def test_an_audit_alone_names_no_private_folder(run: Path) -> None:
     for file in ("metrics.jsonl", "evaluation.json", "recipe.yaml", EXHIBITS):
         (run / file).unlink()
     change(run / "audit.json", model="/home/alice/deep/nets.py:build", data="C:\\Users\\alice\\photos")
-    page = make(run).html
+    page = make(run).html.replace("<wbr>", "")
     assert "alice" not in page
     assert "How well nets.py:build finds images of photos" in page
     change(run / "audit.json", model="timm:resnet18.tv_in1k@/home/alice/deep/w.pth")
-    page = make(run).html
+    page = make(run).html.replace("<wbr>", "")
     assert "alice" not in page
     assert "How well timm:resnet18.tv_in1k@w.pth finds images of photos" in page
 

@@ -36,7 +36,7 @@ def test_a_run_becomes_a_page(trained: Path, capsys: pytest.CaptureFixture[str],
     page = trained / "report.html"
     assert found["report"] == str(page)
     assert found["bytes"] == page.stat().st_size < 8_000_000
-    assert set(found["missing"]) == {"Reliability", "Ten attacks"}  # it was not audited
+    assert set(found["missing"]) == {"Ten attacks"}  # it was not audited
     assert "<img" in page.read_text("utf-8")
 
     exhibits = trained / "artifacts" / "exhibits.json"

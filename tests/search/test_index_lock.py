@@ -12,7 +12,7 @@ from holdfast.cli import main
 from holdfast.errors import SearchError
 from holdfast.locks import InUse, locked
 from holdfast.search import add_images, building, create_index, read_index, read_manifest
-from holdfast.search.embedding import EmbeddedImages
+from holdfast.search.index import Vectors
 
 ANOTHER = picture_table(pictures(8, seed=1), first=100)
 
@@ -21,7 +21,7 @@ def while_embedding(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[BaseExce
     """What a second process ends with that starts while the first one embeds its images."""
     real, ended = building.embed_images, []
 
-    def embed_images(*arguments: Any, **options: Any) -> EmbeddedImages:
+    def embed_images(*arguments: Any, **options: Any) -> Vectors:
         monkeypatch.setattr(building, "embed_images", real)
         with pytest.raises(InUse) as refused:
             work()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +12,12 @@ from hypothesis import strategies as st
 from index_cases import index_of, made, picture_table, pictures, small_model, unit_vectors
 from numpy.typing import NDArray
 
-from holdfast import seeds
+from holdfast import console, seeds
 from holdfast.data import ImageStore
-from holdfast.search import Detector, ask, detector_of, statistics
-from holdfast.search.embedding import NOISE, NOISY_COPIES, EmbeddedImages, embed_images, fingerprint_images
+from holdfast.search import Detector, ask, create_index, detector_of, read_index, statistics
+from holdfast.search.embedding import NOISE, PROBES, embed_images, fingerprint_images, measure_moves
 from holdfast.search.querying import SIGNS
+from holdfast.search.store import MANIFEST
 from holdfast.view import View
 
 
@@ -59,7 +62,7 @@ def test_statistics_are_those_of_a_loop() -> None:
     queries[0] = index.vectors[5]  # the very image of the index
     fingerprints = np.zeros((7, 16), np.uint8)
     fingerprints[0] = index.fingerprints[5]
-    found = statistics(index, EmbeddedImages(queries, moves[:, :2]), fingerprints)
+    found = statistics(index, queries, moves[:, :2], fingerprints)
     for row, query in enumerate(queries.astype(np.float64)):
         apart = sorted(
             float(np.linalg.norm(vector - query))
@@ -72,9 +75,9 @@ def test_statistics_are_those_of_a_loop() -> None:
 def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
     model, pixels = small_model(), pictures(5)
     store = ImageStore(picture_table(pixels), View(32), "cpu")
-    together = embed_images(model, store, np.arange(5), batch=3, seed=4)
-    assert together.moves is not None
-    noise = NOISE * torch.randn(NOISY_COPIES, 3, 32, 32, generator=seeds.generator(4, "tampering"))
+    vectors = embed_images(model, store, np.arange(5), batch=3)
+    moves = measure_moves(model, store, np.arange(5), vectors, batch=3, seed=4, copies=6)
+    noise = NOISE * torch.randn(2, 3, 32, 32, generator=seeds.generator(4, "tampering"))
     for row in range(5):
         image = torch.from_numpy(pixels[row]).permute(2, 0, 1)[None].float() / 255
         padded = np.pad(pixels[row], ((1, 1), (1, 1), (0, 0)), mode="edge")
@@ -86,10 +89,37 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
                 (model(torch.from_numpy(s.copy()).permute(2, 0, 1)[None].float() / 255) - z).norm().item()
                 for s in shifted
             ]
-        np.testing.assert_allclose(together.moves[row, 0], np.mean(noisy), rtol=1e-3)
-        np.testing.assert_allclose(together.moves[row, 1], np.mean(moved), rtol=1e-3)
-        alone = embed_images(model, store, np.array([row]), seed=4)
-        np.testing.assert_allclose(alone.vectors[0], together.vectors[row], atol=1e-6)
+        np.testing.assert_allclose(moves[row, 0], np.mean(noisy), rtol=1e-3)
+        np.testing.assert_allclose(moves[row, 1], np.mean(moved), rtol=1e-3)
+        alone = embed_images(model, store, np.array([row]))
+        np.testing.assert_allclose(alone[0], vectors[row], atol=1e-6)
+        moved_alone = measure_moves(model, store, np.array([row]), alone, seed=4, copies=6)
+        np.testing.assert_allclose(moved_alone[0], moves[row], rtol=1e-3)
+
+
+def test_an_index_takes_one_pass_an_image_and_three_for_each_of_a_sample(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, seen = small_model(), []
+    model.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    with console.shown():
+        index, _ = create_index(tmp_path / "index", model, picture_table(pictures(20)), calibrate=5)
+    assert sum(seen) == 20 + 3 * 5 + PROBES
+    assert len(index.clean) == 5
+    assert "3 changed copies of 5 of 20 images" in capsys.readouterr().err
+
+
+def test_queries_of_an_older_index_are_changed_as_often_as_its_images_were(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    create_index(folder, small_model(), picture_table(pictures(120)))
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    assert manifest.pop("copies") == 3
+    (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")  # as 0.1 wrote it
+    index, model, seen = read_index(folder), small_model(), []
+    assert index.copies == 6
+    model.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    ask(index, model, ImageStore(picture_table(pictures(4, seed=8)), View(32), "cpu"))
+    assert sum(seen) == 4 + 6 * 4
 
 
 def test_an_index_that_cannot_tell_says_why(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -111,8 +141,6 @@ def test_a_picture_unlike_all_others_is_marked_and_those_indexed_are_not(
     draw = np.random.default_rng(0)
     base = pictures(1)[0].astype(np.int64)
     alike = np.clip(base + draw.integers(-20, 20, (150, 32, 32, 3)), 0, 255).astype(np.uint8)
-    from holdfast.search import create_index
-
     model = small_model()
     index, _ = create_index(tmp_path_factory.mktemp("b") / "index", model, picture_table(alike), seed=1)
     strange = np.concatenate([pictures(1, seed=77), alike[:20]])

@@ -44,7 +44,8 @@ def test_a_run_leaves_what_it_promises(tiny: dict[str, Any], tmp_path: Path) -> 
     lines = read_log(run.folder / "metrics.jsonl")
     steps = [line["step"] for line in lines]
     assert steps == sorted(steps)
-    assert lines[0]["validation"]["R@1"] is not None, "the untrained model is the first line"
+    assert lines[0]["start"]["validation"] == lines[1]["validation"]["R@1"], "the untrained model comes first"
+    assert content["start"] == lines[0]["start"]
     assert all(line["loss"] > 0 and line["images_per_second"] > 0 for line in lines if "loss" in line)
     assert "conv-tiny" in (run.folder / "model" / "README.md").read_text()
 

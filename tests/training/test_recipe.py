@@ -62,6 +62,7 @@ HALVES = {"batch": {"classes": 8}, "mining_groups": 2}
         ({"precision": "float16"}, r"precision: unknown value 'float16'"),
         ({"loss": {"name": "margin", "miner": "semi-hard"}}, "did you mean 'semihard'"),
         ({"loss": 3}, "expected a loss name"),
+        ({"loss": {"name": "triplet", "memory": 17}}, r"loss\.memory \(17\) must hold a batch .* 18 images or more"),
         ({"model": {"batchnorm": "frozen"}}, r"model\.batchnorm: unknown value 'frozen'; did you mean 'freeze'"),
         ({"ema": 1.0}, "ema is a decay"),
         ({"schedule": {"name": "cosine", "warmup": 2}}, "warmup"),
@@ -88,6 +89,35 @@ def test_what_a_regime_needs_is_asked_of_it_alone(tiny: dict[str, Any]) -> None:
     load_recipe({**tiny, "regime": {"name": "mdprop", "distributions": distributions}, "batch": {"classes": 5}})
     released = {"name": "mdprop", "distributions": distributions, "variant": "released"}
     load_recipe({**tiny, "regime": released, **HALVES})
+
+
+@pytest.mark.parametrize(
+    ("init", "backbone", "weights"),
+    [
+        ("torchvision:mobilenet_v2@odd@name.pth", "torchvision:mobilenet_v2", "odd@name.pth"),
+        ("timm:resnet18.tv_in1k@w.safetensors", "resnet18.tv_in1k", "w.safetensors"),
+        ("timm:resnet18", "resnet18", "imagenet"),
+    ],
+)
+def test_a_published_model_to_start_from_is_the_recipes_backbone(
+    init: str, backbone: str, weights: str, tiny: dict[str, Any]
+) -> None:
+    recipe = load_recipe(tiny, settings=[f"init={init}"])
+    assert (recipe.model.backbone, recipe.model.weights, recipe.init) == (backbone, weights, None)
+    assert recipe.model.dim == load_recipe(tiny).model.dim, "the head is the recipe's"
+    assert load_recipe(tiny, settings=[f"model.backbone={init}"]).model.backbone == backbone
+    with pytest.raises(RecipeError, match=r"leave out --set model\.backbone"):
+        load_recipe(tiny, settings=[f"init={init}", "model.backbone=resnet50"])
+
+
+def test_weights_named_with_the_backbone(tiny: dict[str, Any], tmp_path: Path) -> None:
+    """They go before `imagenet` of a shipped recipe, but two files contradict each other; no code is run for them."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("base: resnet50-ms\nmodel: {backbone: 'torchvision:mobilenet_v2@a.pth'}\n")
+    model = load_recipe(file, "glyphs").model
+    assert (model.backbone, model.weights) == ("torchvision:mobilenet_v2", "a.pth")
+    with pytest.raises(RecipeError, match=r"model.*'a\.pth'.*'b\.pth'"):
+        load_recipe({**tiny, "model": {"backbone": "timm:resnet18@a.pth", "weights": "b.pth"}})
 
 
 def test_unreadable_recipes(tmp_path: Path) -> None:

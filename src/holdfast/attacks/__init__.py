@@ -10,6 +10,7 @@ from holdfast.attacks.goals.ranking import CandidateDown, CandidateUp, GreedyTop
 from holdfast.attacks.goals.shift import EmbeddingShift, Shift
 from holdfast.attacks.goals.targets import BoundTargets, MultiTarget, SingleTarget, TargetedMismatch, Unadversarial
 from holdfast.attacks.goals.tuples import Collapse, RaiseHardness
+from holdfast.attacks.one_call import AttackResult, attack, gallery
 from holdfast.attacks.pgd import craft, pgd, sweep
 from holdfast.attacks.references import References
 from holdfast.attacks.square import square
@@ -18,7 +19,7 @@ from holdfast.config import builder
 build, names = builder(registry), registry.names
 
 __all__ = ["BoundGoal", "BoundGoals", "BoundTargets", "Budget", "Goal", "References", "build", "names", "register"]
-__all__ += ["Attacked", "Crafted", "craft", "pgd", "square", "sweep", "worst"]
+__all__ += ["AttackResult", "Attacked", "Crafted", "attack", "craft", "gallery", "pgd", "square", "sweep", "worst"]
 __all__ += ["CandidateDown", "CandidateUp", "GreedyTopOne", "QueryDown", "QueryUp", "TargetedMismatch"]
 __all__ += ["EmbeddingShift", "GreedyTopOneMisranking", "LearningToMisrank", "Misrank", "NearestWrong"]
 __all__ += ["Alignment", "AlignmentUniformity", "Collapse", "RaiseHardness", "Shift", "TripletGap", "Uniformity"]

@@ -119,12 +119,13 @@ class Budget:
         return pixel, pixel / _mean(std)
 
     def describe(self, std: Std) -> str:
-        """One line for people, with ε in both units."""
+        """One line for people, with ε in both units where the model is known to normalise."""
         pixel, normalized = self.eps_in_both(std)
         step = self.in_pixels(std).step_size
         steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
+        own = f", {normalized:.4g} normalized" if _mean(std) != 1 else ""
         return (
-            f"{self.method} {self.norm}, eps {pixel:.4g} in pixels ({pixel * 255:.3g}/255, {normalized:.4g} normalized)"
+            f"{self.method} {self.norm}, eps {pixel:.4g} in pixels ({pixel * 255:.3g}/255{own})"
             f", {steps} of {step:.4g}, {self.start} start"
         )
 

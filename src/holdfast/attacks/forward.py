@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, TypeAlias
 
 import torch
@@ -15,6 +17,25 @@ from holdfast.errors import DataError, ModelError
 from holdfast.sphere import precise
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
+
+_tell: ContextVar[Callable[[int, bool], None] | None] = ContextVar("tell", default=None)
+
+
+@contextmanager
+def counting(tell: Callable[[int, bool], None]) -> Iterator[None]:
+    """Tell of every pass that attacks make in the block: of how many images, and whether a gradient comes back."""
+    before = _tell.set(tell)
+    try:
+        yield
+    finally:
+        _tell.reset(before)
+
+
+def count_pass(images: Tensor) -> None:
+    """Tell of a pass, where somebody counts."""
+    tell = _tell.get()
+    if tell is not None:
+        tell(len(images), torch.is_grad_enabled())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +63,7 @@ class Forward:
         if not isinstance(z, Tensor) or z.shape[:1] != images.shape[:1] or z.ndim != 2:
             shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
             raise ModelError(f"a model under attack must return one vector per image, (B, dim); it returned {shape}")
+        count_pass(images)
         return F.normalize(precise(z), dim=1) if self.normalize else precise(z)
 
     def gradient(self, images: Tensor, goal: BoundGoal, first: bool) -> tuple[Tensor, Tensor]:

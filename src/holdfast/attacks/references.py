@@ -74,6 +74,23 @@ class References:
             raise DataError("this goal compares labels; give References(vectors, labels)")
         return self._labels
 
+    def searched_by(self, queries: Tensor, labels: Tensor | None = None) -> References:
+        """The same gallery for images that are not in it.
+
+        Args:
+            queries: their clean embeddings, of the length that the gallery's have.
+            labels: their classes, or a boolean matrix (query × gallery) that says what is relevant.
+        """
+        relevance = labels is not None and labels.dtype == torch.bool
+        return References(
+            self.vectors,
+            labels if relevance else self._labels,
+            queries=queries,
+            query_labels=None if relevance else labels,
+            groups=self._groups,
+            normalize=False,
+        )
+
     def require_labels(self) -> None:
         """Refuse, before any work is done, what a goal would only miss when it measures."""
         if self.labels.dtype != torch.bool and self._own_labels is None:

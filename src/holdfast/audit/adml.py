@@ -94,7 +94,7 @@ class Adml(Protocol):
     def budget(self, subject: Subject) -> Budget:
         """0.0314, or as asked, in pixels."""
         printed = Budget(eps=EPS, step=STEP, steps=STEPS, units=self.units)
-        return printed.with_eps(self.eps or EPS).in_pixels(subject.std)
+        return subject.paced(printed.with_eps(self.eps or EPS).in_pixels(subject.std))
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per objective."""

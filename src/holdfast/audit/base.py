@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.errors import RecipeError, unknown
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # pages read the terms of ERS without torch
 
     from holdfast.attacks import Budget
     from holdfast.audit.figures import Figures
+    from holdfast.audit.plan import Passes
     from holdfast.audit.subject import Subject
 
 
@@ -39,6 +40,16 @@ class Cut:
     def every(cls, size: int, count: int, order: Tensor | None = None) -> Cut:
         """Blocks of one size, the last of which may be smaller."""
         return cls([slice(start, min(start + size, count)) for start in range(0, count, size)], order)
+
+    def rows_in_turn(self, world: int, done: Container[int] = ()) -> int:
+        """Images that are attacked one after another where processes take a block each at a time.
+
+        Args:
+            world: how many processes there are.
+            done: numbers of blocks that need no attack.
+        """
+        sizes = [block.stop - block.start for number, block in enumerate(self.blocks) if number not in done]
+        return sum(sizes[::world])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +108,10 @@ class Protocol(ABC):
     @abstractmethod
     def parts(self, subject: Subject) -> list[Part]:
         """The attacks, in the order they run."""
+
+    def passes(self, subject: Subject) -> Passes:
+        """What each of the parts takes at most for one image."""
+        return subject.passes(self.budget(subject))
 
     @abstractmethod
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:

@@ -102,7 +102,7 @@ class Ers(Protocol):
 
         usual = usual_eps(subject.size)
         eps = self.eps or usual
-        return Budget(eps=eps, step=3 / 255 * eps / usual, steps=STEPS)
+        return subject.paced(Budget(eps=eps, step=3 / 255 * eps / usual, steps=STEPS))
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per attack."""

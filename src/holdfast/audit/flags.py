@@ -6,16 +6,19 @@ Each check looks for one fault. A sound model raises none.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from holdfast import attacks
 from holdfast.attacks import Attacked, Budget, pgd, square
+from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.sampling import balanced_rows
-from holdfast.audit.subject import Subject
+from holdfast.audit.subject import HURRY, Subject
+from holdfast.errors import plural
 from holdfast.metrics import geometry, retrieval
 from holdfast.models import Embedder
 from holdfast.models.preprocessing import IMAGENET_MEAN, IMAGENET_STD
@@ -34,11 +37,13 @@ ADVICE = {
     "zero-gradients": "attacks by gradient cannot move them; look for rounding, saturation or detach() in the model",
     "search-beats-gradient": "the gradient is masked; robustness figures from gradient attacks are too high",
     "large-eps-fails": "no model can hold when the image may be replaced; the attack is blind: distrust every figure",
+    "first-look": "run the audit without --quick before you rely on it: full attacks may find the model weaker",
     "more-steps-do-not-help": "the loss surface misleads the gradient, as one-step training makes it; trust `thorough`",
 }
 """Name of each flag → what to do about it."""
 MILDER: dict[str, Level] = {
     "non-unit-outputs": "note",
+    "first-look": "note",
     "training-mode": "warning",
     "randomised": "warning",
     "no-gradients": "warning",
@@ -49,6 +54,8 @@ IMAGES = 40
 HUGE = 0.5
 STEPS = 30
 QUERIES = 200
+TRIED, TRIED_STEPS = 4, 8
+"""Images and steps that tell, before images are chosen by the clock, whether the heavier checks will be needed."""
 MARGIN = 0.1
 """Fraction of the probed images by which one attack must beat another before it counts as a sign."""
 
@@ -77,7 +84,7 @@ def training_mode(model: nn.Module) -> list[Flag]:
     layers = [m for m in model.modules() if isinstance(m, moody) and m.training]
     if not layers:
         return []
-    told = f"{len(layers)} layers such as {type(layers[0]).__name__}"
+    told = f"{plural(len(layers), 'layer')} such as {type(layers[0]).__name__}"
     return [Flag("training-mode", f"the model came in training mode ({told}); it was audited in eval mode")]
 
 
@@ -126,7 +133,7 @@ def inputs(model: nn.Module, images: Tensor, labels: Tensor) -> list[Flag]:
     best = max(scores, key=lambda name: scores[name])
     if scores[best] < plain + 10 or 100 - scores[best] > (100 - plain) / 2:
         return []
-    why = f"R@1 on {len(images)} images rises from {plain:.0f} to {scores[best]:.0f} with {best}"
+    why = f"R@1 on {plural(len(images), 'image')} rises from {plain:.0f} to {scores[best]:.0f} with {best}"
     return [Flag("input-range", why)]
 
 
@@ -140,19 +147,57 @@ def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], di
     return [Flag("collapse", f"random images are {apart:.3g} apart and {rank:.1f} dimensions are in use")], shown
 
 
-def masking(subject: Subject, eps: float) -> list[Flag]:
+def _effort(subject: Subject) -> tuple[int, int]:
+    """Steps of a gradient attack and queries of a random search."""
+    return (max(1, STEPS // HURRY), max(1, QUERIES // HURRY)) if subject.quick else (STEPS, QUERIES)
+
+
+def falls_at_once(subject: Subject, eps: float) -> bool:
+    """Whether a few steps break each of a few queries, so that most checks for masked gradients will be left out."""
+    if not subject.differentiable:
+        return False
+    rows = subject.limited(min(TRIED, len(subject.rows))).rows
+    margin = attacks.build("misrank").bind(subject.references, rows)
+    tried = Budget(eps=eps, steps=TRIED_STEPS, method="apgd")
+    return not bool((pgd(subject.model, subject.images(rows), margin, tried).measures["hit"] > 0).any())
+
+
+def masking_passes(subject: Subject, falls: bool = False) -> dict[str, Passes]:
+    """What each check for masked gradients takes at most, the heaviest last.
+
+    Args:
+        subject: the model.
+        falls: the first check will break nearly everything, and no other follow.
+    """
+    if not subject.differentiable:
+        return {}
+    (steps, queries), images = _effort(subject), min(IMAGES, len(subject.rows))
+    each = {
+        "gradient": Passes(forward=2, back=1 + steps),
+        "one step": Passes(forward=1, back=1),
+        "large eps": Passes(forward=2, back=steps),
+        "random search": Passes(forward=queries + 2),
+    }
+    return {name: passes * images for name, passes in each.items() if name == "gradient" or not falls}
+
+
+def masking(subject: Subject, eps: float, progress: Progress) -> list[Flag]:
     """Signs of masked gradients: a model looks robust, but only because attacks by gradient cannot see.
 
     Four signs, on a few images: random search does better than the gradient; even a huge perturbation leaves queries
-    unbroken; many steps do no better than one; the gradient is zero.
+    unbroken; many steps do no better than one; the gradient is zero. Where the gradient breaks nearly every query,
+    nothing is masked that the other attacks could show, and they are left out.
 
     Args:
         subject: the model, with the gallery it searches.
         eps: of the audit, in pixels.
+        progress: counts the passes of each check.
     """
+    planned, (steps, queries) = masking_passes(subject), _effort(subject)
+    if not planned:
+        return []
     rows = subject.rows[balanced_rows(subject.labels[subject.rows].cpu(), IMAGES, subject.seed).to(subject.rows.device)]
     images = subject.images(rows)
-    zero = _zero_gradients(subject, images)
     margin = attacks.build("misrank").bind(subject.references, rows)
     clean = margin.measure(subject.references.clean(rows))["hit"] > 0
 
@@ -160,16 +205,27 @@ def masking(subject: Subject, eps: float) -> list[Flag]:
         """Fraction of the queries that were right and now are wrong."""
         return 1 - float((found.measures["hit"][clean] > 0).double().mean())
 
-    if not bool(clean.any()):
-        return zero
-    strong = Budget(eps=eps, steps=STEPS, method="apgd", start="uniform")
-    by_gradient = broken(pgd(subject.model, images, margin, strong, generator=subject.generator("probe")))
+    def check(name: str, attack: Callable[[], Attacked]) -> float:
+        with progress.doing(f"checking for masked gradients: {name}", planned.pop(name)):
+            return broken(attack())
+
+    def by_steps(budget: Budget, generator: Generator | None = None) -> Callable[[], Attacked]:
+        return lambda: pgd(subject.model, images, margin, budget, generator=generator)
+
+    found, percent = _zero_gradients(subject, images), "{:.0f} %".format
+    strong = Budget(eps=eps, steps=steps, method="apgd", start="uniform")
+    by_gradient = check("gradient", by_steps(strong, subject.generator("probe"))) if bool(clean.any()) else 1.0
+    if by_gradient >= 1 - MARGIN:
+        progress.skip(sum(planned.values(), Passes()))
+        return found
     one_step, generator = Budget.fgsm(eps), subject.generator("probe-search")
-    by_one_step = broken(pgd(subject.model, images, margin, one_step))
-    by_search = broken(square(subject.model, images, margin, one_step, queries=QUERIES, generator=generator))
+    by_one_step = check("one step", by_steps(one_step))
     # From the image itself: random noise of this size would break queries without any help from the gradient.
-    by_force = broken(pgd(subject.model, images, margin, Budget(eps=HUGE, steps=STEPS, method="apgd")))
-    found, percent = list(zero), "{:.0f} %".format
+    by_force = check("large eps", by_steps(Budget(eps=HUGE, steps=steps, method="apgd")))
+    by_search = check(
+        "random search",
+        lambda: square(subject.model, images, margin, one_step, queries=queries, generator=generator),
+    )
     if by_search > by_gradient + MARGIN:
         why = f"breaks {percent(100 * by_search)} of the queries, the gradient only {percent(100 * by_gradient)}"
         found.append(Flag("search-beats-gradient", f"random search {why}"))
@@ -177,7 +233,7 @@ def masking(subject: Subject, eps: float) -> list[Flag]:
         why = f"even with changes of {HUGE:g} per pixel, only {percent(100 * by_force)} of the queries break"
         found.append(Flag("large-eps-fails", why))
     if by_one_step > by_gradient + MARGIN:
-        why = f"breaks {percent(100 * by_one_step)} of the queries, {STEPS} steps {percent(100 * by_gradient)}"
+        why = f"breaks {percent(100 * by_one_step)} of the queries, {steps} steps {percent(100 * by_gradient)}"
         found.append(Flag("more-steps-do-not-help", f"one step {why}"))
     return found
 

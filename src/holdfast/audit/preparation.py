@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import nn
 
-from holdfast import seeds
+from holdfast import console, seeds
 from holdfast.attacks import Budget, References
 from holdfast.attacks.forward import Precision
 from holdfast.audit import flags as checks
 from holdfast.audit.flags import Flag
+from holdfast.audit.plan import Speed, TimeLimit
 from holdfast.audit.sampling import balanced_rows, few_classes
 from holdfast.audit.subject import Expectation, Subject
 from holdfast.data import ImageStore, ImageTable
@@ -22,6 +24,7 @@ from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
 from holdfast.models.compiled import Compile, CompiledPasses, worth_compiling
 from holdfast.models.embedder import Through
+from holdfast.processes import current_processes
 
 PROBED = (24, 4)
 """Classes, and images of each, that the first checks take."""
@@ -31,6 +34,8 @@ ATTACKS = 9
 """Attacks of an audit, for a guess at its length: those of `ers`."""
 GPU_BLOCK = 512
 """Images attacked together on a GPU, which small batches would leave idle."""
+TIMED = 8
+"""Images whose passes are timed on a CPU, where more at once are no faster."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +57,12 @@ class Execution:
         """`batch`, or what suits the device."""
         return self.batch or (GPU_BLOCK if device.type == "cuda" else 256)
 
+    def precision_on(self, device: torch.device) -> Precision:
+        """`precision`, or what suits the device."""
+        if self.precision != "auto":
+            return self.precision
+        return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
@@ -63,6 +74,8 @@ class Selection:
         limit: how many images to attack at most.
         seed: of everything random.
         skip_bad: leave unreadable images out.
+        quick: a first look, with fewer steps and queries.
+        time_limit: of the whole audit; embedding that would take longer is refused.
     """
 
     table: ImageTable
@@ -70,6 +83,8 @@ class Selection:
     limit: int | None = None
     seed: int = 0
     skip_bad: bool = False
+    quick: bool = False
+    time_limit: TimeLimit | None = None
 
     @property
     def queries(self) -> ImageTable:
@@ -114,6 +129,11 @@ def make_subject(
     if selection.split == "query":
         gallery = ImageStore(selection.table.split("gallery"), embedder.view, device, skip_bad=selection.skip_bad)
     stores = [store] if gallery is None else [store, gallery]
+    if selection.time_limit is not None:
+        few = store.inputs(torch.arange(min(TIMED, len(store))))
+        count, processes = sum(len(each) for each in stores), current_processes()
+        seconds = Speed.measure(model, few, "float32", differentiable=False).forward * count / processes.world
+        processes.tell(partial(selection.time_limit.refuse_embedding, count, seconds))
     subject = Subject(
         model=model,
         store=store,
@@ -127,6 +147,7 @@ def make_subject(
         gallery=gallery,
         chunk=batch,
         digest=_digest([each.table for each in stores]),
+        quick=selection.quick,
     )
     if through_sets:
         views = {name: Through(embedder, name) for name in embedder.bank.names()}
@@ -147,11 +168,8 @@ def speed_up(subject: Subject, budget: Budget, execution: Execution) -> Subject:
         budget: of the main attack, from which the work is estimated.
         execution: precision of crafting, and whether to compile.
     """
-    precision = execution.precision
     device = subject.references.device
-    on_gpu = device.type == "cuda"
-    if precision == "auto":
-        precision = "bfloat16" if on_gpu and torch.cuda.is_bf16_supported() else "float32"
+    precision = execution.precision_on(device)
     work = len(subject.rows) * budget.steps * ATTACKS
     run = None
     if (
@@ -161,8 +179,16 @@ def speed_up(subject: Subject, budget: Budget, execution: Execution) -> Subject:
     ):
         run = CompiledPasses(subject.model)
     sets = {name: dataclasses.replace(view, precision=precision) for name, view in subject.sets.items()}
-    block = GPU_BLOCK if on_gpu else subject.block
+    block = GPU_BLOCK if device.type == "cuda" else subject.block
     return dataclasses.replace(subject, precision=precision, run=run, block=block, sets=sets)
+
+
+def measure_speed(subject: Subject, execution: Execution) -> Speed:
+    """What passes of the subject's images take, of a few of them."""
+    device = subject.references.device
+    at_once = min(GPU_BLOCK if device.type == "cuda" else TIMED, execution.images_per_pass(device))
+    images = subject.images(subject.rows[:at_once])
+    return Speed.measure(subject.model, images, execution.precision_on(device), subject.differentiable)
 
 
 def _references(model: Embedder | Expectation | Through, stores: list[ImageStore], seed: int, batch: int) -> References:
@@ -197,13 +223,15 @@ def _first_checks(
     probe = few_classes(labels, *PROBED, seed)
     images = store.inputs(probe)
     torch.manual_seed(seeds.derive(seed, "checks"))
-    random = checks.randomised(embedder, images)
-    model = Expectation(embedder) if random else embedder
-    raised = [
-        *random,
-        *checks.non_unit(embedder, images),
-        *checks.inputs(model, images, labels[probe.to(labels.device)]),
-    ]
-    if not random:
-        raised += checks.batch_dependent(embedder, images[:APART])
+    with console.bar(4, unit="check", what="first checks") as bar:
+        random = checks.randomised(embedder, images)
+        bar.update()
+        model = Expectation(embedder) if random else embedder
+        raised = [*random, *checks.non_unit(embedder, images)]
+        bar.update()
+        raised += checks.inputs(model, images, labels[probe.to(labels.device)])
+        bar.update()
+        if not random:
+            raised += checks.batch_dependent(embedder, images[:APART])
+        bar.update()
     return model, raised

@@ -18,10 +18,12 @@ from holdfast import console
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
-from holdfast.audit.base import Protocol, registry
+from holdfast.audit.base import Cut, Protocol, registry
 from holdfast.audit.examples import save_examples
-from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject, speed_up
-from holdfast.audit.state import AuditState, attack_all
+from holdfast.audit.flags import Flag
+from holdfast.audit.plan import FEW, Passes, Progress, Speed, TimeLimit, duration
+from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject, measure_speed, speed_up
+from holdfast.audit.state import AuditState, Queue, attack_all, kept_choice
 from holdfast.audit.subject import Subject
 from holdfast.config import instantiate
 from holdfast.data import ImageTable, parse
@@ -39,6 +41,12 @@ from holdfast.run_files import parse_json
 from holdfast.versions import versions
 
 SCHEMA = 1
+QUICK_IMAGES = 20
+"""Images of a first look."""
+CHECKS, EXAMPLES = "checks behind flags", "stored examples"
+"""What comes behind the attacks."""
+FIRST_GUESS = 64
+"""Images for which attacks are prepared to see how many attacks there are, before the images are chosen."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +68,8 @@ def run(
     protocol: str | Mapping[str, Any] | Protocol = "ers",
     *,
     limit: int | None = None,
+    minutes: float | None = None,
+    quick: bool = False,
     split: str | None = None,
     size: int | None = None,
     seed: int = 0,
@@ -78,6 +88,9 @@ def run(
         protocol: `ers`, `adml`, `stax` or `thorough`; with its mode, eps and other arguments as
             `{"name": "ers", "mode": "published"}` or `Adml(mode="replaced", batches="28x4")`.
         limit: attack a seeded, class-balanced subset of this many images; the gallery stays whole.
+        minutes: attack as many images as the whole audit, checks included, has time for; `limit` at most.
+        quick: a first look: a quarter of the steps (five at least) and of the checks' effort, on 20 images where
+            neither `limit` nor `minutes` says how many. Figures are not comparable with those of a full audit.
         split: test, query (against gallery), val, train or all; by default what a paper would report.
         size: input size, for modules that do not know their own.
         seed: of targets, starts, subset and intervals.
@@ -89,38 +102,60 @@ def run(
         device: where to run; a GPU when there is one.
         execution: images per pass, precision and compiling of attacks.
     """
+    time_limit = None if minutes is None else TimeLimit(minutes)
     execution = execution or Execution()
     chosen: Protocol = instantiate(Protocol, protocol, "protocol")
     name = _registered_name(chosen)
     title = f"{name}-{chosen.mode}"
     if limit is not None and limit < 1:
         raise RecipeError(f"limit must be 1 or more, got {limit}")
+    if quick and limit is None and minutes is None:
+        limit = QUICK_IMAGES
     if examples and out is None:
         raise RecipeError("examples require out=")
     table, skip_bad = read_table(data, skip_bad)
     embedder, raised = borrow_model(model, size, trust_code, choose_device(device), chosen.through_sets)
-    selection = Selection(table, choose_split(table, split), limit, seed, skip_bad)
+    selection = Selection(table, choose_split(table, split), limit, seed, skip_bad, quick, time_limit)
     folder = Path(out) if out and current_processes().main else None  # the main process alone writes
     with _held(folder, title), frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
         subject, skipped, more = make_subject(embedder, selection, execution, chosen.through_sets)
+        partial = None if folder is None else inside(folder, folder / "artifacts" / f"audit-{title}.partial")
         budget = chosen.budget(subject)
-        subject = speed_up(subject, budget, execution)
         if budget.eps > 1:
             eps = f"{chosen.eps:g}/255"
             raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}?")
+        settings = {"settings": chosen.settings} | ({"quick": True} if quick else {})
+        speed = measure_speed(subject, execution) if time_limit or console.visible() else None
+        scope = ""
+        if time_limit and speed:
+            scope = _short(_identity(embedder, subject, budget, title) | settings | {"minutes": minutes})
+            before = kept_choice(partial, scope) if partial else None
+            count = _choose_images(time_limit, chosen, subject, speed, examples, before)
+            limit = limit if count == len(subject.rows) else count
+            subject = subject.limited(limit)
+        subject = speed_up(subject, budget, execution)
         console.say(
             f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}"
         )
-        identity = _identity(embedder, subject, budget, title) | {"settings": chosen.settings}
+        identity = _identity(embedder, subject, budget, title) | settings
         state = None
-        if folder is not None:
-            state = AuditState(inside(folder, folder / "artifacts" / f"audit-{title}.partial"), identity)
+        if partial is not None:
+            state = AuditState(partial, identity)
             if state.resumed:
                 console.say(f"resuming the audit in {folder}")
-        measured, seconds = attack_all(chosen.parts(subject), subject, state)
-        figures = chosen.figures(subject, measured)
-        collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
-        masked = checks.masking(subject, budget.eps) if subject.differentiable else []
+            if scope:
+                state.keep_choice(scope, len(subject.rows))
+        queue = Queue.of(chosen.parts(subject), subject, chosen.passes(subject), state)
+        after = _after_attacks(subject, budget, examples)
+        if speed:
+            _say_estimate(queue, after, speed)
+        with Progress(queue.total + after.get(CHECKS, Passes()), speed) as progress:
+            measured, seconds = attack_all(queue, subject, state, progress)
+            figures = chosen.figures(subject, measured)
+            collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
+            masked = checks.masking(subject, budget.eps, progress)
+        if quick:
+            raised.append(Flag("first-look", f"{len(subject.rows)} images were attacked, in {budget.steps} steps each"))
         values, described = {**figures.values, **spread}, {**chosen.describe(), **Geometry().describe()}
         document = {
             "schema": SCHEMA,
@@ -133,9 +168,12 @@ def run(
             "model": model if isinstance(model, str) else type(model).__name__,
             "images": len(subject.rows),
             "gallery": len(subject.references),
+            "content": subject.content(),
             "size": size,
             "view": str(embedder.view),
             "limit": limit,
+            "minutes": minutes,
+            "quick": quick,
             "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
             "budget": _budget(budget, subject),
             "precision": subject.precision,
@@ -155,7 +193,8 @@ def run(
         stored = [state.join(folder / "artifacts" / f"audit-{of}.safetensors", measured)]
         if examples:
             images = inside(folder, folder / "artifacts" / f"examples-{of}")
-            stored.append(save_examples(subject, budget, images, examples))
+            with Progress(after[EXAMPLES], speed) as progress, progress.doing("storing examples", after[EXAMPLES]):
+                stored.append(save_examples(subject, budget, images, examples))
         document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
         document["identity"] = _short(identity)
         file = folder / audit_file(title)
@@ -167,6 +206,47 @@ def run(
         if isinstance(model, str) and (folder / "recipe.yaml").is_file() and Path(model).resolve() == folder.resolve():
             _refresh_card(folder)
         return Audit(document, file)
+
+
+def _after_attacks(subject: Subject, budget: Budget, examples: int, falls: bool = False) -> dict[str, Passes]:
+    """What comes behind the attacks, and takes at most so many passes; `falls` as for `masking_passes`."""
+    checking = sum(checks.masking_passes(subject, falls).values(), Passes())
+    stored = (subject.passes(budget) + Passes(forward=1)) * min(examples, len(subject.rows))
+    work = {CHECKS: checking, EXAMPLES: stored}
+    return {name: passes for name, passes in work.items() if passes != Passes()}
+
+
+def _choose_images(
+    time_limit: TimeLimit, protocol: Protocol, subject: Subject, speed: Speed, examples: int, before: int | None
+) -> int:
+    """How many images the time left suffices for, or as many as a killed audit chose; all take the main process's."""
+    world, budget, each = current_processes().world, protocol.budget(subject), protocol.passes(subject)
+
+    def choose() -> int:
+        parts = len(protocol.parts(subject.limited(min(FIRST_GUESS, len(subject.rows)))))
+        falls = checks.falls_at_once(subject, budget.eps)
+
+        def seconds(count: int) -> float:
+            after = sum(_after_attacks(subject.limited(count), budget, examples, falls).values(), Passes())
+            at_once = Cut.every(subject.block, count).rows_in_turn(world)
+            return speed.seconds(each * (parts * at_once) + after)
+
+        return time_limit.choose(len(subject.rows), seconds)
+
+    count = current_processes().tell(lambda: before or choose())
+    few = "; so few give wide intervals, --quick looks at more" if count < FEW and not subject.quick else ""
+    console.say(f"{count:,} of {len(subject.rows):,} images fit into {time_limit.minutes:g} min{few}")
+    return count
+
+
+def _say_estimate(queue: Queue, after: dict[str, Passes], speed: Speed) -> None:
+    """How long it will take, before the first attack."""
+    left = queue.left()
+    counts = {"passes forward and back": left.back, "forward alone": left.forward}
+    counted = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "all done before"
+    told = [f"{len(queue.parts)} attacks {duration(speed.seconds(left))} ({counted})"]
+    told += [f"{name} at most {duration(speed.seconds(passes))}" for name, passes in after.items()]
+    console.say(f"about {duration(speed.seconds(sum(after.values(), left)))}: {', '.join(told)}")
 
 
 def _registered_name(protocol: Protocol) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import time
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from holdfast import console, seeds
+from holdfast import seeds
 from holdfast.audit.base import Cut, Part
+from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.subject import Subject
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic, write_json
@@ -25,6 +27,7 @@ Measured = dict[str, Tensor]
 
 SECONDS = "seconds"
 """Kept with each block, so that a resumed audit still knows how long its attacks took."""
+CHOICE = "choice.json"
 
 
 class AuditState:
@@ -66,6 +69,10 @@ class AuditState:
         """Keep a block's measurements."""
         write_atomic(self._file(part, block), save({name: values.contiguous() for name, values in measured.items()}))
 
+    def keep_choice(self, scope: str, images: int) -> None:
+        """Remember how many images were chosen to be attacked, for `kept_choice`."""
+        write_json(self._folder / CHOICE, {"scope": scope, "images": images})
+
     def join(self, file: Path, measured: dict[str, Measured]) -> Path:
         """Write everything that was measured into one file."""
         write_atomic(file, _packed(measured))
@@ -77,6 +84,18 @@ class AuditState:
 
     def _file(self, part: str, block: int) -> Path:
         return self._folder / f"{part.replace('/', '_')}-{block:06d}.safetensors"
+
+
+def kept_choice(folder: Path, scope: str) -> int | None:
+    """How many images a killed audit had chosen, so that it goes on with the same ones.
+
+    Args:
+        folder: of its state.
+        scope: what the choice was made for; another audit's is not taken.
+    """
+    found = _read_json(folder / CHOICE)
+    kept = isinstance(found, dict) and found.get("scope") == scope and type(found.get("images")) is int
+    return found["images"] if kept else None
 
 
 def read_measurements(file: Path) -> dict[str, Measured]:
@@ -107,48 +126,82 @@ def _read_json(file: Path) -> Any:
         return None
 
 
+@dataclasses.dataclass(frozen=True)
+class Queue:
+    """The attacks of an audit block by block, and what is known of them already.
+
+    Args:
+        parts: the attacks.
+        cuts: the blocks of each.
+        known: part → number of a block → its measurements.
+        each: passes that a part takes at most for one image.
+    """
+
+    parts: list[Part]
+    cuts: dict[str, Cut]
+    known: dict[str, dict[int, Measured]]
+    each: Passes
+
+    @classmethod
+    def of(cls, parts: list[Part], subject: Subject, each: Passes, state: AuditState | None) -> Queue:
+        """The attacks on a subject; the main process alone has a state, and all of them get what it knows."""
+        cuts = {part.name: part.cut or Cut.every(subject.block, len(subject.rows)) for part in parts}
+        known = {}
+        for part in parts:
+            sent = current_processes().send(_packed(_known(part, cuts[part.name].blocks, state)))
+            known[part.name] = {int(number): block for number, block in _unpacked(sent).items()}
+        return cls(parts, cuts, known, each)
+
+    @property
+    def total(self) -> Passes:
+        """Of all blocks, known or not."""
+        return self.each * sum(cut.rows_in_turn(1) for cut in self.cuts.values())
+
+    def left(self) -> Passes:
+        """What one process still has to do, where several take a block each at a time."""
+        world = current_processes().world
+        return self.each * sum(cut.rows_in_turn(world, self.known[name]) for name, cut in self.cuts.items())
+
+
 def attack_all(
-    parts: list[Part], subject: Subject, state: AuditState | None
+    queue: Queue, subject: Subject, state: AuditState | None, progress: Progress
 ) -> tuple[dict[str, Measured], dict[str, float]]:
     """Every block of every part, from the state where it is known; measurements and seconds by part.
 
     Several processes attack a block each at a time, and all of them get all measurements.
 
     Args:
-        parts: the attacks.
+        queue: the attacks.
         subject: what is attacked.
-        state: what is known already; the main process alone has one.
+        state: where blocks are kept; the main process alone has one.
+        progress: counts the passes.
     """
     processes = current_processes()
     measured: dict[str, Measured] = {}
     seconds: dict[str, float] = {}
-    with console.bar(len(parts) * len(subject.rows), unit="image", what="attacking") as bar:
-        for part in parts:
-            bar.set_description(f"attacking: {part.name}")
-            cut = part.cut or Cut.every(subject.block, len(subject.rows))
-            blocks = cut.blocks
-            known = processes.send(_packed(_known(part, blocks, state)))
-            found = {int(number): block for number, block in _unpacked(known).items()}
-            bar.update(sum(_rows(blocks[number]) for number in found))
-            unknown = [number for number in range(len(blocks)) if number not in found]
-            for first in range(0, len(unknown), processes.world):
-                at_once = unknown[first : first + processes.world]
-                made: dict[str, Measured] = {}
+    for turn, part in enumerate(queue.parts, 1):
+        cut, found = queue.cuts[part.name], dict(queue.known[part.name])
+        blocks, what = cut.blocks, f"attack {turn} of {len(queue.parts)}, {part.name}"
+        progress.skip(queue.each * sum(_rows(blocks[number]) for number in found))
+        unknown = [number for number in range(len(blocks)) if number not in found]
+        for first in range(0, len(unknown), processes.world):
+            at_once = unknown[first : first + processes.world]
+            made: dict[str, Measured] = {}
+            with progress.doing(what, queue.each * sum(_rows(blocks[number]) for number in at_once)):
                 if processes.rank < len(at_once):  # at the end there may be fewer blocks than processes
                     number = at_once[processes.rank]
                     with use_processes(ALONE):
                         made[str(number)] = attack_block(part, subject, number, blocks[number])
-                for content in processes.exchange(_packed(made)):
-                    for key, new in _unpacked(content).items():
-                        number = int(key)
-                        found[number] = new
-                        if state:
-                            state.put(part.name, number, new)
-                        bar.update(_rows(blocks[number]))
-            together = {name: torch.cat([found[n][name] for n in range(len(blocks))]) for name in found[0]}
-            seconds[part.name] = float(together.pop(SECONDS).sum())
-            back = slice(None) if cut.order is None else cut.order.argsort()
-            measured[part.name] = {name: values[back] for name, values in together.items()}
+            for content in processes.exchange(_packed(made)):
+                for key, new in _unpacked(content).items():
+                    number = int(key)
+                    found[number] = new
+                    if state:
+                        state.put(part.name, number, new)
+        together = {name: torch.cat([found[n][name] for n in range(len(blocks))]) for name in found[0]}
+        seconds[part.name] = float(together.pop(SECONDS).sum())
+        back = slice(None) if cut.order is None else cut.order.argsort()
+        measured[part.name] = {name: values[back] for name, values in together.items()}
     return measured, seconds
 
 

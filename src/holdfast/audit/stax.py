@@ -151,7 +151,7 @@ def _budget(eps: float, subject: Subject) -> Budget:
     """20 steps of ε/20."""
     start = min(START, eps)
     budget = Budget(eps=eps, step=eps / 20, steps=20, start="uniform", start_radius=start, units="normalized")
-    return budget.in_pixels(subject.std)
+    return subject.paced(budget.in_pixels(subject.std))
 
 
 def _set_part(name: str) -> str:

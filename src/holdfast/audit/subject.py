@@ -11,15 +11,19 @@ from torch.nn import functional as F
 
 from holdfast import seeds
 from holdfast.attacks import Attacked, BoundGoal, Budget, Goal, References, pgd, square
-from holdfast.attacks.forward import Precision
+from holdfast.attacks.forward import Precision, count_pass
 from holdfast.attacks.pgd import Options
+from holdfast.audit.plan import Passes
+from holdfast.audit.sampling import balanced_rows
 from holdfast.config import instantiate
-from holdfast.data import ImageStore
+from holdfast.data import ImageStore, content_digest
 from holdfast.models import Embedder
 from holdfast.models.embedder import Through
 from holdfast.sphere import precise
 
 SQUARE_QUERIES = 500
+HURRY = 4
+"""A first look takes so many times fewer steps and queries, but five steps at least."""
 
 
 class Expectation(nn.Module):
@@ -64,6 +68,7 @@ class Subject:
         run: another way to call the model, such as its compiled form, for the passes that craft.
         digest: identifies images and labels on both sides.
         sets: the same subject with everything seen through one auxiliary BatchNorm set, by the set's name.
+        quick: a first look, with fewer steps and queries.
     """
 
     model: nn.Module
@@ -82,10 +87,15 @@ class Subject:
     run: Callable[[Tensor], Tensor] | None = None
     digest: str = ""
     sets: Mapping[str, Subject] = dataclasses.field(default_factory=dict)
+    quick: bool = False
 
     def images(self, rows: Tensor) -> Tensor:
         """Images of some rows, as the model takes them."""
         return self.store.inputs(rows.cpu())
+
+    def content(self) -> str:
+        """Digest of the images and their classes, on both sides; equal for a copy of them elsewhere."""
+        return content_digest([each.table for each in (self.store, self.gallery) if each is not None])
 
     def generator(self, *purpose: str | int) -> Generator:
         """A generator for one purpose of the audit; on the CPU, so that targets do not depend on the device."""
@@ -94,7 +104,39 @@ class Subject:
     @torch.no_grad()
     def encode(self, images: Tensor) -> Tensor:
         """Unit vectors of images."""
-        return F.normalize(precise(self.model(images)), dim=1)
+        vectors = F.normalize(precise(self.model(images)), dim=1)
+        count_pass(images)
+        return vectors
+
+    def limited(self, limit: int | None) -> Subject:
+        """The same subject with a seeded, class-balanced subset of its images attacked; all when left out."""
+        rows = balanced_rows(self.labels, limit, self.seed).to(self.rows.device)
+        sets = {name: dataclasses.replace(view, rows=rows) for name, view in self.sets.items()}
+        return dataclasses.replace(self, rows=rows, sets=sets)
+
+    @property
+    def queries(self) -> int:
+        """Of a random search."""
+        return max(1, SQUARE_QUERIES // HURRY) if self.quick else SQUARE_QUERIES
+
+    def paced(self, budget: Budget) -> Budget:
+        """A budget as it is, or with the fewer steps of a first look, long enough to cross the ball together."""
+        if not self.quick:
+            return budget
+        steps = min(budget.steps, max(5, budget.steps // HURRY))
+        step = None if budget.step is None else max(budget.step, budget.eps / steps)
+        return dataclasses.replace(budget, steps=steps, step=step)
+
+    def passes(self, budget: Budget) -> Passes:
+        """What an attack on one image takes at most; one that reaches its goal may end early."""
+        if not self.differentiable:
+            return self.search_passes
+        return Passes(forward=2 if budget.method == "apgd" else 1, back=budget.steps)
+
+    @property
+    def search_passes(self) -> Passes:
+        """What a random search takes for one image: the image itself, its queries, and what came of them."""
+        return Passes(forward=self.queries + 2)
 
     def attack(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
         """Attack by gradient where the model gives one, by random search where it does not."""
@@ -133,4 +175,4 @@ class Subject:
 
     def search(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
         """Attack by random search."""
-        return square(self.model, images, goal, budget, queries=SQUARE_QUERIES, generator=generator, chunk=self.chunk)
+        return square(self.model, images, goal, budget, queries=self.queries, generator=generator, chunk=self.chunk)

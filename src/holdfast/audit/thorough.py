@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import torch
@@ -11,6 +12,7 @@ from holdfast import attacks
 from holdfast.attacks import Attacked, BoundGoal, Budget
 from holdfast.audit.base import CLEAN, Cut, Part, Protocol, register
 from holdfast.audit.figures import Figures
+from holdfast.audit.plan import Passes
 from holdfast.audit.subject import Subject
 from holdfast.metric_info import MetricInfo
 from holdfast.metrics.retrieval import Retrieval
@@ -55,7 +57,15 @@ class Thorough(Protocol):
 
     def budget(self, subject: Subject) -> Budget:
         """APGD at the largest eps."""
-        return Budget(eps=self.all_eps()[-1], steps=STEPS, method="apgd")
+        return _starts(subject, self.all_eps()[-1])[0]
+
+    def passes(self, subject: Subject) -> Passes:
+        """Every attack, the random search, and the way back to the smallest eps."""
+        searched = subject.search_passes + Passes(forward=HALVINGS + 2)
+        if not subject.differentiable:
+            return searched
+        attacks_made = RESTARTS * len(GOALS) + _targets(subject)
+        return searched + subject.passes(self.budget(subject)) * attacks_made
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per eps."""
@@ -66,9 +76,8 @@ class Thorough(Protocol):
     def _suite(self, subject: Subject) -> list[tuple[str, BoundGoal]]:
         """The gradient attacks by name, bound to all attacked images."""
         goals = [(name, attacks.build(name)) for name in GOALS]
-        classes = len(torch.unique(subject.references.labels))
-        targets = min(TARGETS, classes - 1)
-        goals += [(f"target-{rank}", attacks.build("nearest-wrong", rank=rank)) for rank in range(1, targets + 1)]
+        ranks = range(1, _targets(subject) + 1)
+        goals += [(f"target-{rank}", attacks.build("nearest-wrong", rank=rank)) for rank in ranks]
         return [
             (name, goal.bind(subject.references, subject.rows, subject.generator("targets", name)))
             for name, goal in goals
@@ -77,8 +86,7 @@ class Thorough(Protocol):
     def _attack(
         self, subject: Subject, suite: Sequence[tuple[str, BoundGoal]], eps: float
     ) -> Callable[[slice], dict[str, Tensor]]:
-        starts = [Budget(eps=eps, steps=STEPS, method="apgd")]
-        starts += [Budget(eps=eps, steps=STEPS, method="apgd", start="uniform")] * (RESTARTS - 1)
+        starts = _starts(subject, eps)
         margin = suite[0][1]
 
         def attack(block: slice) -> dict[str, Tensor]:
@@ -124,6 +132,17 @@ class Thorough(Protocol):
         figures.extra["curve"] = curve
         figures.median("breaking_eps", worst["radius"], "more than half of the queries hold at the largest eps")
         return figures
+
+
+def _starts(subject: Subject, eps: float) -> list[Budget]:
+    """APGD from the image, then from random starts."""
+    first = subject.paced(Budget(eps=eps, steps=STEPS, method="apgd"))
+    return [first, *[dataclasses.replace(first, start="uniform")] * (RESTARTS - 1)]
+
+
+def _targets(subject: Subject) -> int:
+    """How many other classes are aimed at."""
+    return min(TARGETS, len(torch.unique(subject.references.labels)) - 1)
 
 
 def label(eps: float) -> str:

@@ -10,9 +10,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, non_negative, positive, shared
+from holdfast.audit.ers import TERMS
+from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, above_zero, non_negative, positive, shared
 from holdfast.console import figure, table
+from holdfast.errors import plural
 from holdfast.metric_info import stored
+from holdfast.run_files import eps_words
 
 
 def arguments(sub: Parser) -> None:
@@ -32,6 +35,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
+    sub.add_argument("--minutes", type=above_zero, metavar="M", help="attack as many images as fit into M minutes")
+    sub.add_argument("--quick", action="store_true", help="a first look: 20 images, a quarter of the steps")
     sub.add_argument("--save-examples", type=non_negative, default=0, metavar="N", help="store N attacked images")
     sub.add_argument("--out", help="folder for audit.json and the rest (default: the run, or audits/MODEL-DATA)")
 
@@ -52,6 +57,8 @@ def run(options: argparse.Namespace) -> Answer | None:
             options.data,
             protocol,
             limit=options.limit,
+            minutes=options.minutes,
+            quick=options.quick,
             split=options.split,
             size=options.size,
             seed=options.seed or 0,
@@ -84,23 +91,27 @@ def default_audit_folder(model: str, data: str) -> str:
 
 
 def audit_table(document: dict[str, Any]) -> str:
-    """Figures with intervals and meanings, then the flags with advice, as a person reads them."""
+    """Figures with intervals, terms of ERS and meanings, then the flags with advice, as a person reads them."""
     rows, described = [], stored(document)
+    terms = TERMS if document["protocol"] == "ers" else {}
     for key, value in document["metrics"].items():
         interval = document["intervals"].get(key)
         ends = f"{figure(interval[0])} to {figure(interval[1])}" if interval else ""
-        rows.append((key, figure(value), ends, described[key].meaning if key in described else ""))
-    columns = ["figure", "value", "95 % interval", "meaning"]
-    text = table(columns, rows, left=(3,))
+        term = [figure(terms[key](value)) if key in terms and value is not None else ""] if terms else []
+        rows.append((key, figure(value), ends, *term, described[key].meaning if key in described else ""))
+    columns = ["figure", "value", "95 % interval", *(["term of ERS"] if terms else []), "meaning"]
+    text = table(columns, rows, left=(len(columns) - 1,))
     budget = document["budget"]
-    eps = f"eps {255 * budget['eps_pixel']:.3g}/255 ({budget['eps_normalized']:.3g} normalised)"
+    eps = f"eps {eps_words(budget)}"
     batches = document.get("settings", {}).get("batches")
     mode = f"{document['mode']}, batches {batches}" if batches else document["mode"]
     head = (
-        f"{document['protocol']} ({mode}) on {document['images']:,} images against a gallery of "
-        f"{document['gallery']:,}; {eps}, {budget['steps']} steps"
+        f"{document['protocol']} ({mode}) on {plural(document['images'], 'image')} against a gallery of "
+        f"{document['gallery']:,}; {eps}, {plural(budget['steps'], 'step')}"
     )
     limited = "\nA subset was attacked: mind the intervals." if document["limit"] else ""
+    if document.get("quick"):
+        limited = "\nA first look: fewer images and steps than a full audit has."
     return f"{head}{limited}\n{text}\n{_flags(document['flags'])}"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, model_from, rate, shared, writable
 from holdfast.console import table
+from holdfast.errors import plural
 
 
 def arguments(sub: Parser) -> None:
@@ -49,7 +50,8 @@ def run(options: argparse.Namespace) -> Answer:
     pairs = found["pairs"]
     words = (
         f"{table(['FAR', 'same below', 'TAR %', '95 % interval', 'false accepts'], rows)}\n"
-        f"{pairs['positive']:,} positive and {pairs['negative']:,} negative pairs of {found['images']:,} images "
+        f"{pairs['positive']:,} positive and {plural(pairs['negative'], 'negative pair')} of "
+        f"{plural(found['images'], 'image')} "
         f"({found['split']}); the smallest FAR they can estimate is {found['smallest_far']:.1e}"
     )
     return found, f"{words}\nwritten to {out}" if out else words

@@ -1,4 +1,4 @@
-"""Look for what is wrong with a dataset.
+"""Look for what is wrong with a dataset; exit status 1 where images cannot be used.
 
 holdfast check --data folder:photos
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from holdfast.cli.parsing import Answer, Parser, shared
+from holdfast.errors import harmless, plural
 
 
 def arguments(sub: Parser) -> None:
@@ -24,7 +25,7 @@ def run(options: argparse.Namespace) -> Answer:
     problems = check(images)
     rows = [{"kind": p.kind, "what": p.what, "mend": p.how_to_mend} for p in problems]
     facts = {"data": options.data, "images": len(images), "skipped_files": images.skipped_files.counts()}
-    lines = [str(images), *SkippedFiles(hidden=images.skipped_files.hidden).lines()]
+    lines = [images.describe(), *SkippedFiles(hidden=images.skipped_files.hidden).lines()]
     lines += [f"- {problem.kind}: {problem.what}\n  {problem.how_to_mend}" for problem in problems]
-    lines.append(f"{len(problems)} kinds of problem" if problems else "nothing wrong")
-    return {**facts, "problems": rows}, "\n".join(lines)
+    lines.append(f"{plural(len(problems), 'problem')}" if problems else "nothing wrong")
+    return {**facts, "problems": rows}, harmless("\n".join(lines)), int(any(p.serious for p in problems))

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, images_from, model_from, shared, writable
+from holdfast.errors import plural
 
 
 def arguments(sub: Parser) -> None:
@@ -37,5 +38,5 @@ def run(options: argparse.Namespace) -> Answer | None:
             return None
         save_vectors(writable(str(out)), vectors, store.table)
     facts = {"file": str(out), "images": len(vectors), "dim": vectors.shape[1], "skipped": len(store.skipped)}
-    skipped = f"; {len(store.skipped):,} unreadable images skipped" if store.skipped else ""
-    return facts, f"{len(vectors):,} vectors of {vectors.shape[1]} dims in {out}{skipped}"
+    skipped = f"; {plural(len(store.skipped), 'unreadable image')} skipped" if store.skipped else ""
+    return facts, f"{plural(len(vectors), 'vector')} of {vectors.shape[1]} dims in {out}{skipped}"

@@ -9,6 +9,7 @@ import os
 import sys
 import textwrap
 import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,14 +42,19 @@ HOST = "DefaultCPUAllocator"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 if it did what was asked, 2 with one line on standard error if the user must mend something."""
+    """Run a command; 0 if it did what was asked, 2 with one line on standard error if the user must mend something.
+
+    `check` ends with 1 where it found images that cannot be used.
+    """
     options = parser().parse_args(arguments)
+    warnings.filterwarnings("always", module=r"PIL\b")  # of every image: `holdfast check` counts them
     try:
         _refuse_several(options)
         with console.shown(not options.json):
             answer = options.run(options)
         if answer is not None:
             print(json.dumps(answer[0]) if options.json else answer[1])
+            return answer[2] if len(answer) == 3 else 0
     except KeyboardInterrupt:
         print("holdfast: interrupted; run the same command to go on from the last checkpoint", file=sys.stderr)
         return 130

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, model_from, positive, shared, writable
 from holdfast.console import figure, table
-from holdfast.errors import harmless
+from holdfast.errors import harmless, plural
 from holdfast.metric_info import MetricInfo
 from holdfast.run_files import finite
 
@@ -61,11 +61,11 @@ def metrics_table(content: dict[str, Any], every: bool = False) -> str:
     names += [name for name in values if name not in names] if every else []
     lines = table(["metric", "value"], [(name, figure(values[name])) for name in names])
     reasons = "".join(f"\n{name}: {why}" for name, why in content["undefined"].items() if name in names)
-    skipped = f"\n{len(content['skipped'])} unreadable images left out" if content["skipped"] else ""
+    skipped = f"\n{plural(len(content['skipped']), 'unreadable image')} left out" if content["skipped"] else ""
     best = content.get("best_on_test")
     if isinstance(best, dict) and (recall := finite(best.get("R@1"))) is not None:
         skipped += f"\nbest on test: R@1 {figure(recall)}, epoch {best.get('epoch')}; above: {content.get('reported')}"
-    return harmless(f"{content['images']:,} images of the {content['split']} split\n{lines}{reasons}{skipped}")
+    return harmless(f"{plural(content['images'], 'image')} of the {content['split']} split\n{lines}{reasons}{skipped}")
 
 
 def _matters(name: str, info: MetricInfo, value: Any) -> bool:

@@ -22,7 +22,7 @@ from holdfast.cli.parsing import (
     shared,
     writable,
 )
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, plural
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,9 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--prefix", default="", help="written before the images' names, to keep two folders apart")
     sub.add_argument("--kind", help="flat (exact), ivf or hnsw (faster after thousands of queries in one process)")
     sub.add_argument("--model", dest="own", metavar="MODEL", help="with --add: the model, where it is not inside")
-    sub.add_argument("--calibrate", type=non_negative, metavar="N", help="on N clean images (1000)")
+    sub.add_argument(
+        "--calibrate", type=non_negative, metavar="N", help="marks for tampered queries rest on N clean images (600)"
+    )
     sub.add_argument("--out", help="folder for the index")
 
 
@@ -59,7 +61,7 @@ def run(options: argparse.Namespace) -> Answer | None:
     counts = dataclasses.asdict(added)
     facts = {"folder": str(folder), "images": len(index), "dim": index.dim, "kind": index.kind}
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing to add"
-    words = f"{told}; {len(index):,} images of {index.dim} dims in {folder} ({index.kind})"
+    words = f"{told}; {plural(len(index), 'image')} of {index.dim} dims in {folder} ({index.kind})"
     return {**facts, **counts, "calibrated_on": len(index.clean)}, words
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from holdfast.models import Embedder
 
 
-Answer: TypeAlias = tuple[Any, str]
-"""What a command prints: with `--json` the first, to a person the second."""
+Answer: TypeAlias = tuple[Any, str] | tuple[Any, str, int]
+"""What a command prints: with `--json` the first, to a person the second; and its exit status, if that is not 0."""
 
 LAZY = {
     "{datasets}": ("holdfast.data", "spellings"),
@@ -73,6 +73,17 @@ def rate(text: str) -> float:
         value = 0.0
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"expected a rate between 0 and 1, such as 0.01, got '{text}'")
+    return value
+
+
+def above_zero(text: str) -> float:
+    """A number above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above zero, got '{text}'")
     return value
 
 

@@ -19,7 +19,9 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--data", help="other images than the run's own: {datasets}")
     sub.add_argument("--out", help="the page (default: RUN/report.html)")
     sub.add_argument("--refresh", action="store_true", help="measure the model again even if nothing has changed")
-    sub.add_argument("--limit", type=positive, metavar="N", help="attack at most N queries for the page (default 200)")
+    sub.add_argument(
+        "--limit", type=positive, metavar="N", help="attack at most N queries for the page (200, or what the audit did)"
+    )
     shared(sub, "--seed", help="of everything random (default: the run's)")
 
 

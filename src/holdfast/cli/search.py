@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.cli.parsing import Answer, Parser, images_from, model_from, positive, rate, refuse_idle, shared, writable
 from holdfast.console import table
-from holdfast.errors import HoldfastError, one_line
+from holdfast.errors import HoldfastError, one_line, plural
 
 
 def arguments(sub: Parser) -> None:
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> Answer:
     if options.html:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None
         queries = None if options.no_images else store.table
-        about = f"{len(index):,} images searched with {one_line(index.model.reference)}. {note}"
+        about = f"{plural(len(index), 'image')} searched with {one_line(index.model.reference)}. {note}"
         write_atomic(writable(options.html, "--html"), strip_page(found.answers, queries, gallery, about))
     answers = [answer.document() for answer in found.answers]
     skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]
@@ -68,7 +68,9 @@ def run(options: argparse.Namespace) -> Answer:
         lines.append(f"{one_line(answer.query)}{mark}\n{matches}\n")
     marked = sum(answer.verdict is not None and answer.verdict.tampered for answer in found.answers)
     if note or len(found.answers) > 1:
-        lines.append(note or f"{marked:,} of {len(found.answers):,} queries look tampered with")
+        lines.append(
+            note or f"{marked:,} of {len(found.answers):,} queries {'looks' if marked == 1 else 'look'} tampered with"
+        )
     if store.skipped:
         lines.append(f"{len(store.skipped):,} unreadable, left out")
     if options.html:

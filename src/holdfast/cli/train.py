@@ -1,5 +1,6 @@
 """Train an embedding; the same command resumes.
 
+holdfast train --data folder:photos --init mobilenet_v2.safetensors
 holdfast train pocket --data glyphs
 """
 
@@ -9,14 +10,16 @@ import argparse
 
 from holdfast.cli.evaluate import metrics_table
 from holdfast.cli.parsing import Answer, Parser, shared
+from holdfast.run_files import outcome_lines
 
 
 def arguments(sub: Parser) -> None:
     """Declare the options."""
-    sub.add_argument("recipe", metavar="RECIPE", help="a name from `holdfast list recipes`, or a YAML file")
+    words = "a name from `holdfast list recipes`, or a YAML file; left out, what suits data, device and weights at hand"
+    sub.add_argument("recipe", metavar="RECIPE", nargs="?", help=words)
     shared(sub, "--data", "--seed", "--device", "--skip-bad")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. optimizer.lr=1e-4")
-    sub.add_argument("--init", metavar="MODEL", help="start from another run's or package's weights")
+    sub.add_argument("--init", "--weights", metavar="MODEL", help="start from a weights file, {models}")
     sub.add_argument("--out", help="run folder (default: runs/RECIPE-DATA-sSEED)")
 
 
@@ -37,5 +40,6 @@ def run(options: argparse.Namespace) -> Answer | None:
     )
     if not starts_first():
         return None
-    words = f"{metrics_table(run.evaluation)}\nrun: {run.folder}   model: {run.folder / 'model'}"
+    told = "".join(f"\n{line}" for line in outcome_lines(run.evaluation))
+    words = f"{metrics_table(run.evaluation)}{told}\nrun: {run.folder}   model: {run.folder / 'model'}"
     return {"run": str(run.folder), **run.evaluation}, words

@@ -2,8 +2,9 @@
 
 from holdfast.config import builder
 from holdfast.data.augment import Augment, CentreCrop, RandomCrop, RandomResizedCrop, centre_crop
-from holdfast.data.batches import SAMPLERS, Batches, ClassBatches, PairBatches, Sampler
+from holdfast.data.batches import SAMPLERS, Batches, ClassBalancedBatchSampler, ClassBatches, PairBatches, Sampler
 from holdfast.data.check import Problem, check
+from holdfast.data.content import content_digest
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.readers.base import Reader, TreeReader, from_csv, from_folder, load, parse, registry, spellings
 from holdfast.data.readers.cars import Cars
@@ -23,8 +24,18 @@ from holdfast.data.tree import TreeSource
 build, names, register = builder(registry), registry.names, registry.register
 
 __all__ = ["SAMPLERS", "ArraySource", "Augment", "BadImage", "Batches", "Cars", "CentreCrop", "ClassBatches"]
-__all__ += ["CsvFile", "Cub", "Digits", "FileSource", "Glyphs", "ImageFolder", "ImageSource", "ImageStore"]
+__all__ += [
+    "ClassBalancedBatchSampler",
+    "CsvFile",
+    "Cub",
+    "Digits",
+    "FileSource",
+    "Glyphs",
+    "ImageFolder",
+    "ImageSource",
+    "ImageStore",
+]
 __all__ += ["ImageTable", "Images", "InShop", "Mnist", "Omniglot", "OnlineProducts", "PairBatches", "Problem"]
 __all__ += ["RaggedImages", "RandomCrop", "RandomResizedCrop", "Reader", "Sampler", "TreeReader", "TreeSource"]
 __all__ += ["centre_crop", "check", "from_csv", "from_folder", "load", "names", "parse", "register", "registry"]
-__all__ += ["build", "spellings"]
+__all__ += ["build", "content_digest", "spellings"]

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+from torch.utils import data
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, plural
 from holdfast.seeds import derive
 
 
@@ -55,6 +56,7 @@ class Batches(ABC):
             raise DataError(f"batch.classes ({classes}) must be a multiple of the {groups} groups")
         self.classes, self.per_class, self.seed, self.groups = classes, per_class, seed, groups
         self.epoch = 0
+        labels = labels.cpu() if isinstance(labels, Tensor) else labels
         _, self._codes = np.unique(np.asarray(labels), return_inverse=True)
         order = np.argsort(self._codes, kind="stable")
         self._rows = np.split(order, np.cumsum(np.bincount(self._codes))[:-1])
@@ -62,7 +64,7 @@ class Batches(ABC):
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}={getattr(self, name)}" for name in ("classes", "per_class", "seed", "groups"))
-        return f"{type(self).__name__}({len(self._codes):,} images, {parts})"
+        return f"{type(self).__name__}({plural(len(self._codes), 'image')}, {parts})"
 
     @abstractmethod
     def check(self) -> None:
@@ -99,7 +101,8 @@ class ClassBatches(Batches):
         """Each group has classes that differ."""
         at_once = self.classes // self.groups
         if len(self._rows) < at_once:
-            raise DataError(f"there are only {len(self._rows)} classes for batches of {at_once}; lower batch.classes")
+            few = f"only {plural(len(self._rows), 'class')} for batches of {at_once}"
+            raise DataError(f"{few}; lower classes (in a recipe, batch.classes)")
 
     def __len__(self) -> int:
         return max(-(-len(self._rows) // self.classes), len(self._codes) // (self.classes * self.per_class))
@@ -140,6 +143,57 @@ class PairBatches(Batches):
             anchors = np.concatenate([deck.deal(self.classes // self.groups) for _ in range(self.groups)])
             partners = [rng.choice(self._rows[self._codes[anchor]]) for anchor in anchors]
             yield np.stack((anchors, partners), 1).ravel()
+
+
+class ClassBalancedBatchSampler(data.Sampler[list[int]]):
+    """The batches of training for a `DataLoader`: `DataLoader(dataset, batch_sampler=ClassBalancedBatchSampler(...))`.
+
+    Each batch has `classes` classes with `per_class` images of each, side by side, dealt as `ClassBatches` says. Every
+    iteration is the next epoch; `set_epoch` chooses one, to resume.
+
+    Args:
+        labels: class of each item of the dataset, as a list, an array or a tensor (`dataset.targets` in torchvision).
+        classes: classes per batch, over all replicas.
+        per_class: images of each.
+        seed: of the order; an epoch's batches depend on this and on its number alone.
+        num_replicas: processes that share each batch, whole classes each, as in torch's `DistributedSampler`.
+        rank: which of them this is.
+    """
+
+    def __init__(
+        self,
+        labels: ArrayLike | Tensor,
+        classes: int = 8,
+        per_class: int = 4,
+        *,
+        seed: int = 0,
+        num_replicas: int = 1,
+        rank: int = 0,
+    ) -> None:
+        if not 0 <= rank < num_replicas:
+            raise DataError(f"rank must lie between 0 and {num_replicas - 1}, got {rank}")
+        if classes % num_replicas:
+            raise DataError(f"classes ({classes}) must be a multiple of num_replicas ({num_replicas})")
+        self._batches = ClassBatches(labels, classes, per_class, seed)
+        size = classes // num_replicas * per_class
+        self._mine = slice(rank * size, (rank + 1) * size)
+        self.epoch = 0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._batches!r})"
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose whose batches the next iteration gives."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._batches.set_epoch(self.epoch)
+        self.epoch += 1
+        for rows in self._batches:
+            yield rows[self._mine].tolist()
 
 
 Sampler: TypeAlias = Literal["classes", "pairs"]

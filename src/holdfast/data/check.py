@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from holdfast.data.formats import needed
 from holdfast.data.readers.base import Reader
+from holdfast.data.splits import FEWEST_TRAINING, FEWEST_VALIDATION
 from holdfast.data.store import WORKERS, chunks
 from holdfast.data.table import SPLITS, ImageTable, Integers, SkippedFiles, counted, few
-from holdfast.errors import one_line
+from holdfast.errors import one_line, plural
+from holdfast.run_files import FEW_CLASSES, FEW_IMAGES
 from holdfast.view import View
 
 THUMBNAIL = 32
@@ -47,6 +50,11 @@ class Problem:
     how_to_mend: str
     rows: list[int]
 
+    @property
+    def serious(self) -> bool:
+        """Whether images of the dataset cannot be used at all."""
+        return self.kind in ("bad-name", "missing-file", "unreadable-image")
+
 
 def check(data: ImageTable | Reader) -> list[Problem]:
     """Look at every image and label of a dataset; an empty list means that nothing is wrong.
@@ -56,17 +64,23 @@ def check(data: ImageTable | Reader) -> list[Problem]:
     """
     if isinstance(data, Reader):
         data = replace(data, skip_bad=True).table()
-    return [*_files(data), *_twice(data), *_classes(data), *_splits(data), *_queries(data), *_images(data)]
+    labels = [*_twice(data), *_classes(data), *_validation(data), *_splits(data), *_queries(data)]
+    return [*_files(data), *labels, *_images(data)]
 
 
 def _files(table: ImageTable) -> Iterator[Problem]:
+    known = needed(table.skipped_files.no_images)
+    other = f"{known}, or save them as jpg" if known else "save images as jpg, png, webp, bmp, gif or tif"
+    follow = "--data '{name: folder, root: DIR, follow_links: true}'"
     mends = {
-        "no_images": "save images in another format (jpg, png, webp, bmp, gif, tif); let the rest be",
-        "unplaced": "move them into a folder named after their class, add them to the list, or let them be",
+        "no_images": ("ignored-file", f"{other}; let the rest be"),
+        "unplaced": ("ignored-file", "move them into a folder named after their class, or add them to the list"),
+        "links": ("link-out", f"put the files themselves there, or follow the links: {follow}"),
+        "unnamed": ("bad-name", "give other names; until then --skip-bad leaves these out"),
     }
-    for reason, mend in mends.items():
+    for reason, (kind, mend) in mends.items():
         for line in SkippedFiles(**{reason: getattr(table.skipped_files, reason)}).lines():
-            yield Problem("ignored-file", line, mend, [])
+            yield Problem(kind, line, mend, [])
 
 
 def _twice(table: ImageTable) -> Iterator[Problem]:
@@ -85,9 +99,24 @@ def _classes(table: ImageTable) -> Iterator[Problem]:
         labels, first, counts = np.unique(table.labels[rows], return_index=True, return_counts=True)
         single = counts == 1
         if single.any():
-            what = f"{single.sum():,} classes have one image in '{split}' ({_few_classes(table, labels[single])})"
+            many = f"{plural(int(single.sum()), 'class')} {'has' if single.sum() == 1 else 'have'}"
+            what = f"{many} one image in '{split}' ({_few_classes(table, labels[single])})"
             mend = "add a second image or remove the class: a lone image has no match"
             yield Problem("single-image-class", what, mend, rows[first[single]].tolist())
+
+
+def _validation(table: ImageTable) -> Iterator[Problem]:
+    """Whether an epoch can be chosen by the validation classes."""
+    rows = np.flatnonzero(table.splits == "val")
+    classes, training = (len(np.unique(table.labels[table.splits == split])) for split in ("val", "train"))
+    mend = "add classes, or hold more out: --set data.validation=0.3"
+    if len(rows) and (classes < FEW_CLASSES or len(rows) < FEW_IMAGES):
+        told = f"{plural(classes, 'class')} with {plural(len(rows), 'image')}"
+        what = f"{told} for validation: too few to tell one epoch from the next"
+        yield Problem("small-validation", what, mend, rows.tolist())
+    elif not len(rows) and 0 < training < FEWEST_TRAINING + FEWEST_VALIDATION:
+        what = f"{plural(training, 'class')} to train on: too few to hold any out for validation"
+        yield Problem("small-validation", what, "add classes; until then the last epoch is kept", [])
 
 
 def _splits(table: ImageTable) -> Iterator[Problem]:
@@ -103,7 +132,7 @@ def _shared(
     """Labels on both sides of a split, each side with its name and its rows."""
     shared = np.intersect1d(table.labels[in_one], table.labels[in_other])
     if len(shared):
-        what = f"{len(shared):,} labels are both in {one} and in {other} ({_few_classes(table, shared)})"
+        what = f"{counted(shared, 'label')} both in {one} and in {other} ({_few_classes(table, shared)})"
         rows = np.flatnonzero(np.isin(table.labels, shared) & (in_one | in_other)).tolist()
         yield Problem("shared-label", what, f"give each class to one side only; {advice}", rows)
 
@@ -116,7 +145,7 @@ def _queries(table: ImageTable) -> Iterator[Problem]:
         seen[int(table.labels[row])].add(int(groups[row]))
     lost = [int(row) for row in queries if not seen[int(table.labels[row])] - {int(groups[row])}]
     if lost:
-        what = f"{len(lost):,} queries have no match in the gallery ({few([table.ids[row] for row in lost], 3)})"
+        what = f"{counted(lost, 'query')} without a match in the gallery ({few([table.ids[row] for row in lost], 3)})"
         mend = "add gallery images of their label (of another group, where there are groups) or remove the queries"
         yield Problem("query-without-match", what, mend, lost)
 
@@ -134,13 +163,25 @@ def _images(table: ImageTable) -> Iterator[Problem]:
             for row, error in bad.items():
                 (missing if error.missing else unreadable).append(row)
     if missing:
-        what = f"{len(missing):,} files are missing ({few([table.ids[row] for row in missing], 3)})"
+        what = f"{counted(missing, 'file')} missing ({few([table.ids[row] for row in missing], 3)})"
         yield Problem("missing-file", what, "add the files or remove them from the list; --skip-bad goes on", missing)
     if unreadable:
-        what = f"{len(unreadable):,} images cannot be read ({few([table.ids[row] for row in unreadable], 3)})"
+        what = f"{counted(unreadable, 'image')} unreadable ({few([table.ids[row] for row in unreadable], 3)})"
         yield Problem("unreadable-image", what, "replace or remove the files; --skip-bad goes on", unreadable)
+    yield from _odd(table)
     if thumbnails:
         yield from _duplicates(table, np.concatenate(rows), np.stack(thumbnails))
+
+
+def _odd(table: ImageTable) -> Iterator[Problem]:
+    """Images that were read with a warning, one problem for each kind of it."""
+    warned: dict[str, list[int]] = defaultdict(list)
+    for row, position in enumerate(table.positions.tolist()):
+        if position in table.source.odd:
+            warned[table.source.odd[position]].append(row)
+    for words, rows in warned.items():
+        what = f"{plural(len(rows), 'image')}: {words} ({few([table.ids[row] for row in rows], 3)})"
+        yield Problem("odd-image", what, "save the file again with an image editor, or let it be", rows)
 
 
 def _duplicates(table: ImageTable, rows: Integers, thumbnails: NDArray[np.uint8]) -> Iterator[Problem]:
@@ -151,7 +192,8 @@ def _duplicates(table: ImageTable, rows: Integers, thumbnails: NDArray[np.uint8]
         if len(pairs):
             a, b = rows[mine[pairs[:, 0]]], rows[theirs[pairs[:, 1]]]
             first = f"{one_line(table.ids[a[0]])} and {one_line(table.ids[b[0]])}"
-            what = f"{len(np.unique(b)):,} images of '{other}' look the same as one of '{one}' ({first})"
+            same = "looks the same" if len(np.unique(b)) == 1 else "look the same"
+            what = f"{plural(len(np.unique(b)), 'image')} of '{other}' {same} as one of '{one}' ({first})"
             mend = "keep all copies of an image in one split"
             yield Problem("near-duplicate", what, mend, np.unique(np.concatenate((a, b))).tolist())
 

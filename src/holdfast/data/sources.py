@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -12,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from holdfast.errors import DataError, reason
+from holdfast.data.formats import in_our_words, listening, why_unreadable
+from holdfast.errors import DataError
 from holdfast.view import View
 
 Pixels: TypeAlias = NDArray[np.uint8]
-
-EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 
 LONGEST = 2**15
 """Pixels along the longer side of a resized image; an image of 1 × 20,000 pixels would fill the memory."""
@@ -40,16 +40,19 @@ class BadImage(DataError):
         return BadImage, (self.where, self.reason, self.missing)
 
 
-def decode(opener: Callable[[], BinaryIO], where: str, view: View | None = None) -> Pixels:
+def decode(
+    opener: Callable[[], BinaryIO], where: str, view: View | None = None, tell: Callable[[str], object] | None = None
+) -> Pixels:
     """RGB pixels of shape (height, width, 3), upright, the first frame of an animation.
 
     Args:
         opener: opens the file.
         where: what to call the file in an error.
         view: resize for this view; the image's own size when left out.
+        tell: is told what is odd about an image that can be read.
     """
     try:
-        with opener() as file, Image.open(file) as image:
+        with listening() as warned, opener() as file, Image.open(file) as image:
             image.load()
             ImageOps.exif_transpose(image, in_place=True)  # no copy of an image that is upright
             rgb = to_rgb(image)
@@ -58,10 +61,21 @@ def decode(opener: Callable[[], BinaryIO], where: str, view: View | None = None)
     except FileNotFoundError:
         raise BadImage(where, "there is no such file", missing=True) from None
     except Exception as error:  # Pillow's plugins fail in many ways: OSError, SyntaxError, struct.error, ...
-        raise BadImage(where, reason(error)) from error
+        raise BadImage(where, why_unreadable(error)) from error
+    if warned and tell is not None:
+        tell(in_our_words(warned[0]))
     if view is not None and max(view.resized(rgb.height, rgb.width)) > LONGEST:
         raise BadImage(where, f"at {rgb.width} × {rgb.height} it is a line rather than an image")
     return resized(rgb, view)
+
+
+def size_of(opener: Callable[[], BinaryIO], where: str) -> tuple[int, int]:
+    """Width and height of an image, which is not decoded."""
+    try:
+        with listening(), opener() as file, Image.open(file) as image:
+            return image.size
+    except Exception as error:  # as in `decode`
+        raise BadImage(where, why_unreadable(error)) from error
 
 
 def resized(image: Image.Image, view: View | None) -> Pixels:
@@ -93,6 +107,10 @@ def to_rgb(image: Image.Image) -> Image.Image:
 class ImageSource(ABC):
     """A sequence of images that are decoded when asked for; safe to use from several threads."""
 
+    def __init__(self) -> None:
+        self.odd: dict[int, str] = {}
+        """What was found to be odd about images that were read."""
+
     @abstractmethod
     def __len__(self) -> int: ...
 
@@ -103,6 +121,16 @@ class ImageSource(ABC):
     @abstractmethod
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of shape (height, width, 3), resized for a view when given; `BadImage` if unreadable."""
+
+    def content(self, index: int) -> bytes:
+        """What makes it this image and no other: the bytes of its file, or its pixels where it has none."""
+        pixels = self.image(index)
+        return f"{pixels.shape}".encode() + pixels.tobytes()
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height of an image; `BadImage` if unreadable."""
+        height, width = self.image(index).shape[:2]
+        return width, height
 
     def images(self, indices: Sequence[int] | NDArray[np.int64], view: View) -> list[Pixels]:
         """Several images, each of its own shape."""
@@ -119,6 +147,7 @@ class ArraySource(ImageSource):
     def __init__(self, array: Pixels) -> None:
         if array.dtype != np.uint8 or not (array.ndim == 3 or (array.ndim == 4 and array.shape[3] == 3)):
             raise ValueError(f"images must be uint8, n×H×W or n×H×W×3; got {array.dtype} {array.shape}")
+        super().__init__()
         self.array = array
         self._grey = array.ndim == 3
 
@@ -147,6 +176,7 @@ class FileSource(ImageSource):
     """Image files on disk."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__()
         self.paths = list(paths)
 
     def __len__(self) -> int:
@@ -158,7 +188,16 @@ class FileSource(ImageSource):
 
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one file."""
-        return decode(lambda: open_plain(self.paths[index]), self.where(index), view)
+        tell = partial(self.odd.__setitem__, index)
+        return decode(lambda: open_plain(self.paths[index]), self.where(index), view, tell)
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height as the file's first bytes tell them."""
+        return size_of(lambda: open_plain(self.paths[index]), self.where(index))
+
+    def content(self, index: int) -> bytes:
+        """The bytes of one file."""
+        return self.paths[index].read_bytes()
 
 
 def open_plain(path: Path) -> BinaryIO:

@@ -19,7 +19,7 @@ from holdfast.data.augment import centre_crop
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.sources import BadImage, Pixels
 from holdfast.data.table import ImageTable
-from holdfast.errors import DataError, described
+from holdfast.errors import DataError, described, plural
 from holdfast.view import View
 
 Cache = Literal["auto", "device", "memory", "none"]
@@ -109,7 +109,9 @@ class ImageStore:
         room = f"{self._bytes / 1e9:.1f} GB" if self._bytes >= 1e9 else f"{self._bytes / 1e6:.1f} MB"
         places = {"device": f"cached on {self.device}", "memory": "cached in memory", "none": "decoded at each use"}
         skipped = f"; {len(self.skipped):,} unreadable skipped" if self.skipped else ""
-        return f"{len(self.table):,} images {places[self.cache]} ({room}){skipped}"
+        odd = len(self.table.source.odd)
+        warned = f"; {plural(odd, 'image')} with a warning (`holdfast check` says why)" if odd else ""
+        return f"{plural(len(self.table), 'image')} {places[self.cache]} ({room}){skipped}{warned}"
 
     def _submit(self, rows: Tensor) -> list[Future[Chunk]]:
         parts = np.array_split(rows.numpy(), min(WORKERS, max(len(rows), 1)))

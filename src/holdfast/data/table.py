@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.sources import ImageSource
-from holdfast.errors import DataError, one_line, unknown
+from holdfast.errors import DataError, one_line, plural, unknown
 from holdfast.view import View
 
 COLUMNS = ("positions", "labels", "splits", "coarse", "groups")
@@ -38,22 +38,28 @@ class SkippedFiles:
     Args:
         no_images: files whose extension is not one of an image.
         unplaced: images in no class folder, or that no list names.
+        links: links that lead out of the folder.
+        unnamed: files and folders whose names are not in UTF-8.
         hidden: hidden files and folders and those that systems leave behind (.DS_Store, Thumbs.db).
     """
 
     no_images: tuple[str, ...] = ()
     unplaced: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything was left out that a person may have meant to be read."""
-        return bool(self.no_images or self.unplaced)
+        return bool(self.no_images or self.unplaced or self.links or self.unnamed)
 
     def lines(self) -> list[str]:
         """One line for each reason: how many files, and a few of them."""
         said = [
             f"{counted(self.no_images, 'file')} no image by extension ({extensions(self.no_images)})",
             f"{counted(self.unplaced, 'image')} in no class folder or list ({few(self.unplaced)})",
+            f"{counted(self.links, 'link')} not followed: out of the folder ({few(self.links)})",
+            f"{counted(self.unnamed, 'name')} not in UTF-8 ({few(self.unnamed)})",
             f"{counted(self.hidden, 'file')} hidden or of the system ({few(self.hidden)})",
         ]
         return [line for line, names in zip(said, vars(self).values(), strict=True) if names]
@@ -144,8 +150,12 @@ class ImageTable:
         return len(self.ids)
 
     def __repr__(self) -> str:
+        return f"ImageTable({self.name}: {self.describe()})"
+
+    def describe(self) -> str:
+        """How many images of how many classes there are, and in which splits."""
         counts = ", ".join(f"{s} {n:,}" for s in SPLITS if (n := int((self.splits == s).sum())))
-        return f"ImageTable({self.name}: {len(self):,} images of {len(np.unique(self.labels)):,} classes; {counts})"
+        return f"{plural(len(self), 'image')} of {plural(len(np.unique(self.labels)), 'class')}; {counts}"
 
     def subset(self, rows: ArrayLike | Tensor) -> ImageTable:
         """The given rows (indices, or one boolean per row) as a table of their own."""
@@ -208,9 +218,9 @@ def _numbered(names: Iterable[str]) -> tuple[Integers, list[str]]:
     return labels, list(number)
 
 
-def counted(names: Sequence[str], noun: str) -> str:
+def counted(names: Sized, noun: str) -> str:
     """Such as 1 file is, 2 files are."""
-    return f"{len(names):,} {noun}{' is' if len(names) == 1 else 's are'}"
+    return f"{plural(len(names), noun)} {'is' if len(names) == 1 else 'are'}"
 
 
 def extensions(names: Sequence[str]) -> str:

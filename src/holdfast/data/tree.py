@@ -9,10 +9,12 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from holdfast.data.sources import EXTENSIONS, ImageSource, Pixels, decode, open_plain
+from holdfast.data.formats import is_image
+from holdfast.data.sources import ImageSource, Pixels, decode, open_plain, size_of
 from holdfast.data.table import SkippedFiles, few
 from holdfast.errors import DataError
 from holdfast.view import View
@@ -31,11 +33,20 @@ SYSTEM_FILES = frozenset({"__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini",
 class Tree(ABC):
     """Files by their path below the root, with forward slashes.
 
-    `names` are without hidden files and folders, which are in `hidden`, each hidden folder as one entry.
+    `names` are without hidden files and folders, which are in `hidden`, each hidden folder as one entry; without
+    `links` that lead out of the root; and without `unnamed`, whose names are no text: no table or page could show them.
     """
 
-    names: list[str]
-    hidden: list[str]
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.hidden: list[str] = []
+        self.links: list[str] = []
+        self.unnamed: list[str] = []
+
+    def refuse_unnamed(self) -> None:
+        """Refuse a tree with names that are no text."""
+        if self.unnamed:
+            raise DataError(f"the name of '{self.unnamed[0]}' is not in UTF-8; rename the file or folder")
 
     @abstractmethod
     def where(self, name: str) -> str:
@@ -76,6 +87,8 @@ class Tree(ABC):
         return SkippedFiles(
             no_images=tuple(name for name in unused if not is_image(name)) if within is None else (),
             unplaced=tuple(name for name in unused if is_image(name)),
+            links=tuple(self.links),
+            unnamed=tuple(self.unnamed),
             hidden=tuple(self.hidden),
         )
 
@@ -103,6 +116,7 @@ class TreeSource(ImageSource):
     """
 
     def __init__(self, tree: Tree, names: Sequence[str]) -> None:
+        super().__init__()
         self.tree, self.names = tree, list(names)
 
     def __len__(self) -> int:
@@ -114,22 +128,34 @@ class TreeSource(ImageSource):
 
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of one file."""
-        return decode(lambda: self.tree.open(self.names[index]), self.where(index), view)
+        tell = partial(self.odd.__setitem__, index)
+        return decode(lambda: self.tree.open(self.names[index]), self.where(index), view, tell)
 
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height as the file's first bytes tell them."""
+        return size_of(lambda: self.tree.open(self.names[index]), self.where(index))
 
-def is_image(name: str) -> bool:
-    """Whether the extension, in any case, is one of an image."""
-    return PurePosixPath(name).suffix.lower() in EXTENSIONS
+    def content(self, index: int) -> bytes:
+        """The bytes of one file."""
+        with self.tree.open(self.names[index]) as file:
+            return file.read()
 
 
 class Folder(Tree):
-    """Files of a folder; links to folders are followed, but not back into a folder that is being listed."""
+    """Files of a folder; links are followed, but not back into a folder that is being listed.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: the folder.
+        follow_links: those that lead out of it, too.
+    """
+
+    def __init__(self, root: Path, follow_links: bool = False) -> None:
+        super().__init__()
         self.root = root
-        self.hidden = []
-        self.names = sorted(_walk(root, self.hidden))
-        self.hidden.sort()
+        self._within = None if follow_links else os.path.realpath(root)
+        self.names = sorted(self._walk())
+        for left_out in (self.hidden, self.links, self.unnamed):
+            left_out.sort()
 
     def where(self, name: str) -> str:
         """Its path."""
@@ -139,29 +165,40 @@ class Folder(Tree):
         """The plain file of this name."""
         return open_plain(self.root / name)
 
+    def _walk(self) -> Iterator[str]:
+        """Names of files; what is left out is noted."""
+        waiting: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(self.root, "", (_identity(self.root),))]
+        visits: Counter[tuple[int, int]] = Counter()
+        while waiting:
+            folder, prefix, ancestors = waiting.pop()
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name = prefix + entry.name
+                    left_out = self._left_out(entry)
+                    if left_out is not None:
+                        left_out.append(name)
+                        continue
+                    if not entry.is_dir():
+                        yield name
+                        continue
+                    own = _identity(entry.path)
+                    if own in ancestors:
+                        continue
+                    visits[own] += 1
+                    if visits[own] > MOST_VISITS:
+                        told = f"links lead to '{entry.path}' again and again"
+                        raise DataError(f"{told}; remove those that are not needed")
+                    waiting.append((Path(entry.path), f"{name}/", (*ancestors, own)))
 
-def _walk(root: Path, hidden: list[str]) -> Iterator[str]:
-    """Names of files; those that are skipped are added to `hidden`."""
-    waiting: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(root, "", (_identity(root),))]
-    visits: Counter[tuple[int, int]] = Counter()
-    while waiting:
-        folder, prefix, ancestors = waiting.pop()
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if _hidden(entry.name):
-                    hidden.append(prefix + entry.name)
-                    continue
-                _refuse_unwritable(prefix + entry.name)
-                if not entry.is_dir():
-                    yield prefix + entry.name
-                    continue
-                own = _identity(entry.path)
-                if own in ancestors:
-                    continue
-                visits[own] += 1
-                if visits[own] > MOST_VISITS:
-                    raise DataError(f"links lead to '{entry.path}' again and again; remove those that are not needed")
-                waiting.append((Path(entry.path), f"{prefix}{entry.name}/", (*ancestors, own)))
+    def _left_out(self, entry: os.DirEntry[str]) -> list[str] | None:
+        """The list that a file or folder belongs to which is left out, if it is."""
+        if _hidden(entry.name):
+            return self.hidden
+        if not _is_text(entry.name):
+            return self.unnamed
+        if self._within is not None and entry.is_symlink():
+            return None if Path(os.path.realpath(entry.path)).is_relative_to(self._within) else self.links
+        return None
 
 
 def _identity(folder: str | Path) -> tuple[int, int]:
@@ -170,12 +207,13 @@ def _identity(folder: str | Path) -> tuple[int, int]:
     return known.st_dev, known.st_ino
 
 
-def _refuse_unwritable(name: str) -> None:
-    """Refuse a name that is no text: it could be read, but no table, page or index could name the file."""
+def _is_text(name: str) -> bool:
+    """Whether a name can be written down; one that is not in UTF-8 could be read all the same."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise DataError(f"the name of '{name}' is not in UTF-8; rename the file or folder") from None
+        return False
+    return True
 
 
 class Archives(Tree):
@@ -186,14 +224,17 @@ class Archives(Tree):
     """
 
     def __init__(self, archives: Sequence[Path]) -> None:
+        super().__init__()
         self.archives = list(archives)
         self._archive_of: dict[str, int] = {}
         self._local = threading.local()
-        self.hidden = []
         for number, path in enumerate(self.archives):
             for member in _members(path):
                 if any(_hidden(part) for part in PurePosixPath(member).parts):
                     self.hidden.append(member)
+                    continue
+                if not _is_text(member):
+                    self.unnamed.append(member)
                     continue
                 other = self._archive_of.setdefault(member, number)
                 if other != number and is_image(member):
@@ -239,7 +280,6 @@ def _members(path: Path) -> list[str]:
             raise DataError(f"the archive '{path}' holds '{name}', which leads out of it; it is refused")
         if count > 1:
             raise DataError(f"the archive '{path}' holds '{name}' {count} times; pack it again with one of them")
-        _refuse_unwritable(name)
     return names
 
 
@@ -248,19 +288,20 @@ def _hidden(name: str) -> bool:
     return name.startswith(".") or name.lower() in SYSTEM_FILES
 
 
-def open_tree(root: str, layout: str, archives: Sequence[str] = ()) -> Tree:
+def open_tree(root: str, layout: str, archives: Sequence[str] = (), follow_links: bool = False) -> Tree:
     """The files under a folder or inside a zip file.
 
     Args:
         root: as the user wrote it.
         layout: what is expected there, for the error message.
         archives: patterns of zip files; those of the first that a folder holds any of stand for its content.
+        follow_links: of a folder, those that lead out of it, too.
     """
     path = user_path(root)
     try:
         if path.is_dir():
             packed = next((found for pattern in archives if (found := sorted(path.glob(pattern)))), None)
-            return Archives(packed) if packed else Folder(path)
+            return Archives(packed) if packed else Folder(path, follow_links)
         if path.is_file() and zipfile.is_zipfile(path):
             return Archives([path])
     except OSError as error:

@@ -12,10 +12,12 @@ from holdfast.configurable import built
 from holdfast.errors import RecipeError
 from holdfast.gradients.directions import Direction
 from holdfast.gradients.named import FAMILIES, RULES, Components, Rule
-from holdfast.gradients.triplets import TripletGeometry, geometry, joined, others_of
+from holdfast.gradients.triplets import TripletGeometry, geometry, others_of
 from holdfast.gradients.weights import PairWeight, PositiveMask, TripletWeight
 from holdfast.losses.base import Encoded, Loss, register
-from holdfast.mining import EasyPositiveHardNegative, Miner, Triplets, Tuples
+from holdfast.losses.comparison import joined
+from holdfast.mining import EasyPositiveHardNegative, IndicesTuple, Miner, Triplets
+from holdfast.mining.base import as_tuples
 from holdfast.mining.batch import relations
 from holdfast.sphere import Mask, precise, similarity
 from holdfast.yaml_files import NotYaml, read_yaml
@@ -53,6 +55,7 @@ class DirectGradient(Loss):
     """
 
     exact = False
+    unit_vectors = True
 
     def __init__(
         self,
@@ -88,19 +91,23 @@ class DirectGradient(Loss):
         return Components(name("direction"), name("pair"), name("triplet"), name("mask") if self.mask else None)
 
     def forward(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The value for logs, with the direct gradient behind it."""
         return self.batch_loss(Encoded(embeddings, embeddings, labels), tuples, generator, 0)
 
-    def batch_loss(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+    def batch_loss(
+        self, encoded: Encoded, tuples: IndicesTuple | None, generator: Generator | None, step: int
+    ) -> Tensor:
         """The same where image numbers are known: copies of the anchor are none of its other positives either."""
         z, labels, numbers = encoded.z, encoded.labels, encoded.numbers
+        self.check_lengths(z)
         positive, negative = relations(z, labels, numbers)
         with torch.no_grad():
             if tuples is None:
                 assert self.miner is not None
                 tuples = self.miner(z, labels, generator, numbers)
+            tuples = as_tuples(tuples, z.device)
             triplets = tuples if isinstance(tuples, Triplets) else joined(tuples, len(z))
             value, gradient = self._direct(precise(z.detach()), positive, negative, triplets)
         direct: Tensor = _Direct.apply(z, value, gradient)  # type: ignore[no-untyped-call]

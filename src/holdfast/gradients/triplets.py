@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.mining import Pairs, Triplets
+from holdfast.mining import Triplets
 from holdfast.sphere import Mask, distance, safe_sqrt
 
 EPSILON = 0.1
@@ -80,16 +80,3 @@ def others_of(triplets: Triplets, similarity: Tensor, positive: Mask, negative: 
     highest = torch.maximum(s_an, rows.masked_fill(~other_negative, -torch.inf).amax(1, keepdim=True))
     lowest = torch.minimum(s_ap, rows.masked_fill(~other_positive, torch.inf).amin(1, keepdim=True))
     return Others(rows, other_positive & (rows < highest + EPSILON), other_negative & (rows > lowest - EPSILON))
-
-
-def joined(pairs: Pairs, size: int) -> Triplets:
-    """Every triplet that joins a positive and a negative pair of one anchor, in a batch of `size` images."""
-    anchor, positive = pairs.anchor[pairs.same], pairs.other[pairs.same]
-    far_anchor, negative = pairs.anchor[~pairs.same], pairs.other[~pairs.same]
-    negative = negative[far_anchor.argsort(stable=True)]
-    count = torch.bincount(far_anchor, minlength=size)
-    first = count.cumsum(0) - count
-    repeats = count[anchor]
-    row = torch.repeat_interleave(repeats)
-    within = torch.arange(len(row), device=row.device) - (repeats.cumsum(0) - repeats)[row]
-    return Triplets(anchor[row], positive[row], negative[first[anchor[row]] + within])

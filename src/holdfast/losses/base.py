@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Generator, Tensor, nn
 
 from holdfast.configurable import Configurable, built
 from holdfast.errors import DataError
-from holdfast.mining import Miner, Tuples
+from holdfast.mining import IndicesTuple, Miner
 from holdfast.registry import Registry
+
+TOLERANCE = 0.02
+"""How far from one a unit vector's length may be: embeddings may come in half precision."""
 
 
 class Encoded(NamedTuple):
@@ -43,12 +48,16 @@ class Loss(Configurable, nn.Module):
     exact: ClassVar[bool] = True
     """Whether the gradient is the derivative of the value; not where parts of it are held constant or set directly."""
 
+    unit_vectors: ClassVar[bool] = False
+    """Whether its formula assumes embeddings of unit length."""
+
     max_pooled: bool = False
     """Whether it learns from max-pooled features too, so that training has the model add them to the pooled ones."""
 
     def __init__(self, miner: Miner | str | None = None) -> None:
         super().__init__()
         self.miner = built(Miner, miner)
+        self._lengths_checked = not self.unit_vectors
 
     @property
     def on_triplets(self) -> bool:
@@ -57,18 +66,35 @@ class Loss(Configurable, nn.Module):
 
     @abstractmethod
     def forward(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The scalar loss.
 
         Args:
             embeddings: vectors of shape (n, dim).
             labels: integers of shape (n,), or a boolean n × n relevance matrix.
-            tuples: triplets or pairs mined elsewhere.
+            tuples: triplets or pairs mined elsewhere, or an index tuple of pytorch-metric-learning: three tensors
+                (anchors, positives, negatives) or four (anchors, positives, anchors, negatives).
             generator: passed to the loss's own miner.
         """
 
-    def batch_loss(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+    def check_lengths(self, embeddings: Tensor) -> None:
+        """Warn of vectors that a formula for unit vectors is not made for; only the first batch makes a GPU wait."""
+        if self._lengths_checked or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            return
+        self._lengths_checked = True
+        lengths = torch.linalg.vector_norm(embeddings.detach().float(), dim=1)
+        shortest, longest = (float(length) for length in lengths.aminmax()) if len(lengths) else (1.0, 1.0)
+        if shortest < 1 - TOLERANCE or longest > 1 + TOLERANCE:
+            warnings.warn(
+                f"{type(self).__name__} expects vectors of unit length, and these have lengths from {shortest:.3g} to "
+                f"{longest:.3g}; scale them: torch.nn.functional.normalize(embeddings, dim=1)",
+                stacklevel=6,  # where a loss was called
+            )
+
+    def batch_loss(
+        self, encoded: Encoded, tuples: IndicesTuple | None, generator: Generator | None, step: int
+    ) -> Tensor:
         """The scalar loss in training: `forward`, with tuples that were mined in the knowledge of image numbers.
 
         Args:
@@ -91,7 +117,7 @@ class Criterion(nn.Module):
         self.loss = loss
 
     def forward(
-        self, encoded: Encoded, tuples: Tuples | None = None, generator: Generator | None = None, step: int = 0
+        self, encoded: Encoded, tuples: IndicesTuple | None = None, generator: Generator | None = None, step: int = 0
     ) -> Tensor:
         """The scalar loss; arguments as in `Loss.batch_loss`."""
         return self.loss.batch_loss(encoded, tuples, generator, step)

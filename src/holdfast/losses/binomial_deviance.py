@@ -28,11 +28,14 @@ class BinomialDeviance(PairLoss):
         base: similarity λ at which a pair is neutral.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: unit vectors; a batch with one kind of pair is fine.
     Relations: `multi-similarity` also compares a pair with the anchor's others.
     Reference: Yi et al., ICPR 2014.
     """
+
+    unit_vectors = True
 
     def __init__(
         self,
@@ -42,8 +45,9 @@ class BinomialDeviance(PairLoss):
         *,
         miner: Miner | str | None = None,
         part: Part = "both",
+        memory: int | None = None,
     ) -> None:
-        super().__init__(miner, part)
+        super().__init__(miner, part, memory)
         require_positive(alpha=alpha, beta=beta)
         self.alpha = alpha
         self.beta = beta

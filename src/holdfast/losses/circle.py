@@ -27,6 +27,7 @@ class Circle(PairLoss):
         gamma: scale γ.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: unit vectors; two or more images per class and two or more classes in a batch.
     Relations: without the weights it is a soft triplet loss with all pairs of an anchor at once.
@@ -34,11 +35,18 @@ class Circle(PairLoss):
     """
 
     exact = False
+    unit_vectors = True
 
     def __init__(
-        self, margin: float = 0.4, gamma: float = 80.0, *, miner: Miner | str | None = None, part: Part = "both"
+        self,
+        margin: float = 0.4,
+        gamma: float = 80.0,
+        *,
+        miner: Miner | str | None = None,
+        part: Part = "both",
+        memory: int | None = None,
     ) -> None:
-        super().__init__(miner, part)
+        super().__init__(miner, part, memory)
         require_positive(gamma=gamma)
         self.margin = margin
         self.gamma = gamma

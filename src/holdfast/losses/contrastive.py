@@ -24,6 +24,7 @@ class Contrastive(PairLoss):
         margin: m, a squared distance; the default 1 is half of what orthogonal unit vectors have.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: vectors of any length; a batch with one kind of pair is fine.
     Relations: `margin` learns the boundary; `triplet` compares the two kinds instead of bounding each.
@@ -31,9 +32,12 @@ class Contrastive(PairLoss):
     """
 
     measure = "squared distance"
+    repeats = True
 
-    def __init__(self, margin: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both") -> None:
-        super().__init__(miner, part)
+    def __init__(
+        self, margin: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both", memory: int | None = None
+    ) -> None:
+        super().__init__(miner, part, memory)
         self.margin = margin
 
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:

@@ -24,6 +24,7 @@ class TripletCosine(TripletLoss):
         tau: sharpness τ.
         miner: chooses the triplets; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: unit vectors; two or more images per class and two or more classes in a batch. Usually with the
         miner `ephn`; without a miner the cost grows with the largest class and needs one host read per batch.
@@ -31,8 +32,12 @@ class TripletCosine(TripletLoss):
     Reference: Xuan et al., WACV 2020.
     """
 
-    def __init__(self, tau: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both") -> None:
-        super().__init__(miner, part)
+    unit_vectors = True
+
+    def __init__(
+        self, tau: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both", memory: int | None = None
+    ) -> None:
+        super().__init__(miner, part, memory)
         require_positive(tau=tau)
         self.tau = tau
 
@@ -50,7 +55,7 @@ class TripletCosine(TripletLoss):
             mask = weights(exists[rows, :, None] & neg[rows, None], s.dtype)
             return (mask * self.triplets(s.gather(1, column[rows])[:, :, None], s[:, None])).sum()
 
-        total = row_sum(matrix, sums, width=max(1, most) * len(pos))
+        total = row_sum(matrix, sums, width=max(1, most) * pos.shape[1])
         return total / triplet_count(pos, neg, matrix.dtype)
 
 
@@ -65,6 +70,7 @@ class SelectivelyContrastive(TripletCosine):
         tau: sharpness τ of the others.
         miner: chooses the triplets; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: unit vectors; two or more images per class and two or more classes in a batch. Usually with the
         miner `ephn`; without a miner as `triplet-cosine`.
@@ -73,9 +79,15 @@ class SelectivelyContrastive(TripletCosine):
     """
 
     def __init__(
-        self, weight: float = 1.0, tau: float = 1.0, *, miner: Miner | str | None = None, part: Part = "both"
+        self,
+        weight: float = 1.0,
+        tau: float = 1.0,
+        *,
+        miner: Miner | str | None = None,
+        part: Part = "both",
+        memory: int | None = None,
     ) -> None:
-        super().__init__(tau, miner=miner, part=part)
+        super().__init__(tau, miner=miner, part=part, memory=memory)
         self.weight = weight
 
     def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss, register
-from holdfast.losses.tuples import masks_of
+from holdfast.losses.comparison import masks_of
 from holdfast.losses.unreduced import require_positive
-from holdfast.mining import Tuples
+from holdfast.mining import IndicesTuple
+from holdfast.mining.base import as_tuples
 from holdfast.mining.batch import require_labels
 from holdfast.sphere import Mask, masked_mean, squared_distances
 
@@ -35,6 +36,8 @@ class Energy(Loss):
     Reference: Liu et al., NeurIPS 2018 (riesz); Wang and Isola, ICML 2020 (gaussian).
     """
 
+    unit_vectors = True
+
     def __init__(self, kind: Literal["gaussian", "riesz"] = "gaussian", s: float = 1.0) -> None:
         super().__init__()
         if kind == "gaussian":
@@ -45,15 +48,16 @@ class Energy(Loss):
         self.s = s
 
     def forward(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The energy of all pairs, or of those given."""
         require_labels(embeddings, labels)
+        self.check_lengths(embeddings)
         squared = squared_distances(embeddings)
         if tuples is None:
             chosen = ~torch.eye(len(squared), dtype=torch.bool, device=squared.device)
         else:
-            pos, neg = masks_of(tuples, len(squared))
+            pos, neg = masks_of(as_tuples(tuples, squared.device), (len(squared), len(squared)))
             chosen = pos | neg
         return self._gaussian(squared, chosen) if self.kind == "gaussian" else self._riesz(squared, chosen)
 

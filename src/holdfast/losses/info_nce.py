@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
 from holdfast.losses.base import register
+from holdfast.losses.comparison import Comparison
 from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, masked_logsumexp, require_positive
-from holdfast.mining import Miner, Tuples
+from holdfast.mining import Miner
 from holdfast.mining.batch import relations, require_labels
 from holdfast.pair_matrix import packed, weights
 from holdfast.sphere import Mask, precise, similarity
@@ -27,14 +28,25 @@ class InfoNCE(PairLoss):
         temperature: τ.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: unit vectors; two or more images per class and two or more classes in a batch.
     Relations: `sup-con` lets the anchor's other positives compete as well; `n-pair` uses one pair per class.
     Reference: van den Oord et al., 2018.
     """
 
-    def __init__(self, temperature: float = 0.07, *, miner: Miner | str | None = None, part: Part = "both") -> None:
-        super().__init__(miner, part)
+    unit_vectors = True
+    repeats = True
+
+    def __init__(
+        self,
+        temperature: float = 0.07,
+        *,
+        miner: Miner | str | None = None,
+        part: Part = "both",
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(miner, part, memory)
         require_positive(temperature=temperature)
         self.temperature = temperature
 
@@ -52,11 +64,12 @@ class NPair(InfoNCE):
     L = mean over classes of -log( exp(s_ap) / (exp(s_ap) + Σ_{other classes} exp(s_ap')) )
 
     The first two images of each class form its pair; the others do not learn, so the order of a batch matters. Given
-    or mined tuples replace that choice. Its single losses are positive pairs.
+    or mined tuples replace that choice, and with a memory every pair counts. Its single losses are positive pairs.
 
     Args:
         miner: chooses the pairs; the first pair of each class when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: two or more images per class and two or more classes in a batch. Without tuples it reads the number
         of classes on the host, once per batch.
@@ -64,16 +77,17 @@ class NPair(InfoNCE):
     Reference: Sohn, NeurIPS 2016.
     """
 
-    def __init__(self, *, miner: Miner | str | None = None, part: Part = "both") -> None:
-        super().__init__(1.0, miner=miner, part=part)
+    unit_vectors = False
 
-    def unreduced(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> list[Unreduced]:
+    def __init__(self, *, miner: Miner | str | None = None, part: Part = "both", memory: int | None = None) -> None:
+        super().__init__(1.0, miner=miner, part=part, memory=memory)
+
+    def single(self, compared: Comparison) -> list[Unreduced]:
         """One loss per positive pair."""
-        if tuples is not None or self.miner is not None:
-            return super().unreduced(embeddings, labels, tuples, generator)
-        images, other = _first_pairs(embeddings, labels)
+        if compared.chosen is not None or compared.tuples is not None or compared.recalled is not None:
+            return super().single(compared)
+        embeddings = compared.embeddings
+        images, other = _first_pairs(embeddings, compared.labels)
         # One choice for both, as the gradient of each is a tensor of the size of the batch.
         matrix = similarity(*precise(embeddings).index_select(0, images).chunk(2))
         if other is not None or self.part != "both":
@@ -115,14 +129,24 @@ class SupCon(PairLoss):
         temperature: τ.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: unit vectors; two or more images per class in a batch.
     Relations: `info-nce` leaves the anchor's other positives out of the denominator.
     Reference: Khosla et al., NeurIPS 2020.
     """
 
-    def __init__(self, temperature: float = 0.1, *, miner: Miner | str | None = None, part: Part = "both") -> None:
-        super().__init__(miner, part)
+    unit_vectors = True
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        *,
+        miner: Miner | str | None = None,
+        part: Part = "both",
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(miner, part, memory)
         require_positive(temperature=temperature)
         self.temperature = temperature
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from holdfast.losses.base import register
 from holdfast.losses.tuples import Part, TripletLoss, triplet_count
 from holdfast.mining import Miner
-from holdfast.sphere import Mask, squared_distances
+from holdfast.sphere import Mask
 
 
 @register("linear")
@@ -20,6 +20,7 @@ class Linear(TripletLoss):
     Args:
         miner: chooses the triplets; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: two or more images per class and two or more classes in a batch. Unbounded below unless the
         vectors have unit length.
@@ -27,12 +28,10 @@ class Linear(TripletLoss):
         up to constants.
     """
 
-    def __init__(self, *, miner: Miner | str | None = None, part: Part = "both") -> None:
-        super().__init__(miner, part)
+    measure = "squared distance"
 
-    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Squared distances."""
-        return squared_distances(embeddings)
+    def __init__(self, *, miner: Miner | str | None = None, part: Part = "both", memory: int | None = None) -> None:
+        super().__init__(miner, part, memory)
 
     def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:
         """The difference."""

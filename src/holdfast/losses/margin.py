@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from holdfast.errors import DataError
 from holdfast.losses.base import register, require_class_labels
+from holdfast.losses.comparison import Comparison
 from holdfast.losses.tuples import Part, TripletLoss
 from holdfast.mining import Miner
 from holdfast.mining.batch import relations
-from holdfast.sphere import Mask, distances
+from holdfast.sphere import Mask
 
 
 @register("margin")
@@ -31,6 +32,7 @@ class Margin(TripletLoss):
         classes: number of training classes, for one β each; one shared β when left out.
         miner: chooses the triplets; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: two or more images per class and two or more classes in a batch; a relevance matrix needs a shared
         β. Per-class β reads the label range on the host, to answer a wrong label with a clear error.
@@ -39,6 +41,7 @@ class Margin(TripletLoss):
     """
 
     active = True
+    measure = "distance"
 
     def __init__(
         self,
@@ -49,8 +52,9 @@ class Margin(TripletLoss):
         *,
         miner: Miner | str | None = None,
         part: Part = "both",
+        memory: int | None = None,
     ) -> None:
-        super().__init__(miner, part)
+        super().__init__(miner, part, memory)
         self.margin = margin
         self.learn_beta = learn_beta
         self.beta = nn.Parameter(torch.full((classes or 1,), beta), requires_grad=learn_beta)
@@ -60,17 +64,18 @@ class Margin(TripletLoss):
         """With the present average of β."""
         return super().arguments() | {"beta": round(float(self.beta.detach().mean()), 4)}
 
-    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def matrix(self, compared: Comparison) -> Tensor:
         """Distances measured from the boundary of the anchor's class."""
         beta: Tensor = self.beta
+        labels = compared.labels
         if self.classes is not None:
             if labels.dtype == torch.bool:
                 raise DataError("the margin loss learns one β per class; a relevance matrix needs classes left out")
             require_class_labels(labels, self.classes)
             beta = beta[labels]
-        apart = distances(embeddings)
+        apart = super().matrix(compared)
         if self.part != "both":
-            pos, neg = relations(embeddings, labels)
+            pos, neg = relations(compared.embeddings, labels, recalled=compared.recalled)
             apart = torch.where(neg if self.part == "positive" else pos, apart.detach(), apart)
         return apart - beta[:, None]
 

@@ -30,6 +30,7 @@ class MultiSimilarity(PairLoss):
         base: similarity λ at which a pair is neutral.
         miner: chooses the pairs; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
         reduction: average over `all` images, those without a pair at zero (pytorch-metric-learning), or over
             those with a positive and a negative pair, `mined` (the training framework of ADML, MDProp and EPS).
 
@@ -37,6 +38,8 @@ class MultiSimilarity(PairLoss):
     Relations: usually with the miner `multi-similarity`; `binomial-deviance` drops the comparison with other pairs.
     Reference: Wang et al., CVPR 2019.
     """
+
+    unit_vectors = True
 
     def __init__(
         self,
@@ -46,9 +49,10 @@ class MultiSimilarity(PairLoss):
         *,
         miner: Miner | str | None = None,
         part: Part = "both",
+        memory: int | None = None,
         reduction: Literal["all", "mined"] = "all",
     ) -> None:
-        super().__init__(miner, part)
+        super().__init__(miner, part, memory)
         require_positive(alpha=alpha, beta=beta)
         self.alpha = alpha
         self.beta = beta

@@ -8,20 +8,23 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from holdfast.errors import DataError, ModelError
 from holdfast.losses.base import register, require_class_labels
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, require_positive
-from holdfast.mining import Triplets, Tuples
+from holdfast.mining import IndicesTuple, Triplets
+from holdfast.mining.base import as_tuples
 from holdfast.sphere import precise
 
 
 class ClassLoss(AveragedLoss):
     """A loss that compares images with learned vectors of their classes. Its single losses are images.
 
-    It does not mine. Given tuples, it learns on the images that occur in them, each once. Without `classes` and `dim`
-    it is sized by the first batch (highest label plus one) or by the state it loads, like torch's lazy modules: give
-    both, as training does, when an optimiser is built before that. First values come from torch's global generator.
+    It does not mine. Given tuples, it learns on the images that occur in them, each once. Give `classes` and `dim`, as
+    training does: without them it is sized by the first batch (highest label plus one) or by the state it loads, and
+    until then has an uninitialised parameter, like torch's lazy modules. An optimiser may have it; whatever asks for
+    its numbers is refused. First values come from torch's global generator.
 
     Args:
         classes: number of training classes, labelled from 0.
@@ -34,7 +37,7 @@ class ClassLoss(AveragedLoss):
         super().__init__()
         self.classes = classes
         self.dim = dim
-        self.inner: nn.Module | None = None
+        self.inner: nn.Module = _Unsized()
         self.register_buffer("sizes", torch.zeros(2, dtype=torch.long))
         if classes is not None and dim is not None:
             self._resize(classes, dim)
@@ -44,7 +47,7 @@ class ClassLoss(AveragedLoss):
         """The library's loss; `common` goes to its constructor."""
 
     def unreduced(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> list[Unreduced]:
         """The library's losses before its reduction, in float32."""
         if labels.ndim != 1 or labels.dtype == torch.bool:
@@ -53,8 +56,8 @@ class ClassLoss(AveragedLoss):
             raise DataError(f"{len(embeddings)} embeddings came with {len(labels)} labels; give one label each")
         embeddings = precise(embeddings)
         if tuples is not None:
-            indices = torch.cat(tuples if isinstance(tuples, Triplets) else tuples[:2])
-            rows: Tensor = torch.unique(indices)
+            found = as_tuples(tuples, embeddings.device)
+            rows: Tensor = torch.unique(torch.cat(found if isinstance(found, Triplets) else found[:2]))
             embeddings, labels = embeddings[rows], labels[rows]
         if len(embeddings) == 0:
             return [Unreduced(embeddings.sum(1), torch.ones(0, dtype=torch.bool, device=embeddings.device))]
@@ -68,9 +71,8 @@ class ClassLoss(AveragedLoss):
         return [Unreduced(values)]
 
     def _sized(self, embeddings: Tensor, labels: Tensor) -> nn.Module:
-        if self.inner is None:
+        if isinstance(self.inner, _Unsized):
             self._resize(self.classes or int(labels.max()) + 1, self.dim or embeddings.shape[1])
-        assert self.inner is not None
         assert self.classes is not None
         if embeddings.shape[1] != self.dim:
             raise ModelError(f"this loss was built for {self.dim} dims but got {embeddings.shape[1]}; set its dim")
@@ -86,13 +88,38 @@ class ClassLoss(AveragedLoss):
             ) from error
         self.classes, self.dim = classes, dim
         self.sizes.copy_(torch.tensor([classes, dim]))
-        self.inner = self.make(classes, dim, reducer=DoNothingReducer()).to(self.sizes.device)
+        made = self.make(classes, dim, reducer=DoNothingReducer())
+        if isinstance(self.inner, _Unsized):  # an optimiser may know its parameter already
+            ((name, values),) = made.named_parameters()
+            setattr(made, name, self.inner.sized(values.detach()))
+        self.inner = made.to(self.sizes.device)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         sizes = state_dict.get(f"{prefix}sizes")
-        if self.inner is None and sizes is not None and bool(sizes.all()):
+        if isinstance(self.inner, _Unsized) and sizes is not None and bool(sizes.all()):
             self._resize(*sizes.tolist())
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class _Unsized(nn.Module):
+    """In the place of a loss whose sizes are not known: its parameter, which is no part of a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = UninitializedParameter()
+
+    def sized(self, values: Tensor) -> nn.Parameter:
+        """The same parameter with its first values."""
+        self.weight.materialize(tuple(values.shape))
+        with torch.no_grad():
+            self.weight.copy_(values)
+        return self.weight  # type: ignore[return-value]  # from now on it is one
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        pass
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        pass
 
 
 @register("arcface")

@@ -12,7 +12,7 @@ from holdfast.config import Block, block
 from holdfast.errors import ModelError, RecipeError
 from holdfast.losses.base import Encoded, Loss, register
 from holdfast.losses.unreduced import require_positive
-from holdfast.mining import Tuples
+from holdfast.mining import IndicesTuple
 from holdfast.sphere import precise, similarity
 
 MULTI_SIMILARITY = Block(Loss, {"name": "multi-similarity", "miner": "multi-similarity"})
@@ -93,13 +93,15 @@ class S2SD(Loss):
         return self.loss.on_triplets
 
     def forward(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The inner loss: embeddings alone have no heads."""
         value: Tensor = self.loss(embeddings, labels, tuples, generator)
         return value
 
-    def batch_loss(self, encoded: Encoded, tuples: Tuples | None, generator: Generator | None, step: int) -> Tensor:
+    def batch_loss(
+        self, encoded: Encoded, tuples: IndicesTuple | None, generator: Generator | None, step: int
+    ) -> Tensor:
         """All terms, in float32 or better."""
         if not self.heads:
             raise ModelError("s2sd does not know the length of the pooled features; build it with features=")

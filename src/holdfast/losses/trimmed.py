@@ -7,10 +7,11 @@ from torch import Generator, Tensor
 
 from holdfast.configurable import built
 from holdfast.errors import RecipeError
-from holdfast.losses.base import Loss, register
+from holdfast.losses.base import Encoded, Loss, register
 from holdfast.losses.triplet import Triplet
-from holdfast.losses.unreduced import AveragedLoss
-from holdfast.mining import Random, Tuples
+from holdfast.losses.tuples import TupleLoss
+from holdfast.losses.unreduced import AveragedLoss, Unreduced
+from holdfast.mining import IndicesTuple, Random
 
 
 @register("trimmed")
@@ -47,8 +48,19 @@ class Trimmed(Loss):
         return self.loss.on_triplets
 
     def forward(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The inner loss on what is kept."""
-        losses = self.loss.unreduced(embeddings, labels, tuples, generator)
+        return self._kept(self.loss.unreduced(embeddings, labels, tuples, generator))
+
+    def batch_loss(
+        self, encoded: Encoded, tuples: IndicesTuple | None, generator: Generator | None, step: int
+    ) -> Tensor:
+        """The same where image numbers are known."""
+        if not isinstance(self.loss, TupleLoss):
+            return super().batch_loss(encoded, tuples, generator, step)
+        compared = self.loss.compare(encoded.z, encoded.labels, tuples, generator, encoded.numbers)
+        return self._kept(self.loss.single(compared))
+
+    def _kept(self, losses: list[Unreduced]) -> Tensor:
         return torch.stack([group.lowest(self.keep).mean() for group in losses]).sum()

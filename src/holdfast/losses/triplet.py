@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from holdfast.losses.base import register
+from holdfast.losses.comparison import Comparison
 from holdfast.losses.tuples import Part, TripletLoss, triplet_count
 from holdfast.mining import Miner, Triplets
-from holdfast.sphere import Mask, distances, pairwise_distance, squared_distances
+from holdfast.sphere import Mask, pairwise_distance
 
 
 @register("triplet")
@@ -27,6 +28,7 @@ class Triplet(TripletLoss):
         reduction: average over `all` triplets, or over those with a `nonzero` loss.
         miner: chooses the triplets; all of them when left out.
         part: gradients flow only through pairs of this kind.
+        memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: two or more images per class and two or more classes in a batch; vectors of any length.
     Relations: `linear` has no hinge; `triplet-cosine` a soft one; `margin` an absolute boundary.
@@ -41,23 +43,21 @@ class Triplet(TripletLoss):
         *,
         miner: Miner | str | None = None,
         part: Part = "both",
+        memory: int | None = None,
     ) -> None:
-        super().__init__(miner, part)
+        super().__init__(miner, part, memory)
         self.margin = margin
         self.squared = squared
         self.reduction = reduction
         self.active = reduction == "nonzero"
+        self.measure = "squared distance" if squared else "distance"
 
-    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Distances, or their squares."""
-        return squared_distances(embeddings) if self.squared else distances(embeddings)
-
-    def entries(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> tuple[Tensor, Tensor]:
+    def entries(self, compared: Comparison, triplets: Triplets) -> tuple[Tensor, Tensor]:
         """Distances as torch's own triplet loss has them."""
         if self.squared:
-            return super().entries(embeddings, labels, triplets)
-        anchor = embeddings[triplets.anchor]
-        positive, negative = embeddings[triplets.positive], embeddings[triplets.negative]
+            return super().entries(compared, triplets)
+        anchor, others = compared.embeddings[triplets.anchor], compared.others
+        positive, negative = others[triplets.positive], others[triplets.negative]
         return pairwise_distance(anchor, positive), pairwise_distance(anchor, negative)
 
     def triplets(self, pos: Tensor, neg: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Triplet(TripletLoss):
             ordered = matrix.masked_fill(~neg, torch.inf).sort(1).values
             open_negatives = torch.searchsorted(ordered, shifted, out_int32=True)
             ordered = shifted.masked_fill(~pos, -torch.inf).sort(1).values
-            open_positives = len(matrix) - torch.searchsorted(ordered, matrix, right=True, out_int32=True)
+            open_positives = matrix.shape[1] - torch.searchsorted(ordered, matrix, right=True, out_int32=True)
         pull = torch.where(pos, shifted * open_negatives, 0).sum(1)
         push = torch.where(neg, matrix * open_positives, 0).sum(1)
         if self.active:

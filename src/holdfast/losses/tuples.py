@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
+from holdfast.losses.base import Encoded
+from holdfast.losses.comparison import Comparison, shifted
+from holdfast.losses.memory import Memory
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, total_mean
-from holdfast.mining import Miner, MultiSimilarityMiner, Triplets, Tuples
+from holdfast.mining import IndicesTuple, Miner, MultiSimilarityMiner, Triplets
+from holdfast.mining.base import as_tuples
 from holdfast.mining.batch import relations, require_classes
 from holdfast.sphere import Mask, distances, similarity, squared_distances
 
 Part: TypeAlias = Literal["both", "positive", "negative"]
 Measure: TypeAlias = Literal["similarity", "distance", "squared distance"]
 
-MEASURES: dict[Measure, Callable[[Tensor], Tensor]] = {
+MEASURES: dict[Measure, Callable[[Tensor, Tensor | None], Tensor]] = {
     "similarity": similarity,
     "distance": distances,
     "squared distance": squared_distances,
@@ -31,33 +36,89 @@ class TupleLoss(AveragedLoss):
     A batch without a positive pair, or without a negative one, has loss zero wherever the two are compared; the zero
     has a graph, so training goes on.
 
+    With a memory, the matrix is n × m: a batch is compared with the latest m embeddings the loss was called with, its
+    own among them but no image with itself; gradients flow through the batch alone. A miner mines there, and given
+    tuples, whose indices are those of the batch, are learnt beside what it finds. The memory is part of the loss's
+    state; in eval mode nothing is added to it. This is pytorch-metric-learning's `CrossBatchMemory` (Wang et al., CVPR
+    2020).
+
     Args:
         miner: chooses the tuples; all pairs or triplets when left out.
         part: gradients flow only through pairs of this kind; the other kind is detached.
+        memory: how many embeddings are remembered; none when left out.
     """
 
-    def __init__(self, miner: Miner | str | None = None, part: Part = "both") -> None:
+    measure: Measure = "similarity"
+    """What the matrix holds."""
+
+    def __init__(self, miner: Miner | str | None = None, part: Part = "both", memory: int | None = None) -> None:
         super().__init__(miner)
         self.part = part
+        self.memory = memory
+        self.queue = None if memory is None else Memory(memory)
+        if self.queue is not None and self.miner is not None:
+            _require_recall(self.miner)
 
-    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """What the loss compares: similarities unless a subclass says otherwise."""
-        return similarity(embeddings)
+    def matrix(self, compared: Comparison) -> Tensor:
+        """What the loss compares."""
+        if compared.similarities is not None:
+            return compared.similarities
+        recalled = compared.recalled
+        return MEASURES[self.measure](compared.embeddings, None if recalled is None else recalled.vectors)
 
-    def chosen(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None
-    ) -> Tuples | None:
-        """The tuples to learn on: those given, those mined, or none for all."""
-        if tuples is None and self.miner is not None:
-            return self.miner(embeddings, labels, generator)
-        return tuples
+    def compare(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        tuples: IndicesTuple | None,
+        generator: Generator | None,
+        images: Tensor | None = None,
+    ) -> Comparison:
+        """What the loss looks at: the batch, its memory, and the tuples given, mined, or none for all.
 
-    def masks(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None, generator: Generator | None
-    ) -> tuple[Mask, Mask]:
-        """Positive and negative pairs to learn on: those of given or mined tuples, each once, or all."""
-        tuples = self.chosen(embeddings, labels, tuples, generator)
-        return relations(embeddings, labels) if tuples is None else masks_of(tuples, len(embeddings))
+        Args:
+            embeddings: vectors of shape (n, dim).
+            labels: integers of shape (n,), or a boolean n × n relevance matrix.
+            tuples: triplets or pairs mined elsewhere.
+            generator: passed to the loss's own miner.
+            images: which image each row shows; miners know copies by it.
+        """
+        self.check_lengths(embeddings)
+        given = None if tuples is None else as_tuples(tuples, embeddings.device)
+        if self.queue is None:
+            if given is None and self.miner is not None:
+                return Comparison(embeddings, labels, tuples=self.miner(embeddings, labels, generator, images))
+            return Comparison(embeddings, labels, tuples=given, given=given is not None)
+        recalled = self.queue.recall(embeddings, labels, images)
+        mined = None if self.miner is None else self.miner(embeddings, labels, generator, images, recalled)
+        beside = None if given is None else shifted(given, len(recalled.vectors) - len(embeddings))
+        return Comparison(embeddings, labels, recalled, mined, beside, given is not None)
+
+    def batch_loss(
+        self, encoded: Encoded, tuples: IndicesTuple | None, generator: Generator | None, step: int
+    ) -> Tensor:
+        """The scalar loss in training, where image numbers are known."""
+        return self.reduced(self.compare(encoded.z, encoded.labels, tuples, generator, encoded.numbers))
+
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
+    ) -> Tensor:
+        """The sum of the averages."""
+        return self.reduced(self.compare(embeddings, labels, tuples, generator))
+
+    def unreduced(
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
+    ) -> list[Unreduced]:
+        """The losses behind each average."""
+        return self.single(self.compare(embeddings, labels, tuples, generator))
+
+    def reduced(self, compared: Comparison) -> Tensor:
+        """The scalar loss of what is compared."""
+        return total_mean(self.single(compared))
+
+    @abstractmethod
+    def single(self, compared: Comparison) -> list[Unreduced]:
+        """The losses behind each average, of what is compared."""
 
     def one_sided(self, matrix: Tensor, pos: Mask, neg: Mask) -> Tensor:
         """The matrix with the entries that `part` leaves out detached."""
@@ -71,13 +132,14 @@ class TupleLoss(AveragedLoss):
 
 
 class PairLoss(TupleLoss):
-    """A loss on positive and negative pairs. Triplets count each of their distinct pairs once.
+    """A loss on positive and negative pairs. Of triplets it learns on the pairs.
 
     A subclass is its formula: `pairs`.
     """
 
-    measure: Measure = "similarity"
-    """What the matrix holds."""
+    repeats: ClassVar[bool] = False
+    """Whether a pair that is given more than once counts as often, as in pytorch-metric-learning; `pairs` then gets
+    numbers in place of masks."""
 
     @abstractmethod
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
@@ -89,27 +151,38 @@ class PairLoss(TupleLoss):
             neg: which are negative pairs.
         """
 
-    def matrix(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """What the loss compares."""
-        return MEASURES[self.measure](embeddings)
+    def compare(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        tuples: IndicesTuple | None,
+        generator: Generator | None,
+        images: Tensor | None = None,
+    ) -> Comparison:
+        """As for any loss; a miner that looks at what this loss compares does so once."""
+        once = tuples is None and self.queue is None and type(self).matrix is TupleLoss.matrix
+        if not once or self.measure != "similarity" or type(self.miner) is not MultiSimilarityMiner:
+            return super().compare(embeddings, labels, tuples, generator, images)
+        self.check_lengths(embeddings)
+        positive, negative = relations(embeddings, labels, images)
+        require_classes(negative)
+        s = similarity(embeddings)
+        return Comparison(embeddings, labels, similarities=s, chosen=self.miner.masks(s.detach(), positive, negative))
 
-    def unreduced(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> list[Unreduced]:
+    def single(self, compared: Comparison) -> list[Unreduced]:
         """The losses as `pairs` returns them."""
-        matrix = self.matrix(embeddings, labels)
-        known = type(self).matrix is PairLoss.matrix and self.measure == "similarity"  # what that miner looks at
-        if tuples is None and known and type(self.miner) is MultiSimilarityMiner:
-            positive, negative = relations(embeddings, labels)
-            require_classes(negative)
-            pos, neg = self.miner.masks(matrix.detach(), positive, negative)
-        else:
-            pos, neg = self.masks(embeddings, labels, tuples, generator)
-        return self.pairs(self.one_sided(matrix, pos, neg), pos, neg)
+        pos, neg = compared.masks()
+        s = self.one_sided(self.matrix(compared), pos, neg)
+        if self.repeats and compared.given:
+            pos, neg = compared.masks(s.dtype)
+        return self.pairs(s, pos, neg)
 
 
 class TripletLoss(TupleLoss):
-    """A loss on triplets. Pairs stand for every triplet that joins a positive and a negative of one anchor."""
+    """A loss on triplets.
+
+    Pairs, each counted once, stand for every triplet that joins a positive and a negative of one anchor.
+    """
 
     active = False
     """Whether the average is over losses above zero only."""
@@ -119,31 +192,26 @@ class TripletLoss(TupleLoss):
         """Yes."""
         return True
 
-    def forward(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> Tensor:
+    def reduced(self, compared: Comparison) -> Tensor:
         """The average loss of the triplets."""
-        tuples = self.chosen(embeddings, labels, tuples, generator)
-        if isinstance(tuples, Triplets):
-            return total_mean(self.unreduced(embeddings, labels, tuples))
-        pos, neg = relations(embeddings, labels) if tuples is None else masks_of(tuples, len(embeddings))
-        return self.every(self.one_sided(self.matrix(embeddings, labels), pos, neg), pos, neg)
+        if compared.triplets is not None:
+            return super().reduced(compared)
+        pos, neg = compared.masks()
+        return self.every(self.one_sided(self.matrix(compared), pos, neg), pos, neg)
 
-    def unreduced(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
-    ) -> list[Unreduced]:
+    def single(self, compared: Comparison) -> list[Unreduced]:
         """One loss per given or mined triplet."""
-        tuples = self.chosen(embeddings, labels, tuples, generator)
-        if not isinstance(tuples, Triplets):
+        triplets = compared.triplets
+        if triplets is None:
             raise RecipeError("this loss needs a triplet miner here; give it one (miner: random)")
-        pos, neg = self.entries(embeddings, labels, tuples)
+        pos, neg = self.entries(compared, triplets)
         if self.part != "both":
             pos, neg = (pos, self.constant(neg)) if self.part == "positive" else (self.constant(pos), neg)
         return [Unreduced(self.triplets(pos, neg), active=self.active)]
 
-    def entries(self, embeddings: Tensor, labels: Tensor, triplets: Triplets) -> tuple[Tensor, Tensor]:
+    def entries(self, compared: Comparison, triplets: Triplets) -> tuple[Tensor, Tensor]:
         """What the loss compares of each triplet: an entry of the matrix for its positive, and one for its negative."""
-        matrix = self.matrix(embeddings, labels)
+        matrix = self.matrix(compared)
         return matrix[triplets.anchor, triplets.positive], matrix[triplets.anchor, triplets.negative]
 
     @abstractmethod
@@ -155,20 +223,16 @@ class TripletLoss(TupleLoss):
         """The average over every triplet of the masks, without listing them."""
 
 
-def masks_of(tuples: Tuples, size: int) -> tuple[Mask, Mask]:
-    """Positive and negative pairs of given tuples as n × n masks."""
-    pos = torch.zeros(size, size, dtype=torch.bool, device=tuples.anchor.device)
-    neg = torch.zeros_like(pos)
-    if isinstance(tuples, Triplets):
-        chosen = torch.ones_like(tuples.anchor, dtype=torch.bool)  # a plain True would be copied from the host
-        pos[tuples.anchor, tuples.positive] = chosen
-        neg[tuples.anchor, tuples.negative] = chosen
-    else:
-        pos[tuples.anchor, tuples.other] = tuples.same
-        neg[tuples.anchor, tuples.other] = ~tuples.same
-    return pos, neg
-
-
 def triplet_count(pos: Mask, neg: Mask, dtype: torch.dtype) -> Tensor:
     """How many triplets the masks hold; one at least, to divide by."""
     return (pos.sum(1) * neg.sum(1)).sum().clamp_min(1).to(dtype)
+
+
+def _require_recall(miner: Miner) -> None:
+    """Refuse a miner that cannot look into a memory."""
+    try:
+        inspect.signature(miner).bind("embeddings", "labels", "generator", "images", "recalled")
+    except TypeError as error:
+        raise RecipeError(
+            f"{type(miner).__name__} does not mine in a memory; give its __call__ the argument recalled=None"
+        ) from error

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from holdfast.errors import RecipeError
 from holdfast.losses.base import Loss
-from holdfast.mining import Tuples
+from holdfast.mining import IndicesTuple
 from holdfast.pair_matrix import weights
 from holdfast.sphere import Mask
 
@@ -20,7 +20,7 @@ class Unreduced(NamedTuple):
 
     Args:
         values: the losses; anything finite where the mask is not set.
-        mask: which of them exist; all when left out.
+        mask: which of them exist, or numbers that say how often each counts; all, once, when left out.
         active: average only over losses above zero.
     """
 
@@ -38,12 +38,17 @@ class Unreduced(NamedTuple):
             values = values * exists
         if self.active:
             values = values.relu()
-        number = values.detach().count_nonzero() if self.active else exists.sum()
+        if not self.active:
+            number = exists.sum()
+        elif self.mask is None or self.mask.dtype == torch.bool:
+            number = values.detach().count_nonzero()
+        else:
+            number = (exists * (values.detach() > 0)).sum()
         return values.sum() / number.clamp_min(1)
 
     def lowest(self, keep: float) -> Unreduced:
         """The same losses, of which only the lowest fraction exists; at least one does if any did."""
-        mask = torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
+        mask = torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask.bool()
         flat = self.values.detach().masked_fill(~mask, torch.inf).flatten()
         number = (mask.sum() * keep).round().clamp_min(1)
         chosen = torch.arange(len(flat), device=flat.device) < number
@@ -62,19 +67,19 @@ class AveragedLoss(Loss):
 
     @abstractmethod
     def unreduced(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> list[Unreduced]:
         """The losses behind each average; arguments as in `forward`."""
 
     def forward(
-        self, embeddings: Tensor, labels: Tensor, tuples: Tuples | None = None, generator: Generator | None = None
+        self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> Tensor:
         """The sum of the averages."""
         return total_mean(self.unreduced(embeddings, labels, tuples, generator))
 
 
 def masked_logsumexp(values: Tensor, mask: Mask, scale: float = 1.0) -> Tensor:
-    """Row by row log Σ exp(scale v) over the entries whose mask is set.
+    """Row by row log Σ exp(scale v) over the entries whose mask is set, or of each as often as a number says.
 
     Hugely negative for an empty row; `softplus` of it is `log(1 + Σ exp)`, whose gradient is zero there. The results of
     two empty rows can still be added.
@@ -82,7 +87,9 @@ def masked_logsumexp(values: Tensor, mask: Mask, scale: float = 1.0) -> Tensor:
     if not values.numel():
         return values.sum(1)
     # In place, and unlike `Tensor.logsumexp` with one exponential for both directions.
-    exponents = weights(~mask, values.dtype).mul_(torch.finfo(values.dtype).min / 4).add_(values, alpha=scale)
+    lowest = torch.finfo(values.dtype).min / 4
+    times = weights(~mask, values.dtype).mul_(lowest) if mask.dtype == torch.bool else mask.log().clamp_min_(lowest)
+    exponents = times.add_(values, alpha=scale)
     top = exponents.detach().amax(1, keepdim=True)
     return exponents.sub_(top).exp_().sum(1, keepdim=True).log_().add_(top).squeeze(1)
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, plural
 from holdfast.metric_info import MetricInfo, percentage
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, blocks, register
 from holdfast.sphere import precise
@@ -81,7 +81,7 @@ class Clustering(Metric):
             if classes < 2:
                 values.undefined(key, "all images are of one class")
             elif k >= len(vectors):
-                values.undefined(key, f"{k} clusters asked of {len(vectors)} images")
+                values.undefined(key, f"{plural(k, 'cluster')} asked of {plural(len(vectors), 'image')}")
             else:
                 values[key] = 100 * nmi(labels, kmeans(vectors, k, seed=self.seed))
         return values

@@ -1,7 +1,7 @@
 """Pair and triplet miners."""
 
 from holdfast.config import builder
-from holdfast.mining.base import Miner, Pairs, Triplets, Tuples, register, registry
+from holdfast.mining.base import IndicesTuple, Miner, Pairs, Recalled, Triplets, Tuples, register, registry
 from holdfast.mining.batch import MiningBatch
 from holdfast.mining.distance import Distance
 from holdfast.mining.easy_positive import EasyPositive
@@ -11,6 +11,16 @@ from holdfast.mining.triplet import EasyPositiveHardNegative, Hardest, Random, T
 
 build, names = builder(registry), registry.names
 
-__all__ = ["Distance", "EasyPositive", "EasyPositiveHardNegative", "Hardest", "Miner", "MiningBatch"]
-__all__ += ["MultiSimilarityMiner", "Pairs", "Random", "SemiHard", "SoftHard", "TripletMiner", "Triplets", "Tuples"]
+__all__ = ["Distance", "EasyPositive", "EasyPositiveHardNegative", "Hardest", "IndicesTuple", "Miner", "MiningBatch"]
+__all__ += [
+    "MultiSimilarityMiner",
+    "Pairs",
+    "Random",
+    "Recalled",
+    "SemiHard",
+    "SoftHard",
+    "TripletMiner",
+    "Triplets",
+    "Tuples",
+]
 __all__ += ["build", "names", "register"]

@@ -6,9 +6,11 @@ import inspect
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, TypeAlias
 
+import torch
 from torch import Generator, Tensor
 
 from holdfast.configurable import Configurable
+from holdfast.errors import DataError
 from holdfast.registry import Registry
 
 
@@ -19,6 +21,11 @@ class Triplets(NamedTuple):
     positive: Tensor
     negative: Tensor
 
+    @property
+    def indices_tuple(self) -> IndicesTuple:
+        """The form of pytorch-metric-learning: (anchors, positives, negatives)."""
+        return tuple(self)
+
 
 class Pairs(NamedTuple):
     """Indices of two images and whether they share a class."""
@@ -27,8 +34,45 @@ class Pairs(NamedTuple):
     other: Tensor
     same: Tensor
 
+    @property
+    def indices_tuple(self) -> IndicesTuple:
+        """The form of pytorch-metric-learning: (anchors, positives, anchors, negatives)."""
+        return self.anchor[self.same], self.other[self.same], self.anchor[~self.same], self.other[~self.same]
+
 
 Tuples: TypeAlias = Triplets | Pairs
+IndicesTuple: TypeAlias = tuple[Tensor, ...]
+"""Triplets, pairs, or what pytorch-metric-learning has for them: three indices of triplets, or two of positive and two
+of negative pairs."""
+
+
+class Recalled(NamedTuple):
+    """What a cross-batch memory holds: earlier embeddings, and last the batch that is compared with them.
+
+    Args:
+        vectors: of shape (m, dim), without gradients.
+        labels: integers of shape (m,).
+        images: which image each shows; -1 where that is not known.
+    """
+
+    vectors: Tensor
+    labels: Tensor
+    images: Tensor
+
+
+def as_tuples(tuples: IndicesTuple, device: torch.device) -> Tuples:
+    """Given tuples, which may have the form of pytorch-metric-learning, on a device."""
+    if isinstance(tuples, Triplets | Pairs):
+        return tuples
+    indices = [index.to(device) for index in tuples]
+    if len(indices) == 3:
+        return Triplets(*indices)
+    if len(indices) != 4:
+        wanted = "3 tensors (anchors, positives, negatives) or 4 (anchors, positives, anchors, negatives)"
+        raise DataError(f"an index tuple has {wanted}, got {len(indices)}")
+    positive_anchor, positive, negative_anchor, negative = indices
+    same = torch.cat([torch.ones_like(positive), torch.zeros_like(negative)]).bool()
+    return Pairs(torch.cat([positive_anchor, negative_anchor]), torch.cat([positive, negative]), same)
 
 
 class Miner(Configurable, ABC):
@@ -51,7 +95,12 @@ class Miner(Configurable, ABC):
 
     @abstractmethod
     def __call__(
-        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        generator: Generator | None = None,
+        images: Tensor | None = None,
+        recalled: Recalled | None = None,
     ) -> Tuples:
         """Mine a batch.
 
@@ -62,6 +111,9 @@ class Miner(Configurable, ABC):
             images: which image each row shows, integers of shape (n,). A class with too few images is sampled with
                 repeats, and copies of one image are no positives of each other. Every row shows another image when
                 left out.
+            recalled: a memory to mine in: anchors are rows of the batch, positives and negatives are rows of the
+                memory, whose last rows are the batch. The batch itself when left out; a miner that does not take
+                this argument goes with every loss that has no memory.
         """
 
     def __init_subclass__(cls, **options: Any) -> None:

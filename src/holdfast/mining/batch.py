@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.sphere import Mask, pair_masks, squared_distances
+from holdfast.mining.base import Recalled
+from holdfast.sphere import Mask, pair_masks, similarity, squared_distances
 
 
 def require_labels(embeddings: Tensor, labels: Tensor) -> None:
@@ -19,19 +20,28 @@ def require_labels(embeddings: Tensor, labels: Tensor) -> None:
         raise DataError(f"labels must have shape (n,), got {tuple(labels.shape)}")
 
 
-def relations(embeddings: Tensor, labels: Tensor, images: Tensor | None = None) -> tuple[Mask, Mask]:
-    """Positive and negative pairs of a batch, checked against its size.
+def relations(
+    embeddings: Tensor, labels: Tensor, images: Tensor | None = None, recalled: Recalled | None = None
+) -> tuple[Mask, Mask]:
+    """Positive and negative pairs of a batch, or of a batch with a memory; checked against their sizes.
 
     Args:
         images: which image each row shows; copies of one image are no positives. All are different when left out.
+        recalled: the memory, whose last rows are the batch; no image is paired with itself there.
     """
     require_labels(embeddings, labels)
-    positive, negative = pair_masks(labels)
+    if images is not None and images.shape != (len(embeddings),):
+        raise DataError(f"{len(embeddings)} embeddings came with image numbers of shape {tuple(images.shape)}")
+    if recalled is None:
+        positive, negative = pair_masks(labels)
+    else:
+        positive = labels[:, None] == recalled.labels[None, :]
+        negative = ~positive
+        positive.diagonal(positive.shape[1] - positive.shape[0]).fill_(False)
     if images is None:
         return positive, negative
-    if images.shape != (len(embeddings),):
-        raise DataError(f"{len(embeddings)} embeddings came with image numbers of shape {tuple(images.shape)}")
-    return positive & (images[:, None] != images[None, :]), negative
+    others = images if recalled is None else recalled.images
+    return positive & (images[:, None] != others[None, :]), negative
 
 
 def require_classes(negative: Mask) -> None:
@@ -52,16 +62,30 @@ class MiningBatch:
         embeddings: vectors of shape (n, dim); no gradient is taken through mining.
         labels: integers of shape (n,), or a boolean n × n relevance matrix.
         images: which image each row shows; all are different when left out.
+        recalled: a memory, in which positives and negatives are looked for; its last rows are the batch.
     """
 
-    def __init__(self, embeddings: Tensor, labels: Tensor, images: Tensor | None = None) -> None:
-        self.positive, self.negative = relations(embeddings, labels, images)
+    def __init__(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        images: Tensor | None = None,
+        recalled: Recalled | None = None,
+    ) -> None:
+        self.positive, self.negative = relations(embeddings, labels, images, recalled)
         self.vectors = embeddings.detach()
+        self.others = None if recalled is None else recalled.vectors
 
     @cached_property
     def distance(self) -> Tensor:
-        """Euclidean distances, n × n."""
-        return squared_distances(self.vectors).sqrt()  # no gradient is taken, so the root needs no care at zero
+        """Euclidean distances, n × n or to all of a memory."""
+        # No gradient is taken, so the root needs no care at zero.
+        return squared_distances(self.vectors, self.others).sqrt()
+
+    @cached_property
+    def similarity(self) -> Tensor:
+        """Dot products, n × n or with all of a memory."""
+        return similarity(self.vectors, self.others)
 
     @cached_property
     def complete(self) -> Tensor:
@@ -69,14 +93,19 @@ class MiningBatch:
         return some(self.positive) & some(self.negative)
 
     @property
+    def own(self) -> Tensor:
+        """The column of each image itself."""
+        rows, columns = self.positive.shape
+        return torch.arange(columns - rows, columns, device=self.positive.device)
+
+    @property
     def partner(self) -> Tensor:
         """The other image of each consecutive pair (0, 1), (2, 3), ...; an odd last image is its own."""
         index = torch.arange(len(self.vectors), device=self.vectors.device)
-        return (index ^ 1).clamp_max(len(index) - 1)
+        return self.own[(index ^ 1).clamp_max(len(index) - 1)]
 
     @property
     def paired(self) -> Tensor:
         """Whether an image and its partner share a class; they may be copies of one image."""
         partner = self.partner
-        index = torch.arange(len(partner), device=partner.device)
-        return ~self.negative.gather(1, partner[:, None]).squeeze(1) & (partner != index)
+        return ~self.negative.gather(1, partner[:, None]).squeeze(1) & (partner != self.own)

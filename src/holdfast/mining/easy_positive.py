@@ -7,12 +7,11 @@ from torch import Generator, Tensor
 
 from holdfast.configurable import built
 from holdfast.errors import RecipeError
-from holdfast.mining.base import Miner, Pairs, Tuples, register
+from holdfast.mining.base import Miner, Pairs, Recalled, Tuples, register
 from holdfast.mining.batch import MiningBatch, some
 from holdfast.mining.draw import nearest
 from holdfast.mining.multi_similarity import MultiSimilarityMiner, pairs_from
 from holdfast.mining.triplet import Anchors, Random, TripletMiner
-from holdfast.sphere import similarity
 
 
 @register("easy-positive")
@@ -44,12 +43,17 @@ class EasyPositive(TripletMiner):
         self.triplets = chosen.triplets
 
     def __call__(
-        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        generator: Generator | None = None,
+        images: Tensor | None = None,
+        recalled: Recalled | None = None,
     ) -> Tuples:
         """Mine a batch."""
         if isinstance(self.negative, MultiSimilarityMiner):
-            return self._pairs(MiningBatch(embeddings, labels, images), self.negative)
-        return super().__call__(embeddings, labels, generator, images)
+            return self._pairs(MiningBatch(embeddings, labels, images, recalled), self.negative)
+        return super().__call__(embeddings, labels, generator, images, recalled)
 
     def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
         """The closest image of the class."""
@@ -61,7 +65,7 @@ class EasyPositive(TripletMiner):
         return self.negative.choose_negatives(batch, positive, generator)
 
     def _pairs(self, batch: MiningBatch, miner: MultiSimilarityMiner) -> Pairs:
-        s = similarity(batch.vectors)
+        s = batch.similarity
         anchors = self.eligible(batch)[:, None]
         easiest = s.masked_fill(~batch.positive, -torch.inf).argmax(1, keepdim=True)
         easy = torch.zeros_like(batch.positive).scatter_(1, easiest, True) & anchors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from holdfast.mining.base import Miner, Pairs, register
+from holdfast.mining.base import Miner, Pairs, Recalled, register
 from holdfast.mining.batch import relations, require_classes
 from holdfast.sphere import Mask, similarity
 
@@ -32,11 +32,17 @@ class MultiSimilarityMiner(Miner):
         self.epsilon = epsilon
 
     def __call__(
-        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        generator: Generator | None = None,
+        images: Tensor | None = None,
+        recalled: Recalled | None = None,
     ) -> Pairs:
         """Mine a batch; nothing is drawn at random."""
-        positive, negative = relations(embeddings, labels, images)
-        return pairs_from(*self.masks(similarity(embeddings.detach()), positive, negative), negative)
+        positive, negative = relations(embeddings, labels, images, recalled)
+        s = similarity(embeddings.detach(), None if recalled is None else recalled.vectors)
+        return pairs_from(*self.masks(s, positive, negative), negative)
 
     def masks(self, s: Tensor, positive: Mask, negative: Mask) -> tuple[Mask, Mask]:
         """The informative ones of the positive and negative pairs, for those who have their similarities already."""

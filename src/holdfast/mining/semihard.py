@@ -94,7 +94,7 @@ class SoftHard(TripletMiner):
         closest = batch.distance.masked_fill(~batch.negative, torch.inf).amin(1, keepdim=True)
         own_class = batch.positive
         if self.variant == "published":
-            own_class = own_class | torch.eye(len(own_class), dtype=torch.bool, device=own_class.device)
+            own_class = own_class.scatter(1, batch.own[:, None], True)
         return uniform(prefer(batch.positive & (batch.distance > closest), own_class), generator)
 
     def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import DataError
-from holdfast.mining.base import Miner, Triplets, Tuples, register
+from holdfast.mining.base import Miner, Recalled, Triplets, Tuples, register
 from holdfast.mining.batch import MiningBatch, require_classes
 from holdfast.mining.draw import nearest, uniform
 
@@ -34,10 +34,16 @@ class TripletMiner(Miner):
         self.variant = variant
 
     def __call__(
-        self, embeddings: Tensor, labels: Tensor, generator: Generator | None = None, images: Tensor | None = None
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        generator: Generator | None = None,
+        images: Tensor | None = None,
+        recalled: Recalled | None = None,
     ) -> Tuples:
         """Mine a batch; the published variant does not tell copies of an image apart."""
-        return self.mine(MiningBatch(embeddings, labels, None if self.variant == "published" else images), generator)
+        known = None if self.variant == "published" else images
+        return self.mine(MiningBatch(embeddings, labels, known, recalled), generator)
 
     def mine(self, batch: MiningBatch, generator: Generator | None = None) -> Triplets:
         """Mine a batch whose pairs are known; several miners may share one."""

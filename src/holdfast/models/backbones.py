@@ -1,6 +1,6 @@
 """Backbones by name: pixels (already normalised) to pooled features.
 
-`resnet50`, `resnet50.tv_in1k` and any other timm name · `torchvision:mobilenet_v2`,
+`resnet50`, `timm:resnet50.tv_in1k` and any other timm name · `torchvision:mobilenet_v2`,
 `torchvision:resnet50.IMAGENET1K_V1` · `conv-small`, `conv-tiny`, `mnist-plane` · `package.module:function` for a module
 of the user's own.
 """
@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import platform
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, described, reason
-from holdfast.models.preprocessing import (
-    SMALL,
-    TORCHVISION,
-    Preprocessing,
-    preprocessing_of,
-    timm_settings,
-    torchvision_weights,
-)
+from holdfast.errors import ModelError, described
+from holdfast.models.depthwise import ON_ARM, with_fast_depthwise
+from holdfast.models.fetching import fetching, timm_address, url_address
+from holdfast.models.names import SMALL, TIMM, TORCHVISION, ensure_torchvision, is_user_code
+from holdfast.models.preprocessing import Preprocessing, preprocessing_of, timm_settings, torchvision_weights
 from holdfast.models.stem import with_blocked_stem
 
 
@@ -69,7 +66,7 @@ def build_backbone(name: str, size: int | None = None, pretrained: bool = False)
             library's present choice where the name has none.
     """
     if pretrained and (name in SMALL or is_user_code(name)):
-        raise ModelError(f"backbone '{name}' has no published weights; set model.weights to none or to a file")
+        raise _unpublished(name)
     expects = preprocessing_of(name, size)
     if name in SMALL:
         return _small(name, expects)
@@ -77,12 +74,7 @@ def build_backbone(name: str, size: int | None = None, pretrained: bool = False)
         return _torchvision(name.removeprefix(TORCHVISION), expects, pretrained)
     if is_user_code(name):
         return wrap_module(call_by_path(name), expects)
-    return _timm(name, expects, pretrained)
-
-
-def is_user_code(name: str) -> bool:
-    """Whether building this backbone would run code outside holdfast, timm and torchvision."""
-    return ":" in name and not name.startswith(TORCHVISION)
+    return _timm(name.removeprefix(TIMM), expects, pretrained)
 
 
 def call_by_path(path: str, load: Callable[[str], ModuleType] = importlib.import_module) -> nn.Module:
@@ -93,6 +85,8 @@ def call_by_path(path: str, load: Callable[[str], ModuleType] = importlib.import
         load: imports the part before the colon.
     """
     where, _, name = path.rpartition(":")
+    with suppress(ImportError):
+        ensure_torchvision()  # the user's code may import it
     try:
         found: Any = load(where)
     except Exception as error:  # whatever a user's module may raise
@@ -145,50 +139,104 @@ def _torchvision(name: str, expects: Preprocessing, pretrained: bool) -> Backbon
 
     # Transformers are built for one size; their published weights say which.
     sized = {"image_size": expects.view.size} if architecture.startswith("vit_") and not pretrained else {}
-    try:
+    if pretrained and weights is None:
+        raise _unpublished(TORCHVISION + name)
+    with fetching(TORCHVISION + name, *url_address(weights.url)) if pretrained else nullcontext():
         module = models.get_model(architecture, weights=weights if pretrained else None, **sized)
-    except OSError as error:
-        raise _no_download(name, error) from error
     for classifier in ("fc", "classifier", "head", "heads"):
         if hasattr(module, classifier):
             setattr(module, classifier, nn.Identity())
-            return wrap_module(with_blocked_stem(module), expects)
+            return wrap_module(with_fast_depthwise(with_blocked_stem(module)), expects)
     raise ModelError(f"torchvision:{name} has no classifier that holdfast knows how to remove; use a timm backbone")
 
 
 def _timm(name: str, expects: Preprocessing, pretrained: bool) -> Backbone:
-    size = expects.view.size
-    module = _create_timm(name, size if timm_settings(name).input_size != (3, size, size) else None, pretrained)
+    cfg, size = timm_settings(name), expects.view.size
+    told = size if cfg.input_size != (3, size, size) else None
+    if pretrained and not cfg.has_weights:
+        raise _unpublished(name)
+    with fetching(TIMM + name, *timm_address(cfg)) if pretrained else _building(name, told):
+        module = _create_timm(name, told, pretrained)
     # Some (MobileNetV3, VGG) widen the pooled features before the classifier, and give those.
     features = int(getattr(module, "head_hidden_size", None) or module.num_features)
-    return Backbone(with_blocked_stem(module), features, expects)
+    return Backbone(with_fast_depthwise(with_blocked_stem(module)), features, expects)
+
+
+@contextmanager
+def _building(name: str, size: int | None) -> Iterator[None]:
+    """One line where an architecture cannot be cut into images of a size."""
+    try:
+        yield
+    except Exception as error:  # whatever timm's constructors may raise
+        at = f" for {size} px" if size else ""
+        raise ModelError(f"{name} cannot be built{at} ({described(error)}); try another --size") from error
 
 
 def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
     """A timm module without its classifier; those of a fixed input size (transformers) are told which."""
     import timm
 
-    try:
-        if size is not None:
-            try:
-                return timm.create_model(name, pretrained=pretrained, num_classes=0, img_size=size)
-            except TypeError:  # it takes any size, and no such argument
-                pass
-        return timm.create_model(name, pretrained=pretrained, num_classes=0)
-    except Exception as error:  # offline, or a size that the architecture cannot be cut into
-        if pretrained:
-            raise _no_download(name, error) from error
-        at = f" for {size} px" if size else ""
-        raise ModelError(f"{name} cannot be built{at} ({described(error)}); try another --size") from error
+    if size is not None:
+        with suppress(TypeError):  # it takes any size, and no such argument
+            return timm.create_model(name, pretrained=pretrained, num_classes=0, img_size=size)
+    return timm.create_model(name, pretrained=pretrained, num_classes=0)
 
 
-def _no_download(name: str, error: Exception) -> ModelError:
-    told = f"cannot fetch the published weights of {name} ({reason(error)})"
-    return ModelError(f"{told}; connect to the internet, or give a local file: model.weights in a recipe")
+def _unpublished(name: str) -> ModelError:
+    return ModelError(f"backbone '{name}' has no published weights; set model.weights to none or to a file")
 
 
 POOL = "global_pool"
 """What timm calls the last pooling of a network."""
+SMALLEST = 1e-12
+"""What a power is taken of at least: zero has no logarithm."""
+
+
+class GeM(nn.Module):
+    """Generalised-mean pooling: maps (B, F, H, W) to (B, F, 1, 1).
+
+    mean(max(x, 0)^p)^(1/p) + mean(min(x, 0))
+
+    With p = 1, where it starts, that is the average; the larger p, the more the strongest responses count. Training
+    learns p.
+
+    Reference: Radenović, Tolias, Chum, "Fine-tuning CNN image retrieval with no human annotation", TPAMI 2019.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.power = nn.Parameter(torch.ones(()))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Pooled maps."""
+        return self.pool(maps, self.power)
+
+    @staticmethod
+    def pool(maps: Tensor, power: Tensor | float) -> Tensor:
+        """Pooled maps, with any power."""
+        logs = maps.clamp(min=SMALLEST).log() * power  # in logarithms, which no power carries to zero or infinity
+        count = math.log(maps.shape[2] * maps.shape[3])
+        positive = ((logs.logsumexp((2, 3), keepdim=True) - count) / power).exp()
+        return positive + maps.clamp(max=0).mean((2, 3), keepdim=True)
+
+
+def pool_by_gem(backbone: nn.Module) -> None:
+    """Replace a backbone's last average pooling; what it computes stays the same until the power changes."""
+    inner, outer = getattr(backbone, POOL, None), getattr(backbone, "avgpool", None)
+    widened = getattr(backbone, "head_hidden_size", None) not in (None, getattr(backbone, "num_features", None))
+    if isinstance(getattr(inner, "pool", None), nn.AdaptiveAvgPool2d) and not widened:
+        inner.pool = GeM()  # type: ignore[union-attr]
+    elif isinstance(outer, nn.AdaptiveAvgPool2d) and outer.output_size in (1, (1, 1)):
+        backbone.avgpool = GeM()
+    elif type(backbone).__name__ == "MobileNetV2":  # pools the maps of its `features` inside its forward pass
+        backbone.features.append(GeM())  # type: ignore[operator, union-attr]
+    else:
+        raise ModelError("pooling: gem needs a backbone that ends in one average of its maps; leave it out")
+
+
+def gem_of(backbone: nn.Module) -> GeM | None:
+    """The generalised-mean pooling of a backbone, if it has one."""
+    return next((module for module in backbone.modules() if isinstance(module, GeM)), None)
 
 
 class AverageAndMax(nn.Module):
@@ -213,9 +261,6 @@ def add_max_pooling(backbone: nn.Module) -> None:
     if not isinstance(getattr(pool, "pool", None), nn.AdaptiveAvgPool2d):
         raise ModelError("this backbone does not end in timm's average pooling; use pooling: average, or resnet50")
     setattr(backbone, POOL, AverageAndMax(pool))  # type: ignore[arg-type]
-
-
-ON_ARM = platform.machine() == "aarch64"
 
 
 class StridedConv(nn.Conv2d):

@@ -18,7 +18,16 @@ from holdfast.console import figure
 from holdfast.errors import ModelError, reason
 from holdfast.files import inside, write_atomic
 from holdfast.metric_info import percentage, stored
-from holdfast.run_files import batch_size, finite, passes_per_step, steps, training_seconds
+from holdfast.run_files import (
+    batch_size,
+    eps_words,
+    finite,
+    outcome_lines,
+    passes_per_step,
+    steps,
+    training_seconds,
+    warning_lines,
+)
 from holdfast.run_folder import DAMAGED, read_run
 from holdfast.version import __version__
 
@@ -86,6 +95,8 @@ def card_text(
         splits=[(said(name), said(part.get("images")), said(part.get("classes"))) for name, part in splits],
         training=training_rows(recipe, evaluation, log),
         metrics=metric_rows(evaluation),
+        outcome=[said(line) for line in outcome_lines(evaluation)],
+        warnings=[said(line) for line in warning_lines(evaluation)],
         images=f"{count:,} images of " if count else "",
         split=said(evaluation.get("split")),
         audits=[audit_section(audit) for audit in audits],
@@ -180,14 +191,13 @@ def metric_rows(evaluation: Document) -> list[tuple[str, str]]:
 def audit_section(audit: Document) -> dict[str, Any]:
     """Title, setting, figures and flags of one audit."""
     budget, intervals = audit["budget"], audit.get("intervals", {})
-    subset = " (a subset)" if audit.get("limit") else ""
-    eps, normalised = float(budget["eps_pixel"]), float(budget["eps_normalized"])
+    subset = " (a first look)" if audit.get("quick") else " (a subset)" if audit.get("limit") else ""
     return {
         "title": said(f"{audit['protocol']} ({audit['mode']})"),
         "setting": (
             f"{audit['images']:,} attacked images{subset} of the {said(audit.get('split'))} split of "
             f"{data_name(audit['data'])} against a gallery of {audit['gallery']:,}; no pixel changed by more than "
-            f"{255 * eps:.3g}/255 ({normalised:.3g} normalised), {said(budget['steps'])} steps, seed "
+            f"{eps_words(budget)}, {said(budget['steps'])} steps, seed "
             f"{said(audit.get('seed'))}."
         ),
         "rows": [

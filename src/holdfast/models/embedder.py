@@ -13,11 +13,12 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError, reason, shown
-from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, is_user_code, wrap_module
+from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, pool_by_gem, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_layers
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
+from holdfast.models.names import is_user_code
 from holdfast.models.preprocessing import LARGEST, Preprocessing, colours, default_canvas, settings_of_before
-from holdfast.models.weights import Layout, use_stride_1x1
+from holdfast.models.weights import Layout, refuse_broken, use_stride_1x1
 from holdfast.view import Fit, Interpolation, View
 
 WEIGHTS_FILE = "model.safetensors"
@@ -28,7 +29,10 @@ BatchNormPolicy: TypeAlias = Literal["train", "freeze-statistics", "freeze"]
 """`train`: batch statistics, running ones updated. `freeze-statistics`: running statistics are used and kept, the
 affine weights train. `freeze`: neither changes."""
 
+Pooling: TypeAlias = Literal["gem"]
+
 _WORDS = {
+    "pooling": (None, *get_args(Pooling)),
     "layout": get_args(Layout),
     "batchnorm": get_args(BatchNormPolicy),
     "fit": get_args(Fit),
@@ -63,6 +67,7 @@ class Embedder(
         layout: `stride-1x1` for ResNet weights in the layout of 2015.
         normalize: scale to unit length. Only the EPS paper's MNIST experiment turns it off.
         batchnorm: what training may change in BatchNorm layers.
+        pooling: `gem` for generalised-mean pooling in place of the backbone's average.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class Embedder(
         interpolation: Interpolation | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
+        pooling: Pooling | None = None,
     ) -> None:
         super().__init__()
         built = build_backbone(backbone, size)
@@ -86,6 +92,8 @@ class Embedder(
         self._hub_mixin_config = {**(self._hub_mixin_config or {}), **expects.settings()}  # type: ignore[dict-item]
         if layout == "stride-1x1":
             use_stride_1x1(self.backbone)
+        if pooling:
+            self.use_gem()
 
     @classmethod
     def wrap(
@@ -133,6 +141,21 @@ class Embedder(
     def differentiable(self) -> bool:
         """Whether gradients flow back to the pixels; not so for a wrapped ONNX graph."""
         return bool(getattr(self.backbone, "differentiable", True))
+
+    def use_gem(self) -> None:
+        """Pool by generalised means, with the power at which they are averages."""
+        pool_by_gem(self.backbone)
+        self._hub_mixin_config = {**(self._hub_mixin_config or {}), "pooling": "gem"}  # type: ignore[dict-item]
+
+    def set_head(self, weight: Tensor) -> None:
+        """Let the head be a product with `weight`, (dim, features), without a bias to begin with."""
+        dim, features = weight.shape
+        head = nn.Linear(features, dim)
+        with torch.no_grad():
+            head.weight.copy_(weight)
+            head.bias.zero_()
+        self.head, self.dim = head.to(self.mean.device), dim
+        self._hub_mixin_config = {**(self._hub_mixin_config or {}), "dim": dim}  # type: ignore[dict-item]
 
     max_pooled: bool = False
     """Whether `return_pooled` gives the sum of average- and max-pooled features."""
@@ -256,6 +279,25 @@ class Through(nn.Module):
         return z
 
 
+class PlainFeatures(nn.Module):
+    """An embedder without its head: images to its backbone's pooled features, at the length its embeddings have.
+
+    Args:
+        model: the embedder.
+    """
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__()
+        self.model = model
+        self.size, self.dim, self.mean = model.size, model.feature_dim, model.mean
+        self.training = model.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Pooled features of images in [0, 1]."""
+        pooled = self.model.features(images)
+        return F.normalize(pooled, dim=-1) if self.model.normalize else pooled
+
+
 def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
     """Fill a module from a safetensors file; every tensor must be there and fit."""
     from safetensors.torch import load_model
@@ -266,6 +308,7 @@ def load_tensors(model: nn.Module, file: Path, device: str = "cpu") -> None:
         load_model(model, file, strict=True, device=device)
     except Exception as error:  # safetensors and torch raise many types; each means a file that does not fit
         raise ModelError(f"{file} does not fit its config.json: {reason(error)}") from error
+    refuse_broken(model.state_dict(), file)
 
 
 def check_settings(settings: dict[str, Any], where: str) -> None:

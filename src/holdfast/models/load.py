@@ -7,15 +7,18 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
+import torch
 from torch import nn
 
 from holdfast.errors import ModelError, described, reason
 from holdfast.files import kind_of
 from holdfast.models.backbones import call_by_path
-from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder
+from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder, Pooling
+from holdfast.models.fetching import hub_reachable
+from holdfast.models.names import TIMM, TORCHVISION, did_you_mean, published_start
 from holdfast.models.onnx_file import OnnxModule
-from holdfast.models.preprocessing import TORCHVISION
 from holdfast.models.weights import Layout, load_backbone_weights
 from holdfast.view import Fit, Interpolation
 
@@ -25,8 +28,11 @@ class ModelConfig:
     """What a recipe says about the model; the arguments of `Embedder`, and the weights to start from.
 
     Args:
+        backbone: its name; `NAME@FILE` gives the weights with it.
         weights: `imagenet` (published weights, fetched by timm or torchvision: those of the backbone's tag, or the
             library's present choice where it has none), a local file, or None for random.
+        head: `whitened` fits the head to the training classes before the first step, from the backbone's features as
+            they are, with or without a `dim`; None leaves it random.
     """
 
     backbone: str = "resnet50"
@@ -39,12 +45,24 @@ class ModelConfig:
     batchnorm: BatchNormPolicy = "train"
     fit: Fit | None = None
     interpolation: Interpolation | None = None
+    pooling: Pooling | None = None
+    head: Literal["whitened"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("dim", "size", "canvas"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
+        self._take_file()
+
+    def _take_file(self) -> None:
+        """Read `backbone: NAME@FILE` as a backbone and its weights, unless those are another file."""
+        name, at, file = self.backbone.partition("@")
+        if at and self.weights not in (None, "imagenet", file):
+            raise ValueError(f"model.backbone names the weights '{file}' and model.weights '{self.weights}'; give one")
+        object.__setattr__(self, "backbone", name.removeprefix(TIMM))
+        if at:
+            object.__setattr__(self, "weights", file)
 
     def build(self, like: Embedder | None = None) -> Embedder:
         """The embedder with its starting weights; random parts come from torch's global generator.
@@ -54,7 +72,7 @@ class ModelConfig:
                 size, canvas, fit and interpolation is taken from it, and so are the colours.
         """
         arguments = dataclasses.asdict(self)
-        weights = arguments.pop("weights")
+        weights, pooling, head = (arguments.pop(name) for name in ("weights", "pooling", "head"))
         if like is not None and like._hub_mixin_config is not None:  # a wrapped module says nothing of its own
             own = like.preprocessing.settings()
             if self.size not in (None, like.size):
@@ -63,6 +81,10 @@ class ModelConfig:
         embedder = Embedder(**arguments)
         if weights not in (None, "none"):
             load_backbone_weights(embedder.backbone, self.backbone, weights, self.size)
+        if pooling:
+            embedder.use_gem()
+        if head and self.dim is None:
+            embedder.set_head(torch.eye(embedder.feature_dim))
         return embedder
 
 
@@ -87,8 +109,8 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
     """
     if spec.rpartition(":")[0].endswith(".py"):
         return Embedder.wrap(call_by_path(spec, _run_file), size or 224).eval()
-    if spec.startswith(("timm:", TORCHVISION)):
-        return _published(spec.removeprefix("timm:"), size).eval()
+    if start := published_start(spec):
+        return ModelConfig(backbone=start[0], weights=start[1], dim=None, size=size).build().eval()
     folder = Path(spec)
     kind = kind_of(folder)
     if spec.startswith("onnx:"):
@@ -101,24 +123,44 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
         if sets:
             model.bank.load(model.backbone, package)
     elif kind or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
-        raise ModelError(f"no model at '{spec}'; MODEL is {', '.join(spellings())}")
+        raise _no_model(spec, bool(kind))
     else:
-        try:
-            model = Embedder.from_pretrained(spec, trust_code=trust_code)
-        except ModelError:
-            raise
-        except Exception as error:  # the hub client raises dozens of types: offline, missing, private, not a model
-            raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
+        model = _from_hub(spec, trust_code)
     refuse_size(spec, model.size, size)
     return model
 
 
-def _published(spec: str, size: int | None) -> Embedder:
-    """The model behind `NAME` (fetched) or `NAME@FILE`, seen as its library shows images to it."""
-    name, at, file = spec.partition("@")
-    model = Embedder(name, dim=None, size=size)
-    load_backbone_weights(model.backbone, name, file if at else "imagenet", size)
-    return model
+def _no_model(spec: str, there: bool) -> ModelError:
+    """One line on what to write in place of a MODEL that is none."""
+    if there and spec.endswith(".py"):
+        return ModelError(f"'{spec}' is code; name the function that returns the model: {spec}:function")
+    if there and spec.endswith(".onnx"):
+        return ModelError(f"'{spec}' is a graph; write onnx:{spec}")
+    if there:
+        line = f"'{spec}' holds weights at most, which do not tell their architecture"
+        return ModelError(f"{line}; write torchvision:NAME@FILE or timm:NAME@FILE, where FILE is this one")
+    named = None if "/" in spec else did_you_mean(spec)
+    advice = named or f"MODEL is {', '.join(spellings())}"
+    return ModelError(f"no model at '{spec}'; {advice}")
+
+
+def _from_hub(spec: str, trust_code: bool | str) -> Embedder:
+    """A package of the Hugging Face Hub; without a network, one that was fetched before."""
+    owner, _, name = spec.partition("/")
+    if f"{owner}:" in (TIMM, TORCHVISION):
+        raise ModelError(f"'{spec}' is no holdfast package; for a published backbone write {owner}:{name}")
+    online = hub_reachable()
+    try:
+        return Embedder.from_pretrained(spec, trust_code=trust_code, local_files_only=not online)
+    except ModelError:
+        raise
+    except Exception as error:  # the hub client raises dozens of types: missing, private, not a model
+        if online:
+            raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
+        raise ModelError(
+            f"there is no folder '{spec}' here, and no connection to the hub to look there; check the spelling or the "
+            f"network, or run `hf download {spec} --local-dir DIR` on another computer and give DIR"
+        ) from error
 
 
 def as_embedder(model: str | nn.Module, size: int | None = None) -> Embedder:
@@ -152,7 +194,10 @@ def _load_folder(folder: Path, trust_code: bool | str) -> Embedder:
 
 
 def _run_file(file: str) -> ModuleType:
-    """A user's Python file as a module."""
+    """A user's Python file as a module; it finds the modules beside it, as if Python ran it."""
+    beside = str(Path(file).resolve().parent)
+    if beside not in sys.path:
+        sys.path.append(beside)  # last, so that no file there hides an installed package
     spec = importlib.util.spec_from_file_location(f"holdfast_user_{Path(file).stem}", file)
     assert spec is not None
     assert spec.loader is not None

@@ -6,24 +6,19 @@ A published model brings its own: timm's `pretrained_cfg` and the transforms of 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, get_args
 
-import torch
-
 from holdfast.errors import ModelError, shown, unknown
+from holdfast.models.names import SMALL, TIMM, TORCHVISION, ensure_torchvision, is_user_code, unknown_backbone
 from holdfast.view import Fit, Interpolation, View
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 NEUTRAL_MEAN, NEUTRAL_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 HALF_MEAN, HALF_STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
-SMALL = {"conv-small": 32, "conv-tiny": 32, "mnist-plane": 28}
-"""Our own networks and the size of the images they take."""
-TORCHVISION = "torchvision:"
 USUAL_SIZE = 224
 LARGEST = {"dim": 65_536, "size": 4_096, "canvas": 8_192}
 """Settings of a model: more than any has; a larger number in a file would only fill the memory."""
@@ -96,9 +91,9 @@ def preprocessing_of(backbone: str, size: int | None = None) -> Preprocessing:
         return Preprocessing(view) if backbone == "mnist-plane" else Preprocessing(view, HALF_MEAN, HALF_STD)
     if backbone.startswith(TORCHVISION):
         return _of_torchvision(backbone.removeprefix(TORCHVISION), size)
-    if ":" in backbone:
+    if is_user_code(backbone):
         return Preprocessing(View(size or USUAL_SIZE, default_canvas(size or USUAL_SIZE)))
-    return _of_timm(backbone, size)
+    return _of_timm(backbone.removeprefix(TIMM), size)
 
 
 def settings_of_before(settings: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +123,7 @@ def timm_settings(name: str) -> Any:
     from timm.models import PretrainedCfg, get_pretrained_cfg
 
     if not timm.is_model(name):
-        raise ModelError(unknown("backbone", name, [*timm.list_models(), *SMALL]))
+        raise unknown_backbone(name)
     try:
         return get_pretrained_cfg(name) or PretrainedCfg()
     except RuntimeError as error:  # the architecture is there, the tag is not
@@ -143,7 +138,7 @@ def torchvision_weights(name: str) -> tuple[str, Any]:
 
     architecture, dot, tag = name.partition(".")
     if architecture not in models.list_models():
-        raise ModelError(unknown("torchvision model", architecture, models.list_models()))
+        raise unknown_backbone(TORCHVISION + architecture)
     published = models.get_model_weights(architecture)
     if dot and tag not in published.__members__:
         raise ModelError(unknown(f"weights of torchvision:{architecture}", tag, published.__members__))
@@ -184,20 +179,3 @@ def _view(own: int, crop: float | Fraction, size: int | None, fit: Fit, interpol
     whole = side != own and side < SMALL_IMAGES
     canvas = side if whole else max(side, math.floor(side / crop))  # as timm's transforms count it
     return View(side, canvas, fit, interpolation)  # type: ignore[arg-type]  # checked above
-
-
-_libraries: list[Any] = []  # a schema lives as long as the library object that defined it
-
-
-def ensure_torchvision() -> None:
-    """Make `import torchvision` (and so `import timm`) work; call it before either."""
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise
-        library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _libraries.append(library)
-        importlib.import_module("torchvision")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -70,10 +71,17 @@ def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: in
     for problem, keys in (("lacks", missing), ("has unknown", extra), ("has other shapes for", wrong)):
         if keys:
             raise ModelError(f"{weights} does not fit {name}: it {problem} {_first(keys)}; is it of another model?")
-    broken = [k for k in wanted if k in found and not bool(torch.isfinite(found[k]).all())]
-    if broken:
-        raise ModelError(f"{weights} holds NaN or infinite weights in {_first(broken)}; get or save it again")
+    refuse_broken({k: found[k] for k in wanted if k in found}, weights)
     backbone.load_state_dict({k: found.get(k, v) for k, v in wanted.items()})
+
+
+def refuse_broken(state: Mapping[str, Tensor], file: str | Path) -> None:
+    """Refuse weights of a file that are no numbers: every embedding would be NaN."""
+    broken = [name for name, tensor in state.items() if not bool(torch.isfinite(tensor).all())]
+    if broken:
+        nan = any(bool(torch.isnan(state[name]).any()) for name in broken)
+        kind = "NaN" if nan else "infinite numbers"
+        raise ModelError(f"{file} holds {kind} in {_first(broken)}; it is damaged: get or save it again")
 
 
 def _first(keys: list[str]) -> str:

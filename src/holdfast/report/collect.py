@@ -45,7 +45,7 @@ def collect(
         images: write images; without, none leaves the dataset and older ones are deleted.
         device: where to run; a GPU when there is one.
         seed: of every choice; that of the run or audit when left out.
-        limit: attack at most so many queries; 200 when left out.
+        limit: attack at most so many queries; when left out 200, but no more than the audit attacked.
         trust_code: let the model import its own module, or be a function in a Python file.
     """
     import torch
@@ -69,7 +69,7 @@ def collect(
         frozen(embedder),
         torch.random.fork_rng(seeded_devices(embedder.mean.device)),
     ):
-        context = open_model(origin, embedder, image_folder, seed, limit or LIMIT)
+        context = open_model(origin, embedder, image_folder, seed, limit or min(LIMIT, origin.attacked or LIMIT))
         document = _document(context, origin, images)
     write_json(file, document)
     return file
@@ -81,6 +81,7 @@ def _document(context: CollectContext, origin: Origin, images: bool) -> dict[str
         "model": origin.name,
         "data": origin.data,
         "split": context.split,
+        "content": "" if isinstance(context.audited, str) else context.audited.content(),
         "seed": context.seed,
         "versions": versions(),
         "images": images,
@@ -135,6 +136,8 @@ def is_current(folder: Path, *, images: bool = True) -> bool:
     except (OSError, ValueError, HoldfastError):
         return False
     if not isinstance(document, dict) or document.get("schema") != EXHIBITS_SCHEMA:
+        return False
+    if any(name not in document for section in SECTIONS for name in section.collect):  # an earlier version made it
         return False
     sources = ["recipe.yaml", "evaluation.json", "audit.json", "audit-*-*.json", "model/*"]
     if any(source.stat().st_mtime > made for pattern in sources for source in folder.glob(pattern)):

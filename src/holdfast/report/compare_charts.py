@@ -197,6 +197,8 @@ def _strength_title(lines: Sequence[tuple[str, Points]]) -> str:
     left = {x: sorted(((dict(points)[x], name) for name, points in lines), reverse=True) for x in common}
     at = max(common, key=lambda x: left[x][0][0] - left[x][-1][0])
     (most, first), *rest = left[at]
+    if number(most) == number(rest[-1][0]):
+        return f"From {eps(min(common))} per pixel on, attacks leave all runs the same R@1"
     others = "".join(f", {name} {number(value)}" for value, name in rest)
     return f"They differ most at {eps(at)} per pixel: {first} keeps an R@1 of {number(most)}{others}"
 

@@ -16,7 +16,7 @@ from holdfast.report.comparison import Comparison, read_comparison
 from holdfast.report.formatting import NONE, number, setting, short
 from holdfast.report.images import BUDGET, PageImages
 from holdfast.report.public import public_path
-from holdfast.report.render import render
+from holdfast.report.render import SCRIPTS, render
 from holdfast.report.runs import ComparedRun, Document
 from holdfast.report.sections.flags import LEVELS
 from holdfast.report.sections.recipe import name_of
@@ -28,6 +28,7 @@ from holdfast.version import __version__
 
 MOST = 4
 """Queries shown; more repeat the lesson."""
+GENERAL = "Accuracy, robustness and cost"
 
 
 def compare(
@@ -51,7 +52,7 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
     finding, price = findings(table, ranked)
     page = render(
         "compare.html",
-        scripts=("page.js", "compare.js"),
+        scripts=(*SCRIPTS, "compare.js"),
         title=f"{_heading(runs)} – holdfast",
         heading=_heading(runs),
         runs=runs,
@@ -72,7 +73,12 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
         learning=learning_curves(runs),
         differences=recipe_differences(runs),
         queries=shared_queries(runs) if images else [],
-        exports={"csv": to_csv(table), "markdown": to_markdown(table), "latex": to_latex(table)},
+        exports={
+            "csv": to_csv(table),
+            "markdown": to_markdown(table),
+            "latex": to_latex(table),
+            "seeds": "" if comparison.seeds is None else to_csv(comparison.seeds),
+        },
         levels=LEVELS,
         version=__version__,
     )
@@ -84,7 +90,7 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
 def findings(table: Table, ranked: bool) -> tuple[str, str]:
     """Who finds most and who withstands most, in a sentence, and what the step from one to the other gives and takes.
 
-    The first is empty and the second general where that cannot be said.
+    The first is empty and the second general where that cannot be said, or where it may be chance.
 
     Args:
         table: the figures.
@@ -93,14 +99,18 @@ def findings(table: Table, ranked: bool) -> tuple[str, str]:
     recall, ers = table.column("R@1"), table.column("ERS")
     accurate, robust = _first(recall), _first(ers)
     if not ranked or accurate is None or robust is None:
-        return "", "Accuracy, robustness and cost"
+        return "", GENERAL
     most, least = table.names[accurate], table.names[robust]
     (r1, less_r1), (less_ers, score) = ([c.cells[i].value or 0.0 for i in (accurate, robust)] for c in (recall, ers))
+    claims = {f"{most} finds most (R@1 {number(r1)})": recall, f"{least} withstands most (ERS {number(score)})": ers}
+    sure = [claim for claim, column in claims.items() if not column.rivals()]
+    if len(sure) < len(claims):
+        return "".join(f"{claim}." for claim in sure), GENERAL
     if accurate == robust:
         both = f"{most} is ahead in both: it finds most (R@1 {number(r1)}) and withstands most (ERS {number(score)})."
-        return both, "Accuracy, robustness and cost"
-    price = f"From {most} to {least}: {number(score - less_ers)} more ERS for {number(r1 - less_r1)} less R@1"
-    return f"{most} finds most (R@1 {number(r1)}); {least} withstands most (ERS {number(score)}).", price
+        return both, GENERAL
+    more, less = (round(a, 1) - round(b, 1) for a, b in ((score, less_ers), (r1, less_r1)))  # as they are shown
+    return f"{'; '.join(sure)}.", f"From {most} to {least}: {number(more)} more ERS for {number(less)} less R@1"
 
 
 def doubt(table: Table, refused: Collection[str]) -> str:

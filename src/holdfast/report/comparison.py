@@ -12,13 +12,13 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.report.formatting import eps, short
-from holdfast.report.public import command, model_command, public_values
+from holdfast.report.public import command, model_command, public_values, spec
 from holdfast.report.runs import ComparedRun, Document, read_runs, table_of
 from holdfast.report.tables import Table, TableCell
 from holdfast.run_files import block, data_block
 
 TITLES = {"clean": "Clean metrics", "thorough": "The thorough audit"}
-WORDS = {"data.name": "data", "eps_pixel": "eps"}
+WORDS = {"data.name": "data", "content": "data", "eps_pixel": "eps"}
 SEED_MARK = re.compile(r"[-_. /(]+(s|seed)?[-_=]*$")
 NO_TEST_SPLIT = ("validation", "validation_seed", "train_fraction", "fraction_seed", "skip_bad")
 """Keys of a data block that leave the test images as they are."""
@@ -111,7 +111,7 @@ class Conditions:
     """How something was measured.
 
     Args:
-        values: everything that must be alike for figures to be compared.
+        values: everything that must be alike for figures to be compared; `content` identifies the images.
         complete: whether every setting of the data is among them; a model that was only audited has those that were
             typed.
     """
@@ -141,7 +141,7 @@ def measured_on(run: ComparedRun, source: str) -> Conditions | None:
     own = data_block(run.files.evaluation)
     of_own = bool(own) and all(own.get(key) == value for key, value in data.items())
     settings = {f"data.{k}": v for k, v in (own | data if of_own else data).items() if k not in NO_TEST_SPLIT}
-    values = {"split": document.get("split"), "images": document.get("images"), **settings}
+    values = {**{key: document.get(key) for key in ("split", "images", "content")}, **settings}
     if source != "clean":
         budget, limit = block(document, "budget"), document.get("limit")
         values |= {key: document.get(key) for key in ("mode", "gallery", "limit")}
@@ -152,7 +152,12 @@ def measured_on(run: ComparedRun, source: str) -> Conditions | None:
 
 
 def differing(conditions: Sequence[Conditions]) -> list[str]:
-    """The keys in which conditions differ, without those that only follow from others of them."""
+    """The keys in which conditions differ, without those that only follow from others of them.
+
+    Data are the same when the images and their classes are, wherever they lie; names and settings are compared only
+    where a measurement of before kept no digest of them.
+    """
+    by_content = all(known.values["content"] for known in conditions)
     mixed = len({known.complete for known in conditions}) > 1
 
     def values(key: str) -> set[str]:
@@ -160,9 +165,10 @@ def differing(conditions: Sequence[Conditions]) -> list[str]:
         return {_text(key, known.values.get(key)) for known in conditions if key in known.values or not unsaid}
 
     keys = dict.fromkeys(key for known in conditions for key in known.values)
-    found = [key for key in keys if len(values(key)) > 1]
-    if "data.name" in found:
-        found = [k for k in found if k == "data.name" or not (k.startswith("data.") or k in ("images", "gallery"))]
+    left = [key for key in keys if not (key.startswith("data.") if by_content else key == "content")]
+    found = [key for key in left if len(values(key)) > 1]
+    if data := {"data.name", "content"} & {*found}:
+        found = [k for k in found if k in data or not (k.startswith("data.") or k in ("images", "gallery"))]
     return [k for k in found if "limit" not in found or k not in ("images", "seed")]
 
 
@@ -222,12 +228,22 @@ def _told(key: str, conditions: dict[str, Conditions]) -> str:
     names: dict[str, list[str]] = {}
     said: dict[str, str] = {}
     for name, known in conditions.items():
-        value = known.values.get(key)
-        text = _text(key, value)
+        text = _text(key, known.values.get(key))
         names.setdefault(text, []).append(name)
-        said[text] = eps(value) if key == "eps_pixel" else "none" if value is None else short(public_values(value))
+        said[text] = _said(key, known.values)
+    if key == "content" and len({*said.values()}) < len(said):  # other images under the same name
+        said = {text: f"{words} [{text[1:9]}]" for text, words in said.items()}
     listed = [f"{said[text]} ({', '.join(those)})" for text, those in names.items()]
     return f"{WORDS.get(key, key)} {' and '.join(listed)}"
+
+
+def _said(key: str, values: Document) -> str:
+    """A condition in words; in place of a digest, which tells nobody where to look, the data."""
+    if key == "content":
+        return spec({name.removeprefix("data."): value for name, value in values.items()})
+    if key == "eps_pixel":
+        return eps(values.get(key))
+    return "none" if values.get(key) is None else short(public_values(values[key]))
 
 
 def _text(key: str, value: Any) -> str:

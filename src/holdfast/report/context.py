@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.audit.subject import Subject
     from holdfast.data import ImageStore, ImageTable
     from holdfast.models import Embedder
-    from holdfast.report.model import AttackedQueries
+    from holdfast.report.model import AttackedQueries, Searches
 
 GOAL = "misrank"
 """Of the attack that the sections show."""
@@ -81,6 +81,13 @@ class CollectContext:
         return self.subject.gallery or self.subject.store
 
     @functools.cached_property
+    def searches(self) -> Searches:
+        """What every query finds before any attack, looked up once; `Absent` where none has anything to find."""
+        from holdfast.report.model import search_all
+
+        return search_all(self.subject)
+
+    @functools.cached_property
     def attacked(self) -> AttackedQueries:
         """The attacked queries, attacked once; `Absent` where the model gives no gradients."""
         from holdfast.report.model import attack_queries
@@ -117,6 +124,8 @@ class PageContext:
             return exhibits[name]
         if not exhibits:
             raise Absent("not collected yet", report_command(self.files))
+        if name not in exhibits:
+            raise Absent("not collected by the version that made this page's images", report_command(self.files))
         raise Absent(public_text(block(exhibits, "missing").get(name) or "nothing was found to show"))
 
     @property
@@ -127,9 +136,13 @@ class PageContext:
             return None
         measured = next((d for d in (files.evaluation, files.audit) if d.get("data")), {"data": files.data})
         shown, own = data_block(made), data_block(measured)
-        splits = made.get("split"), measured.get("split")
-        alike = all(shown[key] == own[key] for key in shown.keys() & own.keys() if key not in UNSEEN)
-        if alike and (None in splits or splits[0] == splits[1]):
+        splits, contents = ([document.get(key) for document in (made, measured)] for key in ("split", "content"))
+        if all(contents):
+            alike = contents[0] == contents[1]
+        else:  # of before 0.4: places and settings must do
+            same = all(shown[key] == own[key] for key in shown.keys() & own.keys() if key not in UNSEEN)
+            alike = same and (None in splits or splits[0] == splits[1])
+        if alike:
             return None
         names = [f"{spec(d)}, {s} split" if s else spec(d) for d, s in zip((shown, own), splits, strict=True)]
         return names[0], names[1]

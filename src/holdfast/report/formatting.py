@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
+
+from markupsafe import Markup
 
 from holdfast.errors import HoldfastError
 from holdfast.metric_info import MetricInfo, stored
@@ -12,6 +15,8 @@ from holdfast.run_files import block, finite
 
 NONE = "–"
 """Stands where a number is missing."""
+WORD_ENDS = re.compile(r"(?<=[^\W\d_][_/\\.:=+,|&-])(?=\w)|(?<=[_/\\.:=+,|@&-])(?=[^\W\d_])|(?<=[a-z])(?=[A-Z])")
+"""Where a name can be broken without breaking a word or a number."""
 
 
 def number(value: Any, digits: int = 1) -> str:
@@ -31,6 +36,12 @@ def percent(value: Any) -> str:
 def count(value: Any) -> str:
     """A whole number with thousands apart."""
     return number(value, 0)
+
+
+def counted(value: Any, noun: str) -> str:
+    """`1 epoch`, `40 epochs`."""
+    text = count(value)
+    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
 
 
 def with_interval(value: Any, interval: Any, digits: int = 1) -> str:
@@ -84,6 +95,11 @@ def short(text: Any, length: int = 40) -> str:
     """The text, cut where it would break a line of its own."""
     whole = " ".join(str(text).split())
     return whole if len(whole) <= length else f"{whole[: length - 1]}…"
+
+
+def breakable(text: Any, length: int = 80) -> Markup:
+    """A name of files or folders whole, up to a length, that may go on in the next line after `_`, `-`, `/` or `aB`."""
+    return Markup("<wbr>").join(WORD_ENDS.split(short(text, length)))
 
 
 def setting(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,11 +21,13 @@ SMALL = 64
 """Up to this side, an image is shown with visible pixels instead of a blur."""
 BUDGET = 5_500_000
 """Bytes of image files per page: a third more in base64, so that a page stays under 8 MB."""
-THUMBNAIL = 112
-"""Longest side of an image that is only looked at; larger ones are reduced to it and stored as JPEG."""
+LOOKED_AT = 224
+"""Side of an image that is only looked at: what most models see, and enough to be enlarged on a screen."""
+LOSSLESS = 112
+"""Up to this side such images are stored as PNG, above as JPEG."""
 EXACT = 256
 """Longest side of an image that is stored to the bit; a page of larger ones would be too heavy."""
-TILE, COLUMNS = 48, 25
+TILE, COLUMNS = 64, 20
 QUALITY = 85
 _STARTS = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 
@@ -56,7 +59,7 @@ class PageImages:
             return Markup("")
         width, height = (_side(image.get(key)) for key in ("width", "height"))
         kind = " pixels" if max(width, height) <= SMALL else ""
-        return Markup('<img class="pic{}" src="{}" width="{}" height="{}" alt="{}">').format(
+        return Markup('<img class="pic{}" src="{}" width="{}" height="{}" alt="{}" decoding="async">').format(
             kind, source, width, height, str(image.get("alt", ""))
         )
 
@@ -92,30 +95,30 @@ class ImageFiles:
 
     Args:
         folder: where they go; None writes nothing and gives None for every image.
-        size: input size of the model; what is shown is what the model sees.
     """
 
-    def __init__(self, folder: Path | None, size: int) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.size = size
         self._count = 0
-        self._known: dict[tuple[int, int], dict[str, Any]] = {}
+        self._known: dict[tuple[int, int], Named] = {}
 
     def of(self, store: ImageStore, row: int, alt: str) -> Named:
         """An image of a store, for looking at; asked for again it is the same file."""
-        import torch
-
         if self.folder is None:
             return None
         key = (id(store), row)
         if key not in self._known:
-            image = store.inputs(torch.tensor([row]))[0]
-            self._known[key] = self._save(image, THUMBNAIL, "png" if self.size <= THUMBNAIL else "jpg")
-        return {**self._known[key], "alt": alt}
+            self._known[key] = self.seen(_photograph(store, row), "")
+        return {**(self._known[key] or {}), "alt": alt}
 
     def exact(self, image: Tensor, alt: str) -> Named:
         """An image in [0, 1] as 8 bits hold it, without loss."""
         return None if self.folder is None else {**self._save(image, EXACT, "png"), "alt": alt}
+
+    def seen(self, image: Tensor, alt: str) -> Named:
+        """An image in [0, 1] for looking at, such as a perturbation; without loss only where it is small."""
+        kind = "png" if image.shape[-1] <= LOSSLESS else "jpg"
+        return None if self.folder is None else {**self._save(image, LOOKED_AT, kind), "alt": alt}
 
     def sprite(self, store: ImageStore, rows: Tensor) -> dict[str, Any] | None:
         """Many images as the tiles of one JPEG, row by row."""
@@ -136,13 +139,30 @@ class ImageFiles:
 
         assert self.folder is not None
         drawn = _drawn(image)
-        if self.size > side:
+        if drawn.width > side:
             drawn = drawn.resize((side, side), Image.Resampling.LANCZOS)
         self._count += 1
         name = f"{self._count:04d}.{kind}"
         options: dict[str, Any] = {"optimize": True} if kind == "png" else {"quality": QUALITY}
         drawn.save(self.folder / name, **options)
         return {"file": f"{FOLDER}/{name}", "width": drawn.width, "height": drawn.height}
+
+
+def _photograph(store: ImageStore, row: int) -> Tensor:
+    """What a model sees of an image, but sharp: where it sees few pixels of a large photograph, with more of them."""
+    import torch
+    from PIL import Image
+
+    from holdfast.data import RaggedImages, centre_crop
+    from holdfast.data.sources import resized
+
+    view, table = store.view, store.table
+    if view.size < LOOKED_AT:
+        larger = dataclasses.replace(view, size=LOOKED_AT, canvas=-(-view.canvas * LOOKED_AT // view.size))
+        whole = table.source.image(int(table.positions[row]))
+        if all(wanted <= there for wanted, there in zip(larger.resized(*whole.shape[:2]), whole.shape, strict=False)):
+            return centre_crop(RaggedImages.of([resized(Image.fromarray(whole), larger)]), larger)[0]
+    return store.inputs(torch.tensor([row]))[0]
 
 
 def _drawn(image: Tensor) -> Image.Image:

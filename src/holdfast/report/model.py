@@ -9,18 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast import attacks, console
+from holdfast import attacks
 from holdfast.attacks import Budget, sweep
 from holdfast.audit.ers import usual_eps
 from holdfast.audit.examples import as_bytes, rounded
+from holdfast.audit.plan import Progress
 from holdfast.audit.preparation import Execution, Selection, make_subject, speed_up
 from holdfast.audit.subject import Subject
 from holdfast.data import ImageStore
 from holdfast.evaluation import choose_split, read_table
 from holdfast.models import Embedder
-from holdfast.report.context import GOAL, CollectContext
+from holdfast.report.context import GOAL, NO_POSITIVE, Absent, CollectContext
 from holdfast.report.images import ImageFiles
 from holdfast.report.origin import Origin
+from holdfast.sphere import Mask
 
 FRACTIONS = (0.125, 0.25, 0.5, 1.0, 2.0)
 """Each eps as a fraction of the audit's: 1, 2, 4, 8 and 16/255 for the usual one."""
@@ -50,6 +52,34 @@ class AttackedQueries:
     stored_hits: Tensor
 
 
+@dataclasses.dataclass(frozen=True)
+class Searches:
+    """What every query finds first, before any attack; queries without a positive in the gallery are left out.
+
+    Args:
+        rows: the queries.
+        labels: their classes.
+        found: the gallery image that is nearest to each.
+        right: whether that is of its class.
+    """
+
+    rows: Tensor
+    labels: Tensor
+    found: Tensor
+    right: Mask
+
+
+def search_all(subject: Subject) -> Searches:
+    """Let every query search the gallery, its own copy and camera left out."""
+    references, rows = subject.references, torch.arange(len(subject.labels), device=subject.labels.device)
+    hits = references.hits(references.clean(rows), rows)
+    rows = rows[~hits.isnan()]
+    if not len(rows):
+        raise Absent(NO_POSITIVE)
+    found = references.nearest(references.clean(rows), rows, 1)[:, 0]
+    return Searches(rows, subject.labels[rows], found, hits[rows] > 0)
+
+
 def open_model(origin: Origin, embedder: Embedder, folder: Path | None, seed: int, limit: int) -> CollectContext:
     """Embed the evaluation split and prepare the attack.
 
@@ -73,7 +103,7 @@ def open_model(origin: Origin, embedder: Embedder, folder: Path | None, seed: in
         audited, store = speed_up(made, budget, execution) if finite else BROKEN, made.store
     else:
         store = ImageStore(selection.queries, embedder.view, embedder.mean.device, skip_bad=skip_bad)
-    images = ImageFiles(folder, embedder.size)
+    images = ImageFiles(folder)
     return CollectContext(table, selection.split, store, embedder, images, seed, budget, audited)
 
 
@@ -89,24 +119,25 @@ def attack_queries(subject: Subject, budget: Budget) -> AttackedQueries:
     eps = tuple(min(1.0, fraction * budget.eps) for fraction in FRACTIONS)
     goal = attacks.build(GOAL).bind(subject.references, subject.rows)
     hits, stored = [], []
-    with console.bar(len(subject.rows), unit="image", what="attacking") as bar:
+    each = subject.passes(budget) * len(eps)
+    with Progress(each * len(subject.rows)) as progress:
         for first in range(0, len(subject.rows), subject.block):
             block = slice(first, first + subject.block)
             images = subject.images(subject.rows[block])
-            found = sweep(
-                subject.model,
-                images,
-                goal.take(block),
-                budget,
-                eps,
-                generator=subject.generator("exhibits", first),
-                chunk=subject.chunk,
-                precision=subject.precision,
-                run=subject.run,
-            )
+            with progress.doing("attacking queries for the page", each * len(images)):
+                found = sweep(
+                    subject.model,
+                    images,
+                    goal.take(block),
+                    budget,
+                    eps,
+                    generator=subject.generator("exhibits", first),
+                    chunk=subject.chunk,
+                    precision=subject.precision,
+                    run=subject.run,
+                )
             hits.append(torch.stack([result.measures["hit"] for result in found]))
             stored.append(as_bytes(rounded(images, found[SHOWN].images, budget.eps)))
-            bar.update(len(images))
     vectors = torch.cat([subject.encode(files.float() / 255) for files in stored])
     return AttackedQueries(
         eps=eps,

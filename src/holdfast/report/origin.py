@@ -29,6 +29,7 @@ class Origin:
         skip_bad: whether unreadable images were left out.
         eps: of the audit in pixel units; None where there was none.
         steps: of the attack.
+        attacked: how many images the audit attacked; None where there was none.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Origin:
     skip_bad: bool = False
     eps: float | None = None
     steps: int = STEPS
+    attacked: int | None = None
 
 
 def find_origin(folder: Path, data: str | None = None, trust_code: bool = False) -> Origin:
@@ -57,12 +59,13 @@ def find_origin(folder: Path, data: str | None = None, trust_code: bool = False)
         file = folder / ("recipe.yaml" if files.recipe else name)
         raise HoldfastError(f"{file} does not say where its images are; give them with data")
     seed, budget = (files.recipe or audit).get("seed", 0), block(audit, "budget")
-    eps, steps = finite(budget.get("eps_pixel")), budget.get("steps")
+    eps, steps, attacked = finite(budget.get("eps_pixel")), budget.get("steps"), audit.get("images")
     common: dict[str, Any] = {
         "data": named,
         "seed": seed if isinstance(seed, int) else 0,
         "eps": eps if eps is not None and 0 < eps <= 1 else None,
         "steps": min(STEPS, steps) if isinstance(steps, int) and steps >= 1 else STEPS,
+        "attacked": attacked if isinstance(attacked, int) and attacked >= 1 else None,
     }
     if files.recipe:
         return Origin(str(folder), files.name, **common)

@@ -12,7 +12,7 @@ from holdfast.files import write_atomic
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.images import PageImages
 from holdfast.report.public import report_command
-from holdfast.report.render import part, render
+from holdfast.report.render import SCRIPTS, part, render
 from holdfast.report.sections import SECTIONS
 from holdfast.report.sections.header import header
 from holdfast.run_folder import DAMAGED, read_run
@@ -66,7 +66,7 @@ def make(folder: Path, images: bool = True) -> Page:
             missing.append((section.name, "what is stored cannot be read", refresh))
     page = render(
         "report.html",
-        scripts=("page.js",),
+        scripts=SCRIPTS,
         title=f"{context.files.name} · holdfast",
         head=header(context),
         sections=sections,

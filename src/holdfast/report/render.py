@@ -11,7 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.report import formatting as fmt
-from holdfast.run_files import finite
+from holdfast.run_files import eps_words, finite
+
+SCRIPTS = ("page.js", "save.js", "tables.js", "drawings.js", "lens.js")
+"""Of every page; each works without the others but for `save.js`, which makes the buttons."""
 
 
 def render(template: str, scripts: tuple[str, ...] = (), **facts: Any) -> str:
@@ -50,7 +53,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     numbers = (finite, fmt.number, fmt.percent, fmt.count, fmt.with_interval, fmt.brackets, fmt.eps, fmt.duration)
-    environment.filters |= {function.__name__: function for function in (*numbers, fmt.short)}
+    environment.filters |= {function.__name__: function for function in (*numbers, fmt.short, fmt.breakable, eps_words)}
     return environment
 
 

@@ -12,13 +12,14 @@ from holdfast.report.charts import KINDS
 from holdfast.report.formatting import described, span
 from holdfast.report.sections.flags import all_flags
 from holdfast.report.tables import Column, Table, TableCell
-from holdfast.run_files import block, finite
+from holdfast.run_files import ON_TEST, START, block, finite
 from holdfast.run_folder import RunFiles, read_run
 
 Document = dict[str, Any]
 GROUPS = {"clean": "Clean retrieval", "ers": "Under attack", "cost": "Cost"}
 OTHER = "Other audits"
 RECALL = MetricInfo("queries whose nearest image is of their class, %", digits=1, shown="headline")
+BEFORE = MetricInfo("R@1 of the model that training started from, %", "R@1 before", None, 1)
 # Runs do not record their machine, so seconds rank nobody.
 COSTS = {
     "seconds": MetricInfo("seconds in training steps, on the machine used", "train s", None, 0, "headline"),
@@ -111,12 +112,16 @@ def table_of(runs: Sequence[ComparedRun]) -> Table:
                     columns.setdefault(column.key, column)
                     cells[column.key] = _cell(document, key, info.scale)
         files = run.files
+        if (start := finite(block(files.evaluation, START).get(ON_TEST))) is not None:
+            columns.setdefault("before", _column("clean", "before", BEFORE))
+            cells["before"] = TableCell(start)
         costs = (files.training_seconds, files.passes_per_step, files.images_seen, files.parameters)
         cells |= {key: TableCell(finite(value)) for key, value in zip(COSTS, costs, strict=True)}
         rows.append(cells)
     columns |= {key: _column("cost", key, info) for key, info in COSTS.items()}
     sources = ["clean", "ers", *sorted({c.source for c in columns.values()} - {*GROUPS}), "cost"]
-    ordered = sorted(columns.values(), key=lambda column: sources.index(column.source))
+    first = ("R@1", "before")  # each beside the other
+    ordered = sorted(columns.values(), key=lambda column: (sources.index(column.source), column.key not in first))
     filled = [
         dataclasses.replace(column, cells=tuple(cells.get(column.key, TableCell()) for cells in rows))
         for column in ordered

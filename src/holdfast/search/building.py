@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from holdfast import seeds
+from holdfast import console, seeds
 from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import ModelError, SearchError
 from holdfast.evaluation import used_once
@@ -20,14 +19,20 @@ from holdfast.files import new_folder
 from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import current_processes
-from holdfast.search.embedding import embed_images, fingerprint_images, model_facts, refuse_other_model
-from holdfast.search.index import Index, kind_for
+from holdfast.search.embedding import (
+    embed_images,
+    fingerprint_images,
+    measure_moves,
+    model_facts,
+    refuse_other_model,
+)
+from holdfast.search.index import Index, Rows, Vectors, kind_for
 from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 
 LOCK = ".lock"
-CALIBRATED_ON = 1000
-"""Images whose statistics stand for clean queries; at one false alarm in a hundred, ten of them are beyond."""
+CALIBRATED_ON = 600
+"""Images whose statistics stand for clean queries; at one false alarm in a hundred, six of them are beyond."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,10 +83,10 @@ def create_index(
         processes.tell(begin)
         images = _Images(model.eval(), table, batch, skip_bad)
         everything = np.arange(len(images.store))
-        vectors = embed_images(model, images.store, everything, batch).vectors
+        vectors = embed_images(model, images.store, everything, batch)
         facts = model_facts(model, reference)
         index = Index(vectors, images.ids, images.labels, images.fingerprints, facts, kind, seed)
-        index = _calibrated(index, model, images, everything, calibrate)
+        index = _calibrated(index, model, images, everything, vectors, calibrate)
         if processes.main:
             _write_new(folder, model, index)
     return index, Added(len(index), 0, 0, len(images.store.skipped))
@@ -141,11 +146,11 @@ def add_images(
         done = Added(len(new) - replaced, replaced, len(old) - len(new), len(images.store.skipped))
         if not len(new):
             return index, done
-        vectors = embed_images(model, images.store, new, batch).vectors
+        vectors = embed_images(model, images.store, new, batch)
         ids, labels = ([words[row] for row in new] for words in (images.ids, images.labels))
         index = index.extended(vectors, ids, labels, images.fingerprints[new])
         calibrate = max(len(index.clean), CALIBRATED_ON) if len(index.clean) else 0
-        index = _calibrated(index, model, images, new, calibrate)
+        index = _calibrated(index, model, images, new, vectors, calibrate)
         if processes.main:
             write_index(folder, index, replaces=manifest)
     return index, done
@@ -177,7 +182,7 @@ class _Images:
         self.fingerprints = fingerprint_images(self.store, batch)
 
 
-def _calibrated(index: Index, model: Embedder, images: _Images, rows: NDArray[np.int64], count: int) -> Index:
+def _calibrated(index: Index, model: Embedder, images: _Images, rows: Rows, vectors: Vectors, count: int) -> Index:
     """The index with statistics of a seeded choice of `count` of these rows, each searched among the others."""
     if count == 0:
         return index
@@ -185,8 +190,10 @@ def _calibrated(index: Index, model: Embedder, images: _Images, rows: NDArray[np
     old = index.clean
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
     fresh = count if not len(old) else max(1, round(count * len(rows) / len(index)))
-    chosen = np.sort(draw.permutation(rows)[:fresh])
-    embedded = embed_images(model, images.store, chosen, images.batch, index.seed)
-    found = statistics(index, embedded, images.fingerprints[chosen])
+    chosen = np.sort(draw.permutation(len(rows))[:fresh])
+    what = f"{index.copies} changed copies of {len(chosen):,} of {len(rows):,} images"
+    console.say(f"marks for tampered queries: {what}; --calibrate sets how many")
+    moves = measure_moves(model, images.store, rows[chosen], vectors[chosen], images.batch, index.seed, index.copies)
+    found = statistics(index, vectors[chosen], moves, images.fingerprints[rows[chosen]])
     kept = draw.permutation(old)[: count - len(found)]
     return dataclasses.replace(index, clean=np.concatenate([kept, found]))

@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast import seeds
+from holdfast import console, seeds
 from holdfast.data import ImageStore
 from holdfast.errors import ModelError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder
 from holdfast.processes import current_processes
-from holdfast.search.index import Fingerprints, ModelFacts, usable
+from holdfast.search.index import CHANGED_COPIES, Fingerprints, ModelFacts, Rows, Vectors, usable
 
 NOISE = 4 / 255
 """Deviation of the noise: under what a person sees, half of the usual attack's reach."""
-NOISY_COPIES = 2
+SHIFTS = ((0, 1), (1, 0), (2, 1), (1, 2))
+"""Up, left, down and right, of an image with a margin all around."""
 PROBES = 4
 """Images by which models are told apart."""
 SAME = 1e-2
 """Distance up to which two vectors of a probe are one model's: above what other hardware, half precision or another
 runtime changes, far below what other weights do."""
-
-
-@dataclasses.dataclass(frozen=True)
-class EmbeddedImages:
-    """What a model makes of images.
-
-    Args:
-        vectors: one per image.
-        moves: how far a little noise and a small shift of the image move each, on average; None where not asked for.
-    """
-
-    vectors: NDArray[np.float32]
-    moves: NDArray[np.float32] | None = None
 
 
 def fingerprint_images(store: ImageStore, batch: int) -> Fingerprints:
@@ -54,58 +40,81 @@ def fingerprint_images(store: ImageStore, batch: int) -> Fingerprints:
     return processes.gather(torch.from_numpy(own), ((len(store), 1),)).numpy()
 
 
-class WithMoves(nn.Module):
-    """Before each vector of a model, how far a little noise and a small shift of the image move it, on average.
+def embed_images(model: Embedder, store: ImageStore, rows: Rows, batch: int = 256) -> Vectors:
+    """Vectors of some images, each of them usable.
 
     Args:
-        model: in eval mode.
-        seed: of the noise, the same for all images, so that no verdict depends on the rest of the batch.
+        model: on the store's device.
+        store: images at the model's view.
+        rows: which of them.
+        batch: images per pass.
     """
-
-    def __init__(self, model: Embedder, seed: int) -> None:
-        super().__init__()
-        self.training = model.training
-        self.model, self.seed, self.size, self.dim, self.mean = model, seed, model.size, model.dim + 2, model.mean
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Images in [0, 1] to moves and vectors."""
-        vectors = self.model(images).float()
-        moves = [
-            torch.stack([(self.model(copy).float() - vectors).norm(dim=1) for copy in copies]).mean(0)
-            for copies in changed_copies(images, self.seed)
-        ]
-        return torch.cat([torch.stack(moves, 1), vectors], 1)
+    vectors = embed(model, store, batch, rows=torch.from_numpy(rows)).numpy()
+    _refuse_unusable(vectors, store, rows)
+    return vectors
 
 
-def embed_images(
-    model: Embedder, store: ImageStore, rows: NDArray[np.int64], batch: int = 256, seed: int | None = None
-) -> EmbeddedImages:
-    """Vectors of some images and, if asked, how far small changes move them, which costs six more passes.
+@torch.no_grad()
+def measure_moves(
+    model: Embedder,
+    store: ImageStore,
+    rows: Rows,
+    vectors: Vectors,
+    batch: int = 256,
+    seed: int = 0,
+    copies: int = CHANGED_COPIES,
+) -> Vectors:
+    """How far a little noise and a small shift move images' vectors, on average, of shape (n, 2).
+
+    Each image costs a pass for every changed copy. Several processes take a shard each, and all of them get everything.
 
     Args:
         model: in eval mode, on the store's device.
         store: images at the model's view.
         rows: which of them.
+        vectors: of these.
         batch: images per pass.
-        seed: of the noise of changed copies; none are looked at when left out.
+        seed: of the noise, the same for all images, so that no verdict depends on the rest of the batch.
+        copies: changed copies of each image, those of the index.
     """
-    shown = model if seed is None else WithMoves(model, seed)
-    table = embed(shown, store, batch, rows=torch.from_numpy(rows)).numpy()
-    bad = np.flatnonzero(~usable(table))
+    processes = current_processes()
+    parts, shard = [torch.empty(0, 2)], processes.shard(len(rows))
+    mine, clean = torch.from_numpy(rows[shard]), torch.from_numpy(vectors[shard])
+    with console.bar(copies * len(mine), unit="pass", what="changed copies") as bar:
+        for start in range(0, len(mine), batch):
+            images = store.inputs(mine[start : start + batch])
+            unmoved = clean[start : start + batch].to(images.device)
+            moves = []
+            for changed in changed_copies(images, seed, copies):
+                apart = []
+                for copy in changed:
+                    apart.append((model(copy).float() - unmoved).norm(dim=1))
+                    bar.update(len(images))
+                moves.append(torch.stack(apart).mean(0))
+            parts.append(torch.stack(moves, 1).cpu())
+    found = processes.gather(torch.cat(parts), ((len(rows), 1),)).numpy()
+    _refuse_unusable(found, store, rows)
+    return found
+
+
+def _refuse_unusable(values: Vectors, store: ImageStore, rows: Rows) -> None:
+    bad = np.flatnonzero(~usable(values))
     if len(bad):
         name = store.table.ids[rows[bad[0]]]
         raise ModelError(f"the model gives '{name}' a vector that is not finite or far too long; check its weights")
-    return EmbeddedImages(table) if seed is None else EmbeddedImages(np.ascontiguousarray(table[:, 2:]), table[:, :2])
 
 
-def changed_copies(images: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Noisy copies of images, and copies shifted by one pixel (on larger images two or three) to each side."""
-    noise = torch.randn(NOISY_COPIES, *images.shape[1:], generator=seeds.generator(seed, "tampering")) * NOISE
+def changed_copies(images: Tensor, seed: int, copies: int = CHANGED_COPIES) -> tuple[list[Tensor], list[Tensor]]:
+    """Noisy copies, a third of all, and copies shifted to one side by a pixel (larger images by two or three)."""
+    noisy_copies = copies // 3
+    noise = torch.randn(noisy_copies, *images.shape[1:], generator=seeds.generator(seed, "tampering")) * NOISE
     noisy = [(images + one).clamp(0, 1) for one in noise.to(images.device)]
     step, height, width = max(1, round(images.shape[-1] / 112)), *images.shape[-2:]
     padded = F.pad(images, (step,) * 4, mode="replicate")
-    corners = ((0, step), (step, 0), (2 * step, step), (step, 2 * step))
-    return noisy, [padded[..., top : top + height, left : left + width] for top, left in corners]
+    shifted = [
+        padded[..., step * top :, step * left :][..., :height, :width] for top, left in SHIFTS[: copies - noisy_copies]
+    ]
+    return noisy, shifted
 
 
 @torch.no_grad()

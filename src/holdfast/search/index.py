@@ -26,6 +26,9 @@ LONGEST = 1e12
 COPIES = 4
 """Copies of a query in the index that a search can skip."""
 
+CHANGED_COPIES, CHANGED_COPIES_BEFORE = 3, 6
+"""Copies of an image, a little changed, by which tampering is told; indexes of before 0.2 rest on more of them."""
+
 STATISTICS = 4
 """Numbers on a query that tell whether it looks tampered with."""
 
@@ -157,6 +160,7 @@ class Index:
         kind: flat, ivf or hnsw; by the number of vectors when left out.
         seed: of everything random.
         clean: statistics of clean queries that tampered ones are compared with, one row each; none if not calibrated.
+        copies: changed copies of an image that these rest on.
     """
 
     vectors: Vectors
@@ -167,6 +171,7 @@ class Index:
     kind: str | None = None
     seed: int = 0
     clean: NDArray[np.float32] = dataclasses.field(default_factory=lambda: np.empty((0, STATISTICS), np.float32))
+    copies: int = CHANGED_COPIES
 
     def __post_init__(self) -> None:
         _refuse_unusable(self.vectors, "a vector")

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.data import ImageStore
 from holdfast.models import Embedder
-from holdfast.search.embedding import EmbeddedImages, embed_images, fingerprint_images
-from holdfast.search.index import Fingerprints, Index
+from holdfast.search.embedding import embed_images, fingerprint_images, measure_moves
+from holdfast.search.index import Fingerprints, Index, Vectors
 
 SIGNS = (
     "farther from everything in the index than clean images are",
@@ -41,17 +41,22 @@ class TamperVerdict:
         return f"looks tampered with ({'; '.join(self.why)})" if self.tampered else ""
 
 
-def statistics(index: Index, embedded: EmbeddedImages, fingerprints: Fingerprints) -> NDArray[np.float32]:
+def statistics(index: Index, vectors: Vectors, moves: Vectors, fingerprints: Fingerprints) -> Vectors:
     """Four numbers on each query, each larger the odder: see `SIGNS`.
 
     Distance to the nearest image, by how much the second is farther, and the two moves. The very same image in the
     index is skipped: being in it is no sign of anything.
+
+    Args:
+        index: what is searched.
+        vectors: of the queries.
+        moves: how far small changes move each, as `search.embedding.measure_moves` says.
+        fingerprints: of the queries.
     """
-    assert embedded.moves is not None
-    distances = index.search(embedded.vectors, 2, without=fingerprints).distances
+    distances = index.search(vectors, 2, without=fingerprints).distances
     # With nothing else to find there is nothing to compare.
     nearest, second = np.nan_to_num(np.pad(distances, ((0, 0), (0, 2)))[:, :2], posinf=0.0).T
-    return np.column_stack([nearest, np.maximum(second - nearest, 0), embedded.moves]).astype(np.float32)
+    return np.column_stack([nearest, np.maximum(second - nearest, 0), moves]).astype(np.float32)
 
 
 class Detector:
@@ -91,7 +96,8 @@ def detector_of(index: Index, false_alarms: float = FALSE_ALARMS) -> tuple[Detec
     if not len(clean):
         return None, "the index was not calibrated on clean images"
     if not 0 < false_alarms < 1 or (len(clean) + 1) * false_alarms < 1:
-        return None, f"{len(clean):,} clean images are too few for a false alarm rate of {false_alarms:g}"
+        few = f"{len(clean):,} clean images are too few for a false alarm rate of {false_alarms:g}"
+        return None, f"{few}; index more of them with --calibrate, or allow more false alarms"
     return Detector(clean, false_alarms), ""
 
 
@@ -156,11 +162,13 @@ def ask(
         batch: images per pass.
     """
     detector, unchecked = detector_of(index, false_alarms)
-    embedded = embed_images(model, queries, np.arange(len(queries)), batch, index.seed if detector else None)
-    found = index.search(embedded.vectors, k)
+    rows = np.arange(len(queries))
+    vectors = embed_images(model, queries, rows, batch)
+    found = index.search(vectors, k)
     verdicts: list[TamperVerdict] | list[None] = [None] * len(queries)
     if detector is not None:
-        verdicts = detector.judge(statistics(index, embedded, fingerprint_images(queries, batch)))
+        moves = measure_moves(model, queries, rows, vectors, batch, index.seed, index.copies)
+        verdicts = detector.judge(statistics(index, vectors, moves, fingerprint_images(queries, batch)))
     hits = [
         tuple(Hit(index.ids[row], index.labels[row], apart) for row, apart in zip(*both, strict=True) if row >= 0)
         for both in zip(found.rows.tolist(), found.distances.tolist(), strict=True)

@@ -27,7 +27,7 @@ from holdfast.data import ImageTable
 from holdfast.errors import HoldfastError, SearchError
 from holdfast.files import write_atomic, write_json
 from holdfast.run_files import parse_json
-from holdfast.search.index import KINDS, STATISTICS, Index, ModelFacts, usable
+from holdfast.search.index import CHANGED_COPIES, CHANGED_COPIES_BEFORE, KINDS, STATISTICS, Index, ModelFacts, usable
 from holdfast.versions import versions
 from holdfast.view import Fit, Interpolation, View
 
@@ -35,7 +35,7 @@ SCHEMA = 1
 MANIFEST = "manifest.json"
 MODEL = "model"
 LARGEST_MANIFEST = 2**20
-FACTS = {"kind": str, "images": int, "dim": int, "seed": int}
+FACTS = {"kind": str, "images": int, "dim": int, "seed": int, "copies": int}
 MODEL_FACTS = {"reference": str, "weights": str, "size": int, "canvas": int}
 VIEW_BEFORE = {"fit": "squash", "interpolation": "bilinear"}
 """What an index that does not say was made with."""
@@ -69,6 +69,7 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
         **files,
         "model": {"reference": facts.reference, "weights": facts.weights, **dataclasses.asdict(facts.view)},
         "seed": index.seed,
+        "copies": index.copies,
         "versions": versions(),
     }
     write_json(folder / MANIFEST, manifest)
@@ -88,6 +89,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     manifest = _parsed((folder / MANIFEST).read_bytes(), MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise damaged(f"{MANIFEST} is not of schema {SCHEMA}")
+    manifest.setdefault("copies", CHANGED_COPIES_BEFORE)
     for part, pattern in FILE.items():
         if not isinstance(manifest.get(part), str) or not pattern.fullmatch(manifest[part]):
             raise damaged(f"{MANIFEST} names no file of {part}")
@@ -96,6 +98,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise damaged(f"{MANIFEST} lacks one of {', '.join(facts)}")
     if manifest["kind"] not in KINDS:
         raise damaged(f"{MANIFEST} names a kind that does not exist")
+    if manifest["copies"] not in (CHANGED_COPIES, CHANGED_COPIES_BEFORE):
+        raise damaged(f"{MANIFEST} names a number of changed copies that does not exist")
     return manifest
 
 
@@ -119,7 +123,9 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
         raise damaged("it names an image twice")
     told = manifest["model"]
     facts = ModelFacts(told["reference"], told["weights"], _view(told), probe)
-    return Index(vectors, ids, labels, fingerprints, facts, manifest["kind"], manifest["seed"], clean)
+    return Index(
+        vectors, ids, labels, fingerprints, facts, manifest["kind"], manifest["seed"], clean, manifest["copies"]
+    )
 
 
 def damaged(what: str) -> SearchError:

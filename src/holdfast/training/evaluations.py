@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
-from holdfast import metrics
+from holdfast import console, metrics
 from holdfast.data import ImageStore
 from holdfast.errors import RecipeError
-from holdfast.evaluation import document, embed_columns, evaluate
+from holdfast.evaluation import choose_split, document, embed, embed_columns, evaluate
 from holdfast.files import write_json
 from holdfast.models import Embedder, load_model
 from holdfast.models.card import write_card
+from holdfast.models.embedder import PlainFeatures
+from holdfast.models.preprocessing import preprocessing_of
 from holdfast.processes import current_processes
-from holdfast.run_files import best_on_test, curve_on_test
+from holdfast.run_files import ON_TEST, best_on_test, curve_on_test, outcome
 from holdfast.training.folder import TrainingFolder, split_counts
 from holdfast.training.health import keep_last_good
 from holdfast.training.logs import read_log
@@ -38,14 +40,53 @@ def open_test_stores(session: Session) -> list[ImageStore]:
     return [session.open_store(name) for name in ((split, "gallery") if split == "query" else (split,))]
 
 
+def measure_start(
+    session: Session, validation: ImageStore | None = None, tests: Sequence[ImageStore] = ()
+) -> dict[str, Any]:
+    """R@1 of the model as it came: `test` on the images that the run will be judged on, and `validation`.
+
+    Where pretrained weights are given a new head, that is the backbone's plain features: what training must beat. They
+    are seen at the size that the backbone came with where the run shows it larger images.
+
+    Args:
+        session: before its first step.
+        validation: the images of the validation classes, if there are any.
+        tests: those of the test classes, where they are open already.
+    """
+    recipe = session.recipe
+    new_head = recipe.model.dim is not None or recipe.model.head is not None
+    plain = recipe.init is None and recipe.model.weights not in (None, "none") and new_head
+    model = PlainFeatures(session.model) if plain else session.evaluated_model
+    view = preprocessing_of(recipe.model.backbone).view if plain else session.model.view
+    if view.size < session.model.size:
+        tests, validation = (), None if validation is None else session.open_store("val", view)
+    else:
+        view = session.model.view
+    said = f"the plain features of {recipe.model.backbone} at {view.size} px" if plain else "the model of init"
+    of = said if plain or recipe.init else "the untrained model"
+    console.say(f"measuring what training starts from: {of}")
+    split = choose_split(session.table, None)
+    tests = tests or [session.open_store(name, view) for name in ((split, "gallery") if split == "query" else (split,))]
+    columns = _on_device(embed_columns(model, tests), session.device)
+    found = {"of": of, ON_TEST: metrics.retrieval(**columns, averages=False)["R@1"]}
+    if validation is not None:
+        labels = torch.tensor(validation.table.labels_for(recipe.data.plain["labels"]))
+        found["validation"] = metrics.retrieval(embed(model, validation), labels, averages=False)["R@1"]
+    return found
+
+
+def _on_device(columns: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The columns that fine retrieval takes; the embeddings' device is the others'."""
+    kept = {name: column for name, column in columns.items() if "coarse" not in name}
+    return kept | {"embeddings": kept["embeddings"].to(device)}
+
+
 def measure_on_test(session: Session, stores: Sequence[ImageStore]) -> dict[str, float | None]:
     """R@1, R@2, R@4, R@8 and, where it is cheap, NMI of the model as it is now on the test classes.
 
     Written down epoch by epoch, never used to choose a model.
     """
-    columns = embed_columns(session.evaluated_model, stores, precision=session.precision)
-    columns = {name: column for name, column in columns.items() if "coarse" not in name}
-    columns["embeddings"] = columns["embeddings"].to(session.device)  # which the others follow
+    columns = _on_device(embed_columns(session.evaluated_model, stores, precision=session.precision), session.device)
     values = metrics.retrieval(**columns, averages=False)
     found = {key: None if value is None else float(value) for key, value in values.items()}
     vectors, labels = metrics.EmbeddedSet.of(**columns).everything()
@@ -83,7 +124,10 @@ def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
         content["best_on_test"] = processes.tell(lambda: _best(run, content, recipe.epochs))
     content["splits"] = split_counts(session.table)
     content["regime"] = session.regime.in_words
+    content |= processes.tell(lambda: outcome(read_log(run.metrics), content, recipe.epochs))
     if processes.main:
+        for warning in content["warnings"]:
+            console.say(f"warning: {warning}")
         write_card(run.folder, evaluation=content)
         write_json(run.evaluation, content)  # last: it marks the run as finished
     return content

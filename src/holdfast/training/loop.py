@@ -24,10 +24,12 @@ from holdfast.evaluation import embed
 from holdfast.models.compiled import worth_compiling
 from holdfast.processes import current_processes, joined
 from holdfast.regimes import StepContext, StepResult
-from holdfast.run_files import ON_TEST
+from holdfast.run_files import FITTED, KEPT, ON_TEST, START
 from holdfast.training import health
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
-from holdfast.training.evaluations import finish, measure_on_test, open_test_stores
+from holdfast.training.choosing import choose_recipe, shrunk_line
+from holdfast.training.evaluations import finish, measure_on_test, measure_start, open_test_stores
+from holdfast.training.fitting import fit_head
 from holdfast.training.folder import TrainingFolder, default_folder
 from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.recipe import Recipe, load_recipe
@@ -57,7 +59,7 @@ class Run:
 
 
 def train(
-    recipe: str | Path | dict[str, Any] | Recipe,
+    recipe: str | Path | dict[str, Any] | Recipe | None = None,
     data: str | dict[str, Any] | None = None,
     *,
     out: str | Path | None = None,
@@ -69,7 +71,8 @@ def train(
     """Train an embedding, or go on where an interrupted run of the same recipe stopped.
 
     Args:
-        recipe: a shipped name, a YAML file, plain data or a recipe.
+        recipe: a shipped name, a YAML file, plain data or a recipe; left out, what suits the data, the device and the
+            weights at hand.
         data: replaces the recipe's data: `glyphs`, `folder:DIR`, or a block.
         out: the run folder; named after recipe, data and seed when left out.
         settings: `key.path=value` overrides.
@@ -77,9 +80,14 @@ def train(
         device: `cpu`, `cuda`, `cuda:1`, `mps`, or None for the best there is.
         skip_bad: leave unreadable images out, and report them, instead of stopping.
     """
+    place = choose_device(device)
+    if recipe is None:
+        choice = choose_recipe(data, settings, place)
+        recipe, settings = choice.recipe, (*choice.settings, *settings)
+        for line in choice.lines:
+            console.say(line)
     name = str(recipe) if isinstance(recipe, (str, Path)) else "run"
     checked = load_recipe(recipe, data, settings, seed)
-    place = choose_device(device)
     run = TrainingFolder(Path(out) if out else default_folder(name, checked))
     with joined(place) as processes, ExitStack() as stack:
         done = processes.tell(lambda: run.open(checked))
@@ -90,6 +98,8 @@ def train(
         stack.enter_context(tiny_as_zero(place))
         stack.enter_context(torch.random.fork_rng(seeded_devices(place)))  # the caller's random state is its own
         session = build_session(checked, place, skip_bad, run.folder)
+        if warning := shrunk_line(checked, session.table):
+            console.say(warning)
         with seeds.deterministic(session.device):
             Loop(session, run).learn()
             evaluation = finish(session, run)
@@ -146,6 +156,11 @@ class Loop:
             self._save()
         if recipe.trackers:
             session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
+        if self.step == 0:
+            with self.interval.paused():
+                self._write({"epoch": 0, START: measure_start(session, self.validation, self.test_stores)})
+                if recipe.model.head:
+                    self._write({"epoch": 0, FITTED: fit_head(session)})
         with stop_signals() as stop, console.bar(self.total, self.step, what="training") as self.bar:
             if self.step == 0:
                 self._evaluate()
@@ -222,23 +237,24 @@ class Loop:
                 self._note(ON_TEST, measure_on_test(self.session, self.test_stores), "test R@1")
 
     def _validate(self, validation: ImageStore) -> None:
-        """Retrieval on the validation classes; the model is packaged if none was better."""
+        """Retrieval on the validation classes; the model is packaged if none was better, so of equals the latest."""
         session = self.session
         vectors = embed(session.evaluated_model, validation, precision=session.precision)
         labels = torch.tensor(validation.table.labels_for(self.recipe.data.plain["labels"]))
         values = metrics.retrieval(vectors, labels)
-        self._note("validation", values, "R@1")
         score = values["R@1"]
-        better = score is not None and (session.best is None or score > session.best)
+        better = score is not None and (session.best is None or score >= session.best)
         healthy = health.spread(vectors) >= health.NARROW  # a collapse must not replace the last good model
-        if self.step and healthy and better:
+        kept = bool(self.step and healthy and better)
+        self._note("validation", values, "R@1", **({KEPT: True} if kept else {}))
+        if kept:
             session.best = score
             if self.processes.main:
                 self.run.save_model(session.evaluated_model, self.run.model, self.recipe, values)
 
-    def _note(self, key: str, values: Mapping[str, metrics.Value], shown: str) -> None:
+    def _note(self, key: str, values: Mapping[str, metrics.Value], shown: str, **more: bool) -> None:
         """A line of the log about an evaluation, for the trackers too; its R@1 is shown live under a name."""
-        self._write({"epoch": self.step // self.epoch_steps, key: dict(values)})
+        self._write({"epoch": self.step // self.epoch_steps, key: dict(values), **more})
         known = {f"{key}/{name}": value for name, value in values.items() if value is not None}
         self.session.accelerator.log(known, step=self.step)
         if values["R@1"] is not None:

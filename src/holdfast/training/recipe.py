@@ -17,8 +17,8 @@ from holdfast.data import Augment, Reader, Sampler, parse, spellings
 from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
-from holdfast.models.backbones import is_user_code
 from holdfast.models.compiled import Compile
+from holdfast.models.names import is_user_code, published_start
 from holdfast.regimes import Regime
 from holdfast.training.lr_schedules import Schedule
 from holdfast.training.optimizers import Optimizer
@@ -69,13 +69,15 @@ class Recipe:
         model: backbone, dims, starting weights, BatchNorm policy.
         batch: classes per batch and images per class.
         augment: random views of the training images.
-        init: a model to start from (a run, a package, a hub id) instead of `model.weights`; where `model` leaves open
-            how images are seen, they are seen as that model saw them.
+        init: a model to start from instead of `model.weights`. A run, package or hub id of the same backbone; where
+            `model` leaves open how images are seen, they are seen as that model saw them. `timm:NAME@FILE` or
+            `torchvision:NAME@FILE` stands for `model.backbone` and `model.weights`, and so does a FILE whose name
+            begins with a backbone's.
         loss: what is learnt.
         regime: how a batch becomes a loss.
         optimizer: and its learning rates.
         schedule: of the learning rate.
-        epochs: passes over the training images.
+        epochs: passes over the training images; 0 keeps a fitted head (`model.head`) as it is.
         evaluate_every: epochs between evaluations on the validation classes.
         test_curve: as often, measure the test classes too, for the curve that papers plot and the best epoch that they
             publish; the curve never chooses a model.
@@ -122,7 +124,11 @@ class Recipe:
     trackers: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "evaluate_every", "accumulate", "mining_groups", "log_every", "checkpoint_every"):
+        if self.model.head and self.init:
+            raise ValueError("model.head: whitened is fitted to a backbone's own features; leave out init")
+        if self.epochs < (0 if self.model.head else 1):
+            raise ValueError(f"epochs must be 1 or more, got {self.epochs}; 0 only where model.head is fitted")
+        for name in ("evaluate_every", "accumulate", "mining_groups", "log_every", "checkpoint_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, got {value}")
@@ -142,6 +148,9 @@ class Recipe:
                 f"mining_groups ({self.mining_groups}) must cut batch.classes ({self.batch.classes}) into equal parts "
                 "of 2 or more"
             )
+        memory, rows = self.loss.plain.get("memory"), classes * self.batch.per_class
+        if memory is not None and memory < rows:
+            raise ValueError(f"loss.memory ({memory}) must hold a batch (of a mining group), {rows} images or more")
         if regime.replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
             raise ValueError(
                 f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "
@@ -210,8 +219,10 @@ def load_recipe(
             override(plain, path.strip(), read_yaml(value))
         except NotYaml as error:
             raise RecipeError(f"--set {setting}: the value is not valid YAML ({error})") from error
+    typed = [setting.partition("=")[0].strip() for setting in settings]
+    _start_from_published(plain, typed)
     if isinstance(recipe, str | Path):
-        _refuse_code(plain, str(recipe), [setting.partition("=")[0].strip() for setting in settings])
+        _refuse_code(plain, str(recipe), typed)
     built: Recipe = instantiate(Recipe, plain)
     return built
 
@@ -226,6 +237,18 @@ def _on_other_data(below: Any, above: dict[str, Any]) -> dict[str, Any]:
         return above
     same = below.get("name") == above.get("name")
     return {key: value for key, value in below.items() if same or key in FRACTIONS} | above
+
+
+def _start_from_published(plain: dict[str, Any], typed: Sequence[str]) -> None:
+    """Let a published model that is named as `init` be the recipe's backbone and weights: it has no head of its own."""
+    start = published_start(plain.get("init"))
+    model = plain.get("model", {})
+    if start is None or not isinstance(model, dict):
+        return
+    if "model.backbone" in typed:
+        raise RecipeError(f"init: {plain['init']} is a backbone with weights; leave out --set model.backbone")
+    plain["model"] = {**model, "backbone": start[0], "weights": start[1]}
+    del plain["init"]
 
 
 def _refuse_code(plain: dict[str, Any], recipe: str, typed: Sequence[str]) -> None:

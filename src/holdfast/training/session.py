@@ -27,6 +27,7 @@ from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
 from holdfast.training.optimizers import Average
 from holdfast.training.recipe import Recipe
+from holdfast.view import View
 
 MEMORY = "optimizer."
 """What the names of the optimiser's tensors begin with in a checkpoint."""
@@ -73,9 +74,10 @@ class Session:
         """What `auto` came to."""
         return "bfloat16" if self.accelerator.mixed_precision == "bf16" else "float32"
 
-    def open_store(self, split: str) -> ImageStore:
-        """The images of a split that is not trained on."""
-        return ImageStore(self.table.split(split), self.model.view, self.device, self.recipe.cache, self.skip_bad)
+    def open_store(self, split: str, view: View | None = None) -> ImageStore:
+        """The images of a split that is not trained on, as the model sees them or in another view."""
+        seen = view or self.model.view
+        return ImageStore(self.table.split(split), seen, self.device, self.recipe.cache, self.skip_bad)
 
     @property
     def _saved_modules(self) -> nn.ModuleDict:

@@ -42,6 +42,16 @@ def test_all_columns_in_any_order(folder: Path) -> None:
     assert table.read([3], View(24)).longest == 24
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators_are_noticed(separator: str, folder: Path) -> None:
+    lines = ["path,label,note", "images/0.png,a,x", "images/1.png,a,x", "images/2.png,b,'1;2'"]
+    table = from_csv(write(folder, "\n".join(lines[:-1]).replace(",", separator) + f"\nimages/2.png{separator}b, c"))
+    assert table.class_names == ["a", "b, c"]
+    assert table.ids == ["images/0.png", "images/1.png", "images/2.png"]
+    with pytest.raises(DataError, match="in quotes"):
+        from_csv(write(folder, f"path{separator}label\nimages/0.png{separator}a{separator}b\n"))
+
+
 def test_without_splits_classes_are_held_out(folder: Path) -> None:
     file = write(folder, "path,label\n" + "".join(f"images/{i}.png,{i // 2}\n" for i in range(6)))
     table = from_csv(file, test=0.4)

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from holdfast.config import instantiate
+from holdfast.data.formats import needed
 from holdfast.data.splits import thinned, with_validation
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Tree, TreeSource, leads_out, open_tree, refuse_missing
-from holdfast.errors import DataError, RecipeError
+from holdfast.errors import DataError, RecipeError, plural
 from holdfast.registry import Registry
+from holdfast.yaml_files import NotYaml, read_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +68,11 @@ class TreeReader(Reader):
 
     Args:
         root: the folder or zip file.
+        follow_links: read what links lead to outside of the folder.
     """
 
     root: str
+    follow_links: bool = False
     layout: ClassVar[str]
     """What is expected there, for messages."""
     archives: ClassVar[tuple[str, ...]] = ()
@@ -80,7 +84,29 @@ class TreeReader(Reader):
 
     def read(self) -> ImageTable:
         """The dataset with its own splits."""
-        return self.read_tree(open_tree(self.root, self.layout, self.archives))
+        tree = open_tree(self.root, self.layout, self.archives, self.follow_links)
+        if not self.skip_bad:
+            tree.refuse_unnamed()
+        try:
+            return self.read_tree(tree)
+        except DataError as error:
+            hint = self._hint(tree)
+            if not hint:
+                raise
+            raise DataError(f"{error}; {hint}") from error
+
+    @property
+    def _own_name(self) -> str:
+        """What the reader is called in recipes."""
+        return next((name for name in registry.names() if registry.get(name) is type(self)), type(self).__name__)
+
+    def _hint(self, tree: Tree) -> str:
+        """What may be why images were not found."""
+        found = [needed(tree.names)]
+        if tree.links:
+            follow = f"--data '{{name: {self._own_name}, root: {self.root}, follow_links: true}}'"
+            found.append(f"{plural(len(tree.links), 'link')} out of it may be meant: {follow} follows links")
+        return "; ".join(filter(None, found))
 
     def table_of(
         self, tree: Tree, names: Sequence[str], ids: Sequence[str] | None = None, within: str | None = None, **told: Any
@@ -94,9 +120,10 @@ class TreeReader(Reader):
             within: a published dataset brings other files, too; only images below this folder count as skipped then.
             told: what each image shows: `classes`, `splits` and perhaps `coarse`, as in `ImageTable.of`.
         """
-        own = next((name for name in registry.names() if registry.get(name) is type(self)), type(self).__name__)
         skipped = tree.skipped_files(names, within)
-        return ImageTable.of(TreeSource(tree, names), ids=ids or names, name=own, skipped_files=skipped, **told)
+        return ImageTable.of(
+            TreeSource(tree, names), ids=ids or names, name=self._own_name, skipped_files=skipped, **told
+        )
 
     def require(self, tree: Tree, names: Sequence[str]) -> None:
         """Refuse a list that names files outside the root or, unless bad images are skipped, missing ones."""
@@ -125,9 +152,11 @@ register = registry.register
 
 
 def parse(spec: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The plain block of a dataset: `"cub:DIR"` becomes `{"name": "cub", "root": "DIR"}`."""
+    """The plain block of a dataset: `"cub:DIR"` becomes `{"name": "cub", "root": "DIR"}`; so does YAML in braces."""
     if not isinstance(spec, str):
         return dict(spec)
+    if spec.startswith("{"):
+        return _parse_braces(spec)
     name, colon, path = spec.partition(":")
     field = _path_field(name)
     if field is None and colon:
@@ -135,6 +164,17 @@ def parse(spec: str | Mapping[str, Any]) -> dict[str, Any]:
     if field is not None and not path:
         raise DataError(f"dataset '{name}' needs a path; write '{name}:PATH'")
     return {"name": name} if field is None else {"name": name, field: path}
+
+
+def _parse_braces(spec: str) -> dict[str, Any]:
+    """The block that is written out as `{name: folder, root: DIR, test: 1}`."""
+    try:
+        found = read_yaml(spec)
+    except NotYaml as error:
+        raise DataError(f"'{spec}' is not valid YAML ({error})") from error
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        raise DataError(f"'{spec}' names no dataset; write {{name: folder, root: DIR}}, with other settings behind")
+    return found
 
 
 def spellings() -> list[str]:

@@ -17,6 +17,7 @@ from holdfast.files import kind_of
 
 REQUIRED = ("path", "label")
 OPTIONAL = ("coarse", "split", "group")
+SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
 @register("csv")
@@ -29,7 +30,7 @@ class CsvFile(Reader):
     re-identification, images with the label and the group of the query do not count. Other columns are skipped.
 
     Args:
-        file: the CSV file, in UTF-8, with a header line.
+        file: the CSV file, in UTF-8, with a header line; semicolons or tabs between cells are noticed.
         test: fraction of the classes to hold out for testing where there is no `split` column; 1 tests on everything.
         test_seed: of that choice.
 
@@ -71,7 +72,9 @@ def _columns(path: Path) -> dict[str, list[str]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             # Strict: a quote that is never closed would swallow every row after it.
-            reader = csv.DictReader(file, skipinitialspace=True, strict=True)
+            separator = _separator(file.readline())
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=separator, skipinitialspace=True, strict=True)
             header = [name.strip() for name in reader.fieldnames or []]
             reader.fieldnames = header
             known = _known(header, path)
@@ -80,7 +83,8 @@ def _columns(path: Path) -> dict[str, list[str]]:
         raise DataError(f"'{path}' is not a CSV file in UTF-8 ({error}); save it as one") from error
     for line, row in rows:
         if None in row:  # an unquoted comma moves every cell after it
-            raise DataError(f"'{path}' line {line}: more cells than columns; put a cell with a comma in quotes")
+            told = f"more cells than columns; put a cell with {SEPARATORS[separator]} in quotes"
+            raise DataError(f"'{path}' line {line}: {told}")
     columns = {name: [_cell(row, name, line, path) for line, row in rows] for name in known}
     if "split" in columns:
         columns["split"] = [cell.lower() for cell in columns["split"]]
@@ -88,6 +92,11 @@ def _columns(path: Path) -> dict[str, list[str]]:
             if cell not in SPLITS:
                 raise DataError(f"'{path}' line {line}: " + unknown("split", cell, SPLITS))
     return columns
+
+
+def _separator(header: str) -> str:
+    """What stands between the cells of a header; spreadsheets in half of Europe write semicolons."""
+    return max(SEPARATORS, key=header.count)
 
 
 def _known(header: list[str], path: Path) -> list[str]:

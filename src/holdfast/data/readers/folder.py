@@ -23,10 +23,12 @@ class ImageFolder(TreeReader):
 
     The second layout may also have `val`, `query` and `gallery`. In the first, whole classes are held out for testing,
     so that retrieval is measured on classes never trained on. Class folders may be nested: the class is the path
-    `a/b`. Images are found by extension (jpg, jpeg, png, webp, bmp, gif, tif, tiff); hidden files are skipped.
+    `a/b`. Images are found by extension (jpg, jpeg, png, webp, bmp, gif, tif, tiff; avif with Pillow 11.3 or newer,
+    heic and heif with the extra `heic`); hidden files, and links that lead out of the folder, are skipped.
 
     Args:
         root: the folder or zip file.
+        follow_links: read what links lead to outside of the folder.
         test: fraction of the classes to hold out for testing where the folders name no splits; 1 tests on everything.
         test_seed: of that choice.
 
@@ -91,6 +93,7 @@ class Images(TreeReader):
 
     Args:
         root: the folder or zip file.
+        follow_links: read what links lead to outside of the folder.
 
     Requirements: nothing that needs labels (training, evaluation, audits).
     Relations: `folder` where sub-folders are classes.

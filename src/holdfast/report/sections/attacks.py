@@ -64,6 +64,13 @@ def show(context: PageContext) -> dict[str, Any]:
     }
 
 
+def ers_terms(audit: dict[str, Any]) -> dict[str, float]:
+    """What each attack leaves standing, of 100: the terms that ERS is the mean of; nothing unless all ten are known."""
+    known = {key: finite(block(audit, "metrics").get(key)) for key in SCORES}
+    terms = {key: float(SCORES[key].term(value)) for key, value in known.items() if value is not None}
+    return terms if len(terms) == len(SCORES) else {}
+
+
 def _doubt(files: RunFiles) -> str:
     """Why the score deserves no verdict; empty where it does."""
     metrics, budget = block(files.audit, "metrics"), block(files.audit, "budget")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.report import formatting as fmt
-from holdfast.report.context import NO_POSITIVE, Absent, CollectContext, PageContext, Section
-from holdfast.run_files import block
+from holdfast.report.context import CollectContext, PageContext, Section
+from holdfast.run_files import block, finite
 
 PAIRS = 12
 
@@ -20,21 +20,15 @@ def collect(context: CollectContext) -> list[dict[str, Any]]:
 
     from holdfast.sphere import distance
 
-    subject = context.subject
-    references, labels = subject.references, subject.labels
-    rows = torch.arange(len(labels), device=labels.device)
-    hits = references.hits(references.clean(rows), rows)
-    rows = rows[~hits.isnan()]
-    if not len(rows):
-        raise Absent(NO_POSITIVE)
-    counted = torch.bincount(labels[rows])
-    rows = rows[hits[rows] == 0]
+    subject, searches = context.subject, context.searches
+    references, wrong = subject.references, ~searches.right
+    rows, found, labels = searches.rows[wrong], searches.found[wrong], searches.labels[wrong]
     if not len(rows):
         return []
-    found = references.nearest(references.clean(rows), rows, 1)[:, 0]
+    counted = torch.bincount(searches.labels)
     away = distance(references.clean(rows), references.vectors[found])
     pairs, which, times = torch.unique(
-        torch.stack([labels[rows], references.labels[found]], 1), dim=0, return_inverse=True, return_counts=True
+        torch.stack([labels, references.labels[found]], 1), dim=0, return_inverse=True, return_counts=True
     )
     percents = 100 * times.double() / counted[pairs[:, 0]]
     order = sorted(range(len(pairs)), key=lambda i: (-int(times[i]), -float(percents[i])))
@@ -60,8 +54,16 @@ def show(context: PageContext) -> dict[str, Any]:
     for pair in context.exhibit("confusions"):
         images = [context.images.tag(image) for image in pair.get("pictures") or ()]
         pairs.append({**pair, "images": images if len(images) == 2 and all(images) else []})
-    a, b = (fmt.short(pairs[0][key], 24) for key in ("a", "b"))
-    return {"title": f"Most often confused: {a} is taken for {b}", "pairs": pairs}
+    return {"title": _title(pairs), "pairs": pairs}
+
+
+def _title(pairs: list[dict[str, Any]]) -> str:
+    """The pair that is confused most often, if it is one."""
+    times = [finite(pair.get("times")) for pair in pairs]
+    if len(pairs) > 1 and times[0] == times[1]:
+        return f"No two classes are confused more often than others: {fmt.count(times[0])} times at most"
+    a, b = (fmt.short(pairs[0][key], 60) for key in ("a", "b"))
+    return f"Most often confused: {a} is taken for {b}"
 
 
 SECTION = Section("confusions", "Confusions", show, {"confusions": collect}, of_images=True)

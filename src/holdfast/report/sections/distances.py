@@ -114,7 +114,7 @@ def _peaks(pair: list[list[float]], edges: list[float], x: Axis, y: Axis) -> lis
         where, height = x.place((edges[peak] + edges[peak + 1]) / 2), y.place(values[peak])
         if any(abs(label.x - where) < 0.4 and abs(label.y - height) < 0.16 for label in labels):
             height = max(label.y for label in labels) + 0.16
-        side = "end" if where > 0.75 else "start" if labels else ""
+        side = "end" if where > 0.55 else "start" if labels else ""
         labels.append(Label(KINDS[kind], where, height, f"{kind} {side}".strip()))
     return labels
 

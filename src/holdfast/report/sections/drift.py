@@ -36,7 +36,7 @@ def show(context: PageContext) -> dict[str, Any]:
         ]
         ticks = [(n, str(n)) for n in range(1, len(layers) + 1, max(1, -(-len(layers) // 8)))]
         x = Axis(1, max(2, len(layers)), ticks, "BatchNorm layer, from input to output")
-        desc = f"{len(layers)} layers: {fmt.short(', '.join(layers), 300)}"
+        desc = f"{fmt.counted(len(layers), 'layer')}: {fmt.short(', '.join(layers), 300)}"
         charts.append(line_chart(lines, x, y, kind, desc, dots=True, height=200))
         for number, (name, layer) in enumerate(layers.items(), 1):
             largest = max(largest, (_value(layer, "running_mean"), kind, f"{number} ({fmt.short(name, 32)})"))

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.formatting import plural
 from holdfast.report.public import model_command, public_text
-from holdfast.run_files import blocks
+from holdfast.run_files import blocks, warning_lines
 from holdfast.run_folder import RunFiles
 
 LEVELS = {"error": "Do not trust", "warning": "Doubt", "note": "To know"}
@@ -17,8 +17,9 @@ SHOWN = 12
 
 
 def all_flags(files: RunFiles) -> list[dict[str, str]]:
-    """The flags of all audits, each once, the serious first."""
-    return flags_of(files.all_audits.values())
+    """What the training warned of, and the flags of all audits, each once, the serious first."""
+    told = [{"name": "training", "level": "warning", "why": line} for line in warning_lines(files.evaluation)]
+    return flags_of([{"flags": told}, *files.all_audits.values()])
 
 
 def flags_of(audits: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
@@ -40,10 +41,9 @@ def count_serious(flags: list[dict[str, str]]) -> int:
 
 def show(context: PageContext) -> dict[str, Any]:
     """The flags with advice."""
-    files = context.files
-    if not files.all_audits:
+    files, flags = context.files, all_flags(context.files)
+    if not files.all_audits and not flags:
         raise Absent("not checked: an audit looks for signs that its figures mislead", model_command("audit", files))
-    flags = all_flags(files)
     serious = count_serious(flags)
     if not flags:
         title = "Nothing suggests that these figures mislead"
@@ -51,7 +51,8 @@ def show(context: PageContext) -> dict[str, Any]:
         title = f"{plural(serious, 'reason')} to read these figures with care"
     else:
         title = "Worth knowing before you read on"
-    return {"title": title, "flags": flags[:SHOWN], "more": flags[SHOWN:], "levels": LEVELS}
+    audit = "" if files.all_audits else model_command("audit", files)
+    return {"title": title, "flags": flags[:SHOWN], "more": flags[SHOWN:], "levels": LEVELS, "audit": audit}
 
 
 SECTION = Section("flags", "Reliability", show)

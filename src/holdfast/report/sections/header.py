@@ -7,7 +7,8 @@ from typing import Any
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext
 from holdfast.report.public import model_command
-from holdfast.report.sections.clean import clean_recall
+from holdfast.report.sections.attacks import ers_terms
+from holdfast.report.sections.clean import CleanRecall, whole_recall
 from holdfast.report.sections.eps_curve import fall
 from holdfast.report.sections.flags import all_flags, count_serious
 from holdfast.report.sections.recipe import sentence
@@ -21,17 +22,17 @@ VISIBLE = 8.5 / 255
 
 def header(context: PageContext) -> dict[str, Any]:
     """Name, sentences, one search as a proof, and tiles."""
-    files, both = context.files, fall(context)
+    files, both, recall = context.files, fall(context), whole_recall(context)
     return {
         "name": files.name,
         "kind": "Training run" if files.recipe else "Audit",
         "about": sentence(files),
-        "recall": clean_recall(files)[0],
+        "recall": None if recall is None or recall.sampled else recall,
         "fall": both,
         "change": "a barely visible change" if both and both.eps <= VISIBLE else "a change",
         "other_data": context.other_data,
         "proof": [] if context.other_data else _proof(context),  # beside figures of its own data only
-        "tiles": [_recall(files), _score(files), _cost(files), _flags(files)],
+        "tiles": [_recall(files, recall), _score(files), _cost(files), _flags(files)],
     }
 
 
@@ -51,17 +52,16 @@ def _proof(context: PageContext) -> list[dict[str, Any]]:
 
 def _tile(name: str, value: str, note: str, aside: str = "", meter: Any = None) -> dict[str, Any]:
     """A figure and what it is; `meter` draws it on a rail: value, interval and what is measured."""
-    return {"name": name, "value": value, "note": note, "aside": aside, "meter": meter}
+    return {"name": name, "value": value, "note": note, "aside": aside, "meter": meter, "terms": {}}
 
 
-def _recall(files: RunFiles) -> dict[str, Any]:
-    value, document = clean_recall(files)
-    if value is None:
+def _recall(files: RunFiles, recall: CleanRecall | None) -> dict[str, Any]:
+    if recall is None:
         return _tile("R@1", fmt.NONE, f"not measured yet: {model_command('evaluate', files)}")
-    images, split = fmt.count(document.get("images")), f"{document.get('split') or ''} ".lstrip()
-    ends = fmt.span(block(document, "intervals").get("R@1"))
-    note = f"of {images} {split}images find their class first"
-    return _tile("R@1, clean images", fmt.percent(value), note, meter=(value, ends, "R@1"))
+    kind = " ".join(word for word in ("sampled" if recall.sampled else "", recall.split) if word)
+    note = " ".join(word for word in ("of", fmt.count(recall.images), kind, "images find their class first") if word)
+    note += "" if recall.before is None else f"; {fmt.percent(recall.before)} before training"
+    return _tile("R@1, clean images", fmt.percent(recall.value), note, meter=(recall.value, recall.ends, "R@1"))
 
 
 def _score(files: RunFiles) -> dict[str, Any]:
@@ -69,20 +69,21 @@ def _score(files: RunFiles) -> dict[str, Any]:
     if value is None:
         return _tile("ERS, robustness", fmt.NONE, f"not audited yet: {model_command('audit', files)}")
     ends = fmt.span(block(files.audit, "intervals").get("ERS"))
-    note = "of 100: what ten attacks leave standing, on average"
-    return _tile("ERS, robustness", fmt.number(value), note, fmt.brackets(ends), (value, ends, "ERS"))
+    note = "of 100: the mean of what these ten attacks leave standing"
+    tile = _tile("ERS, robustness", fmt.number(value), note, fmt.brackets(ends), (value, ends, "ERS"))
+    return {**tile, "terms": ers_terms(files.audit)}
 
 
 def _cost(files: RunFiles) -> dict[str, Any]:
     trained = files.training_seconds
     audit = sum(finite(v) or 0.0 for v in block(files.audit, "seconds").values())
-    notes = [f"{fmt.count(files.recipe.get('epochs'))} epochs of training"] if trained else []
+    notes = [f"{fmt.counted(files.recipe.get('epochs'), 'epoch')} of training"] if trained else []
     notes += [f"{fmt.duration(audit)} of attacks" if trained else "spent attacking"] if audit else []
     return _tile("Time", fmt.duration(trained or audit or None), ", then ".join(notes) or "not recorded")
 
 
 def _flags(files: RunFiles) -> dict[str, Any]:
-    if not files.all_audits:
+    if not files.all_audits and not all_flags(files):
         return _tile("Flags", fmt.NONE, "an audit looks for reasons to doubt its figures")
     flags = all_flags(files)
     if not flags:

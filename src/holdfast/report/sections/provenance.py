@@ -58,6 +58,7 @@ def audit_again(files: RunFiles, name: str, audit: dict[str, Any]) -> str:
     for option in ("size", "limit"):
         if audit.get(option):
             words += [f"--{option}", audit[option]]
+    words += ["--quick"] if audit.get("quick") is True else []
     if audit.get("skipped"):
         words.append("--skip-bad")
     words += ["--seed", audit.get("seed", 0)]

@@ -9,7 +9,7 @@ import yaml
 
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, CollectContext, PageContext, Section
-from holdfast.report.public import public_path, public_values, report_command
+from holdfast.report.public import public_path, public_values, report_command, spec
 from holdfast.run_files import batch_size, block, blocks
 from holdfast.run_folder import RunFiles
 
@@ -66,11 +66,11 @@ def _regime(files: RunFiles) -> str:
 
 def sentence(files: RunFiles) -> str:
     """What this is."""
-    data = files.data.get("name", "unknown data")
+    data = spec(files.data) if files.data else "unknown data"
     if not files.recipe:
         audited = files.audit or next(iter(files.audits.values()), files.evaluation)
         model = public_path(audited.get("model", "a model"))
-        return f"How well {model} finds images of {public_path(data)}, and how easily it is fooled."
+        return f"How well {model} finds images of {data}, and how easily it is fooled."
     network, loss = block(files.recipe, "model"), name_of(files.recipe.get("loss"))
     return (
         f"A {network.get('backbone', 'small')} network that turns an image into {network.get('dim', 'a few')} "
@@ -81,14 +81,15 @@ def sentence(files: RunFiles) -> str:
 def show(context: PageContext) -> dict[str, Any]:
     """The recipe as a summary, and the data card."""
     files = context.files
-    card, recipe, data = files.exhibits.get("data_card"), files.recipe, files.data.get("name", "data")
+    card, recipe, data = files.exhibits.get("data_card"), files.recipe, spec(files.data) if files.data else "data"
     if not recipe and not card:
         raise Absent("this folder holds an audit without a recipe or data card", report_command(files))
-    title = f"{fmt.count(recipe.get('epochs'))} epochs of {data}, {_regime(files)}"
+    title = f"{fmt.counted(recipe.get('epochs'), 'epoch')} on {data}, {_regime(files)}"
     return {
         "title": title if recipe else f"Audited on {data}",
         "facts": _facts(recipe) if recipe else [],
         "yaml": _public_yaml(files),
+        "data": spec(made["data"]) if (made := block(files.exhibits, "made")).get("data") else data,
         "card": _card(card, context) if isinstance(card, dict) else None,
         "no_card": _why(card, context),
     }
@@ -118,7 +119,7 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
         ("Batch", f"{made_of}{images}"),
         ("Augmentation", _words(recipe.get("augment"))),
         ("Optimiser", _words(recipe.get("optimizer"))),
-        ("Schedule", f"{_words(recipe.get('schedule'))}, {recipe.get('epochs')} epochs"),
+        ("Schedule", f"{_words(recipe.get('schedule'))}, {fmt.counted(recipe.get('epochs'), 'epoch')}"),
         ("Seed", str(recipe.get("seed"))),
     ]
     return [(name, text) for name, text in facts if text and not text.startswith("None")]

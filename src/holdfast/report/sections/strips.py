@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.report.context import GOAL, NO_POSITIVE, Absent, CollectContext, PageContext, Section
@@ -91,7 +92,7 @@ def _strip(context: CollectContext, position: int) -> dict[str, Any]:
     told = f"what the attack changed, amplified {factor:.0f} times"
     strip["attacked"] = {
         "picture": context.images.exact(stored, f"attacked query, {name}"),
-        "change": context.images.exact(amplified(change), told),
+        "change": context.images.seen(amplified(change), told),
         "amplified": factor,
         "goal": GOAL,
         "eps_pixel": context.budget.eps,
@@ -100,19 +101,26 @@ def _strip(context: CollectContext, position: int) -> dict[str, Any]:
     return strip
 
 
-def matches(context: CollectContext, vector: Tensor, row: Tensor) -> list[dict[str, Any]]:
+def matches(context: CollectContext, vector: Tensor, row: Tensor, count: int = MATCHES) -> list[dict[str, Any]]:
     """The nearest gallery images of a vector, the query's own copy and camera left out; fewer where there are fewer."""
     import torch
 
+    found = context.subject.references.nearest(vector[None], row[None], count)[0]
+    found = torch.tensor(list(dict.fromkeys(found.tolist())), device=found.device)  # short rankings repeat their end
+    return match_of(context, vector, row, found, range(1, len(found) + 1))
+
+
+def match_of(
+    context: CollectContext, vector: Tensor, row: Tensor, found: Tensor, places: Iterable[int]
+) -> list[dict[str, Any]]:
+    """Gallery images as matches of a query, each with its place in the query's list."""
     from holdfast.sphere import distance
 
     references = context.subject.references
-    found = references.nearest(vector[None], row[None], MATCHES)[0]
-    found = torch.tensor(list(dict.fromkeys(found.tolist())), device=found.device)  # short rankings repeat their end
     right = references.same(row[None], found)[0].tolist()
     away = distance(vector, references.vectors[found]).tolist()
     listed = []
-    for place, (item, hit, length) in enumerate(zip(found.tolist(), right, away, strict=True), 1):
+    for place, item, hit, length in zip(places, found.tolist(), right, away, strict=True):
         name = context.name_of(references.labels[item])
         told = f"match {place}, {name}, {'right' if hit else 'wrong'}"
         image = context.images.of(context.searched, item, told)
@@ -150,11 +158,16 @@ def shown_strip(strip: dict[str, Any], images: PageImages) -> dict[str, Any]:
 
 def _matches(part: dict[str, Any], images: PageImages) -> dict[str, Any]:
     """What a query found, and whether the first is right."""
-    found = [
-        {**match, "label": match["label"], "image": images.tag(match["picture"]), "right": match["right"] is True}
-        for match in part["matches"]
-    ]
+    found = shown_matches(part["matches"], images)
     return {"matches": found, "right": bool(found and found[0]["right"])}
+
+
+def shown_matches(found: list[dict[str, Any]], images: PageImages) -> list[dict[str, Any]]:
+    """Matches with their images."""
+    return [
+        {**match, "label": match["label"], "image": images.tag(match["picture"]), "right": match["right"] is True}
+        for match in found
+    ]
 
 
 def mixed(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
