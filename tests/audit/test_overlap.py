@@ -81,6 +81,12 @@ def test_overlap_is_equations_6_and_7(case: int) -> None:
     assert len(set(nearer)) > 2, "the case tells images apart"
 
 
+def unhurried() -> SimpleNamespace:
+    """What the protocol asks of a subject before it is attacked."""
+    references = References(unit(12, 0), torch.arange(12))
+    return SimpleNamespace(references=references, std=torch.tensor(0.5), sets={}, paced=lambda budget: budget)
+
+
 @pytest.mark.parametrize(("eps", "radii"), [(None, (0.01, 0.1)), (0.03, (0.03, 0.3)), (0.0002, (0.0002, 0.002))])
 def test_both_radii_start_within_the_same_distance(eps: float | None, radii: tuple[float, float]) -> None:
     budgets: dict[str, Budget] = {}
@@ -88,7 +94,7 @@ def test_both_radii_start_within_the_same_distance(eps: float | None, radii: tup
     def noted(name: str, goal: object, budget: Budget, *_: object) -> Any:
         budgets[name] = budget
 
-    subject = SimpleNamespace(references=References(unit(12, 0), torch.arange(12)), std=torch.tensor(0.5), sets={})
+    subject = unhurried()
     subject.attack_on = noted
     Stax(eps=eps).parts(cast(Subject, subject))
     for name, radius in zip(("", "-large"), radii, strict=True):
@@ -99,7 +105,7 @@ def test_both_radii_start_within_the_same_distance(eps: float | None, radii: tup
 
 
 def test_only_some_kinds_of_input_where_asked_to() -> None:
-    subject = SimpleNamespace(references=References(unit(12, 0), torch.arange(12)), std=torch.tensor(0.5))
+    subject = unhurried()
     subject.sets, subject.attack_on = {"mtax": subject}, lambda *_: None
     every = ["stax", "mtax", "stax-large", "mtax-large", "set/mtax/stax"]
     assert [part.name for part in Stax().parts(cast(Subject, subject))] == every

@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> Path:
     folder = make_run(tmp_path / "run", regime=STEERS, flags=[flag])
     add_exhibits(folder, 5, 0, [1, 2, 3, 4, 5, 6])
     file = folder / "artifacts" / "exhibits.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "missing": {"map": STEERS}}))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "map": None, "missing": {"map": STEERS}}))
     return folder
 
 
