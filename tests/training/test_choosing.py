@@ -112,6 +112,14 @@ def test_a_weights_file_is_known_by_its_name(tmp_path: Path) -> None:
     assert published_start("mine.pth") is None
 
 
+@pytest.mark.parametrize("named", ["", "torchvision:mobilenet_v2@"])
+def test_a_weights_file_that_is_not_there_leaves_nothing_behind(named: str, photographs: str, tmp_path: Path) -> None:
+    start = f"init={named}{tmp_path / 'mobilenet_v2-x.pth'}"
+    with pytest.raises(holdfast.HoldfastError, match="no weights at"):
+        holdfast.train(data=photographs, settings=[start], out=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("start", ["runs/mine", "mine.pth"])
 def test_what_names_no_backbone_needs_a_recipe_or_a_name(start: str, photographs: str) -> None:
     with pytest.raises(holdfast.HoldfastError, match="torchvision:NAME@FILE"):

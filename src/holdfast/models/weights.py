@@ -19,10 +19,15 @@ _PREFIXES = ("module.", "model.", "backbone.")
 _CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.")
 
 
-def read_state(file: Path) -> dict[str, Tensor]:
-    """Tensors of a safetensors file, or of a torch file read with `weights_only=True`; half precision is widened."""
+def require_weights(file: Path) -> None:
+    """Refuse a file that is not there."""
     if kind_of(file) != "file":
         raise ModelError(f"no weights at '{file}'; give a safetensors file or a state dict")
+
+
+def read_state(file: Path) -> dict[str, Tensor]:
+    """Tensors of a safetensors file, or of a torch file read with `weights_only=True`; half precision is widened."""
+    require_weights(file)
     try:
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file

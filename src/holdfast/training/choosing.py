@@ -16,6 +16,7 @@ from holdfast.errors import ModelError, RecipeError, plural
 from holdfast.models.backbones import build_backbone, pool_by_gem
 from holdfast.models.names import SMALL, SUFFIXES, TIMM, backbone_named, published_start
 from holdfast.models.preprocessing import preprocessing_of
+from holdfast.models.weights import require_weights
 from holdfast.seeds import derive
 from holdfast.training.recipe import Recipe
 
@@ -80,7 +81,10 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
             "photographs need pretrained weights, and none are in torchvision's or timm's cache: give a file with "
             f"--init FILE, or let torchvision fetch one (14 MB) with --init {FETCHED}"
         )
-    backbone = own.get("model.backbone") or (published_start(said) or ("", ""))[0]
+    published, weights = published_start(said) or ("", "imagenet")
+    if weights != "imagenet":
+        require_weights(Path(weights))
+    backbone = own.get("model.backbone") or published
     if not backbone:
         raise RecipeError(
             f"init: {said} does not name a backbone; write torchvision:NAME@FILE or timm:NAME@FILE, or name the recipe "
@@ -91,9 +95,10 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
         name, why = PHOTOGRAPHS, "a GPU and so many classes let all of the backbone learn, within an hour"
     else:
         name = "fitted-head"
+        for_more = f"{'' if device.type == 'cuda' else 'a GPU and '}{MANY_CLASSES} training classes"
         why = (
             "its features are computed once, at a larger size than its own where images have it, and a head is fitted "
-            f"to them, in minutes; with a GPU and {MANY_CLASSES} training classes all of it would learn"
+            f"to them, in minutes; with {for_more} all of it would learn"
         )
         more = _seen_larger(backbone, side) if _poolable(backbone) else ("model.pooling=null",)
     line = f"chosen: the recipe {name} from {_short(said)}, for {images}, on {where}"
