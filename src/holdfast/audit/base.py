@@ -61,11 +61,13 @@ class Part:
         attack: measurements of the attacked images at some positions of `subject.rows` (of the cut's order, where it
             has one), one row each.
         cut: where the protocol depends on it; blocks as the subject has them when left out.
+        passes: that it takes at most for one image, where they are not the protocol's.
     """
 
     name: str
     attack: Callable[[slice], dict[str, Tensor]]
     cut: Cut | None = None
+    passes: Passes | None = None
 
 
 CLEAN = percentage("clean queries that find their class first, %", "page")
@@ -83,6 +85,9 @@ class Protocol(ABC):
 
     through_sets: ClassVar[bool] = False
     """Whether it also measures through the auxiliary BatchNorm sets of a model."""
+
+    adversarial: ClassVar[bool] = True
+    """Whether an enemy changes the images; if not, nothing is attacked beside it and no gradient can be masked."""
 
     def __init__(self, mode: str = "fixed", eps: float | None = None) -> None:
         if mode not in self.modes:
@@ -110,7 +115,7 @@ class Protocol(ABC):
         """The attacks, in the order they run."""
 
     def passes(self, subject: Subject) -> Passes:
-        """What each of the parts takes at most for one image."""
+        """What each of the parts takes at most for one image, unless it says so itself."""
         return subject.passes(self.budget(subject))
 
     @abstractmethod

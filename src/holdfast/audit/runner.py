@@ -111,6 +111,8 @@ def run(
         raise RecipeError(f"limit must be 1 or more, got {limit}")
     if quick and limit is None and minutes is None:
         limit = QUICK_IMAGES
+    if examples and not chosen.adversarial:
+        raise RecipeError(f"examples are adversarial images, and {name} makes none; leave them out")
     if examples and out is None:
         raise RecipeError("examples require out=")
     table, skip_bad = read_table(data, skip_bad)
@@ -146,14 +148,14 @@ def run(
             if scope:
                 state.keep_choice(scope, len(subject.rows))
         queue = Queue.of(chosen.parts(subject), subject, chosen.passes(subject), state)
-        after = _after_attacks(subject, budget, examples)
+        after = _after_attacks(chosen, subject, examples)
         if speed:
             _say_estimate(queue, after, speed)
         with Progress(queue.total + after.get(CHECKS, Passes()), speed) as progress:
             measured, seconds = attack_all(queue, subject, state, progress)
             figures = chosen.figures(subject, measured)
             collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
-            masked = checks.masking(subject, budget.eps, progress)
+            masked = checks.masking(subject, budget.eps, progress) if chosen.adversarial else []
         if quick:
             raised.append(Flag("first-look", f"{len(subject.rows)} images were attacked, in {budget.steps} steps each"))
         values, described = {**figures.values, **spread}, {**chosen.describe(), **Geometry().describe()}
@@ -208,10 +210,11 @@ def run(
         return Audit(document, file)
 
 
-def _after_attacks(subject: Subject, budget: Budget, examples: int, falls: bool = False) -> dict[str, Passes]:
+def _after_attacks(protocol: Protocol, subject: Subject, examples: int, falls: bool = False) -> dict[str, Passes]:
     """What comes behind the attacks, and takes at most so many passes; `falls` as for `masking_passes`."""
-    checking = sum(checks.masking_passes(subject, falls).values(), Passes())
-    stored = (subject.passes(budget) + Passes(forward=1)) * min(examples, len(subject.rows))
+    planned = checks.masking_passes(subject, falls) if protocol.adversarial else {}
+    checking = sum(planned.values(), Passes())
+    stored = (subject.passes(protocol.budget(subject)) + Passes(forward=1)) * min(examples, len(subject.rows))
     work = {CHECKS: checking, EXAMPLES: stored}
     return {name: passes for name, passes in work.items() if passes != Passes()}
 
@@ -220,16 +223,17 @@ def _choose_images(
     time_limit: TimeLimit, protocol: Protocol, subject: Subject, speed: Speed, examples: int, before: int | None
 ) -> int:
     """How many images the time left suffices for, or as many as a killed audit chose; all take the main process's."""
-    world, budget, each = current_processes().world, protocol.budget(subject), protocol.passes(subject)
+    world, each = current_processes().world, protocol.passes(subject)
 
     def choose() -> int:
-        parts = len(protocol.parts(subject.limited(min(FIRST_GUESS, len(subject.rows)))))
-        falls = checks.falls_at_once(subject, budget.eps)
+        parts = protocol.parts(subject.limited(min(FIRST_GUESS, len(subject.rows))))
+        total = sum((part.passes or each for part in parts), Passes())
+        falls = protocol.adversarial and checks.falls_at_once(subject, protocol.budget(subject).eps)
 
         def seconds(count: int) -> float:
-            after = sum(_after_attacks(subject.limited(count), budget, examples, falls).values(), Passes())
+            after = sum(_after_attacks(protocol, subject.limited(count), examples, falls).values(), Passes())
             at_once = Cut.every(subject.block, count).rows_in_turn(world)
-            return speed.seconds(each * (parts * at_once) + after)
+            return speed.seconds(total * at_once + after)
 
         return time_limit.choose(len(subject.rows), seconds)
 

@@ -134,33 +134,43 @@ class Queue:
         parts: the attacks.
         cuts: the blocks of each.
         known: part → number of a block → its measurements.
-        each: passes that a part takes at most for one image.
+        each: passes that each part takes at most for one image.
     """
 
     parts: list[Part]
     cuts: dict[str, Cut]
     known: dict[str, dict[int, Measured]]
-    each: Passes
+    each: dict[str, Passes]
 
     @classmethod
     def of(cls, parts: list[Part], subject: Subject, each: Passes, state: AuditState | None) -> Queue:
-        """The attacks on a subject; the main process alone has a state, and all of them get what it knows."""
+        """The attacks on a subject; the main process alone has a state, and all of them get what it knows.
+
+        Args:
+            parts: the attacks.
+            subject: what is attacked.
+            each: passes for one image of those parts that do not say so themselves.
+            state: where blocks are kept.
+        """
         cuts = {part.name: part.cut or Cut.every(subject.block, len(subject.rows)) for part in parts}
         known = {}
         for part in parts:
             sent = current_processes().send(_packed(_known(part, cuts[part.name].blocks, state)))
             known[part.name] = {int(number): block for number, block in _unpacked(sent).items()}
-        return cls(parts, cuts, known, each)
+        return cls(parts, cuts, known, {part.name: part.passes or each for part in parts})
 
     @property
     def total(self) -> Passes:
         """Of all blocks, known or not."""
-        return self.each * sum(cut.rows_in_turn(1) for cut in self.cuts.values())
+        return self._sum({name: cut.rows_in_turn(1) for name, cut in self.cuts.items()})
 
     def left(self) -> Passes:
         """What one process still has to do, where several take a block each at a time."""
         world = current_processes().world
-        return self.each * sum(cut.rows_in_turn(world, self.known[name]) for name, cut in self.cuts.items())
+        return self._sum({name: cut.rows_in_turn(world, self.known[name]) for name, cut in self.cuts.items()})
+
+    def _sum(self, rows: dict[str, int]) -> Passes:
+        return sum((self.each[name] * count for name, count in rows.items()), Passes())
 
 
 def attack_all(
@@ -180,14 +190,14 @@ def attack_all(
     measured: dict[str, Measured] = {}
     seconds: dict[str, float] = {}
     for turn, part in enumerate(queue.parts, 1):
-        cut, found = queue.cuts[part.name], dict(queue.known[part.name])
+        cut, found, each = queue.cuts[part.name], dict(queue.known[part.name]), queue.each[part.name]
         blocks, what = cut.blocks, f"attack {turn} of {len(queue.parts)}, {part.name}"
-        progress.skip(queue.each * sum(_rows(blocks[number]) for number in found))
+        progress.skip(each * sum(_rows(blocks[number]) for number in found))
         unknown = [number for number in range(len(blocks)) if number not in found]
         for first in range(0, len(unknown), processes.world):
             at_once = unknown[first : first + processes.world]
             made: dict[str, Measured] = {}
-            with progress.doing(what, queue.each * sum(_rows(blocks[number]) for number in at_once)):
+            with progress.doing(what, each * sum(_rows(blocks[number]) for number in at_once)):
                 if processes.rank < len(at_once):  # at the end there may be fewer blocks than processes
                     number = at_once[processes.rank]
                     with use_processes(ALONE):
