@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zoo_models
+from zoo_audits import Calibration
 
 import holdfast
 from holdfast.data import ImageTable
@@ -60,3 +62,10 @@ def learnt() -> ImageTable:
 def _thirty(split: str) -> ImageTable:
     part = holdfast.data.load(RECIPE["data"]).split(split)
     return part.subset(np.isin(part.labels, np.unique(part.labels)[:30]))
+
+
+@pytest.fixture(scope="session")
+def calibration(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
+    """Trains what it is asked about, once for all processes."""
+    base = tmp_path_factory.getbasetemp()
+    return Calibration(zoo_models.Trained(zoo_models.shared_folder(base)), zoo_models.images())

@@ -1,0 +1,142 @@
+"""Planted fakes: models whose robustness is made of nothing, by kind, with what the audit has to find out."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import torch
+from zoo_disguises import (
+    Change,
+    Decoy,
+    Disguised,
+    Inside,
+    RandomMember,
+    backward,
+    drifting_sine,
+    leaking,
+    leaking_maps,
+    leaking_vectors,
+    levels,
+    on_grid_only,
+    same,
+    shuffled_pixels,
+    sine,
+    small_numbers,
+    staircase,
+    triangle,
+    winners,
+)
+from zoo_filters import (
+    Codebook,
+    PatchBook,
+    bilateral,
+    cosine_blocks,
+    dropped,
+    dropped_channels,
+    jpeg,
+    median,
+    noise,
+    resized,
+    total_variation,
+)
+
+from holdfast.models import Embedder
+
+Models = Mapping[str, Embedder]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fake:
+    """One planted fake.
+
+    Args:
+        kind: what hides the gradient.
+        name: with its parameters.
+        build: from trained models, by name.
+        base: the trained model that it is made of.
+    """
+
+    kind: str
+    name: str
+    build: Callable[[Models], Disguised]
+    base: str = "plain"
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.name}"
+
+
+def around(kind: str, name: str, before: Change = same, after: Change = same, base: str = "plain") -> Fake:
+    """A fake with something before or after the network."""
+    return Fake(kind, name, lambda models: Disguised(copy.deepcopy(models[base]), before, after).eval(), base)
+
+
+def within(kind: str, name: str, change: Change, base: str = "plain") -> Fake:
+    """A fake with something inside the network."""
+    return Fake(kind, name, lambda models: Inside(copy.deepcopy(models[base]), change).eval(), base)
+
+
+def _decoy(share: float, base: str = "plain") -> Fake:
+    return Fake("decoy", f"cut, with {share:g} of another network", lambda m: Decoy(m[base], share).eval(), base)
+
+
+def _member(name: str, before: Change = same) -> Fake:
+    names = ("plain", "wide")
+    return Fake(
+        "random member", name, lambda m: RandomMember([copy.deepcopy(m[each]) for each in names], before).eval()
+    )
+
+
+FAKES = [
+    around("warp", "x + 0.02 sin(900 x)", sine(0.02, 900)),
+    around("warp", "x + 0.01 sin(3000 x)", sine(0.01, 3000)),
+    around("warp", "x + 0.03 sin(400 x)", sine(0.03, 400), base="wide"),
+    around("warp", "x + 0.02 triangle(300 x)", triangle(0.02, 300)),
+    around("exploding", "x + 0.001 sin(1e5 x)", sine(0.001, 1e5)),
+    around("exploding", "x + 0.0001 sin(1e7 x)", sine(0.0001, 1e7), base="wide"),
+    around("rounding", "8 levels", levels(8)),
+    around("rounding", "8 levels, leak", leaking(levels(8))),
+    around("rounding", "4 levels, leak", leaking(levels(4)), base="wide"),
+    around("rounding", "16 levels, leak", leaking(levels(16))),
+    around("thermometer", "8 steps, slope 2000", staircase(8, 2000)),
+    around("thermometer", "16 steps, slope 8000", staircase(16, 8000), base="wide"),
+    around("JPEG", "Pillow, quality 50", jpeg(50)),
+    around("JPEG", "Pillow, quality 50, leak", leaking(jpeg(50))),
+    around("JPEG", "Pillow, quality 25, leak", leaking(jpeg(25)), base="wide"),
+    around("JPEG", "cosine blocks, step 0.2", cosine_blocks(0.2)),
+    around("JPEG", "cosine blocks, step 0.2, leak", leaking(cosine_blocks(0.2))),
+    around("smoothing", "3×3 median, leak", leaking(median)),
+    around("smoothing", "bilateral, leak", leaking(bilateral(0.1)), base="wide"),
+    around("denoising loop", "total variation 0.02, leak", leaking(total_variation(8, 0.02))),
+    around("denoising loop", "total variation 0.05, leak", leaking(total_variation(8, 0.05)), base="wide"),
+    around("patch snapping", "96 patches, leak", leaking(PatchBook(96))),
+    around("patch snapping", "768 patches, leak", leaking(PatchBook(768)), base="wide"),
+    around("saturation", "tanh(1500 z)", after=lambda z: torch.tanh(1500 * z)),
+    around("saturation", "tanh(200 z)", after=lambda z: torch.tanh(200 * z), base="wide"),
+    around("saturation", "sigmoid(1000 z)", after=lambda z: torch.sigmoid(1000 * z) - 0.5),
+    around("vector codes", "sign(z), leak", after=leaking_vectors(torch.sign)),
+    around("vector codes", "round(10 z), leak", after=leaking_vectors(levels(10)), base="wide"),
+    around("vector codes", "product quantisation, leak", after=leaking_vectors(Codebook(16, 64))),
+    around("vector codes", "z + 0.05 sin(300 z)", after=sine(0.05, 300)),
+    around("underflow", "float16, scale 6e4", small_numbers(torch.float16, 6e4)),
+    around("underflow", "float8, scale 256", small_numbers(torch.float8_e4m3fn, 256), base="wide"),
+    around("false backward", "zero", backward(lambda gradient, images: 0 * gradient)),
+    around("false backward", "sign flipped", backward(lambda gradient, images: -gradient)),
+    around("false backward", "random", backward(lambda gradient, images: torch.randn_like(gradient))),
+    around("false backward", "pixels shuffled", backward(shuffled_pixels), base="wide"),
+    around("false backward", "at 8-bit images alone", backward(on_grid_only)),
+    _decoy(1e-3),
+    _decoy(1e-6, "wide"),
+    within("sharp activations", "h + 0.2 sin(60 h)", sine(0.2, 60)),
+    within("sharp activations", "k winners, 15 %", winners(0.15)),
+    within("sharp activations", "round(2 h), leak", leaking_maps(levels(2))),
+    around("random input", "noise 0.1", noise(0.1)),
+    around("random input", "noise 0.1, 8 levels, leak", lambda x: leaking(levels(8))(noise(0.1)(x))),
+    around("random input", "resizing", resized),
+    around("random input", "dropout 0.1", dropped(0.1), base="wide"),
+    around("random input", "colour drop", dropped_channels),
+    around("random input", "x + 0.03 sin(900 x + random)", drifting_sine(0.03, 900)),
+    _member("of two"),
+    _member("of two, x + 0.02 sin(900 x)", sine(0.02, 900)),
+]
