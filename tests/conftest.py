@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.audit import ers, flags, plan
+from holdfast.audit import ensemble, ers, flags, plan, subject
 from holdfast.report import origin
 from small_photos import draw_photos
 
@@ -61,8 +61,11 @@ def few_steps() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_probe(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Audits look for masked gradients with less effort, except in the tests of the flags that this raises."""
+    """Ensemble and checks for masked gradients take less effort, except in the tests of what they find."""
     with pytest.MonkeyPatch.context() as patch:
+        if request.path.name != "test_ensemble.py":
+            patch.setattr(ensemble, "STEPS", 4)
+            patch.setattr(subject, "SQUARE_QUERIES", 10)
         if request.path.name not in ("test_flags.py", "test_fakes.py", "test_honest_models.py"):
             for name, few in (("IMAGES", 8), ("STEPS", 4), ("QUERIES", 10)):
                 patch.setattr(flags, name, few)

@@ -12,7 +12,7 @@ import torch
 
 from holdfast import audit, console
 from holdfast.attacks.forward import counting
-from holdfast.audit import ers, flags, plan, runner, subject, thorough
+from holdfast.audit import ensemble, ers, flags, plan, runner, subject
 from holdfast.audit.plan import Passes, Progress, Speed, TimeLimit, duration
 from holdfast.audit.preparation import Execution, Selection, make_subject
 from holdfast.cli import main
@@ -66,7 +66,7 @@ def test_the_passes_counted_before_are_those_that_are_made(
     protocol: Any, limit: int, untrained: Embedder, recorded: list[Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "SQUARE_QUERIES", 20)
-    monkeypatch.setattr(thorough, "STEPS", 5)
+    monkeypatch.setattr(ensemble, "STEPS", 5)
     monkeypatch.setattr(ers, "STEPS", 5)
     monkeypatch.setattr(flags, "IMAGES", 16)
     audit.run(untrained, DATA, protocol=protocol, limit=limit)
@@ -114,7 +114,7 @@ def test_the_estimate_comes_before_the_first_attack(
         audit.run(untrained, DATA, limit=10)
     said = capsys.readouterr().err
     # 9 attacks of 10 images: 2,880 passes forward and back of 2 s, and 90 forward of 0.5 s.
-    estimate = "9 attacks 1.6 h (2,880 passes forward and back, 90 forward alone), checks behind flags at most"
+    estimate = "9 attacks 1.6 h (2,880 passes forward and back, 90 forward alone), ensemble at most"
     assert estimate in said
     assert said.index(estimate) < said.index("attack 1 of 9")
 
@@ -127,10 +127,11 @@ def test_minutes_choose_the_images_that_fit_and_give_the_figures_of_that_limit(
     with console.shown():
         document = audit.run(untrained, DATA, minutes=20).document
     assert f"{document['images']} of 100 images fit into 20 min" in capsys.readouterr().err
-    # 45 seconds of attacks for each, and 5 or 10 of checks for 8 of them: 18 fit into 95 % of 1,200 s, 26 do not.
+    # 45 seconds of attacks for each, 4 to 32 of the ensemble, and 5 or 10 of checks for 8 of them: 13 fit into 95 % of
+    # 1,200 s, 24 do not.
     assert document["minutes"] == 20
     assert document["limit"] == document["images"]
-    assert 18 <= document["images"] <= 25
+    assert 13 <= document["images"] <= 23
     same = audit.run(untrained, DATA, limit=document["limit"]).document
     assert same["metrics"] == document["metrics"]
 
@@ -194,7 +195,10 @@ def test_the_largest_number_that_fits_is_chosen(seconds: float, fits: int, monke
             limit.choose(100, lambda count: seconds * count)
 
 
-def test_a_first_look_says_so_and_takes_less(untrained: Embedder, recorded: list[Recorded]) -> None:
+def test_a_first_look_says_so_and_takes_less(
+    untrained: Embedder, recorded: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ensemble, "STEPS", 30)
     document = audit.run(untrained, DATA, quick=True).document
     full = audit.run(untrained, DATA, limit=20).document
     assert (document["quick"], full["quick"]) == (True, False)

@@ -5,7 +5,14 @@ from holdfast.attacks.budget import Budget
 from holdfast.attacks.forward import Attacked, Crafted, worst
 from holdfast.attacks.goals.adml import Alignment, AlignmentUniformity, TripletGap, Uniformity
 from holdfast.attacks.goals.composed import BoundGoals, Sum, WorstOf
-from holdfast.attacks.goals.matching import GreedyTopOneMisranking, LearningToMisrank, Misrank, NearestWrong
+from holdfast.attacks.goals.matching import (
+    GreedyTopOneMisranking,
+    LearningToMisrank,
+    Misrank,
+    NearestWrong,
+    SoftMisrank,
+    UntilMissed,
+)
 from holdfast.attacks.goals.ranking import CandidateDown, CandidateUp, GreedyTopOne, QueryDown, QueryUp
 from holdfast.attacks.goals.shift import EmbeddingShift, Shift
 from holdfast.attacks.goals.targets import BoundTargets, MultiTarget, SingleTarget, TargetedMismatch, Unadversarial
@@ -21,6 +28,6 @@ build, names = builder(registry), registry.names
 __all__ = ["BoundGoal", "BoundGoals", "BoundTargets", "Budget", "Goal", "References", "build", "names", "register"]
 __all__ += ["AttackResult", "Attacked", "Crafted", "attack", "craft", "gallery", "pgd", "square", "sweep", "worst"]
 __all__ += ["CandidateDown", "CandidateUp", "GreedyTopOne", "QueryDown", "QueryUp", "TargetedMismatch"]
-__all__ += ["EmbeddingShift", "GreedyTopOneMisranking", "LearningToMisrank", "Misrank", "NearestWrong"]
+__all__ += ["EmbeddingShift", "GreedyTopOneMisranking", "LearningToMisrank", "Misrank", "NearestWrong", "SoftMisrank"]
 __all__ += ["Alignment", "AlignmentUniformity", "Collapse", "RaiseHardness", "Shift", "TripletGap", "Uniformity"]
-__all__ += ["MultiTarget", "SingleTarget", "Sum", "Unadversarial", "WorstOf"]
+__all__ += ["MultiTarget", "SingleTarget", "Sum", "Unadversarial", "UntilMissed", "WorstOf"]

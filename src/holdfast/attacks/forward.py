@@ -23,8 +23,18 @@ _tell: ContextVar[Callable[[int, bool], None] | None] = ContextVar("tell", defau
 
 @contextmanager
 def counting(tell: Callable[[int, bool], None]) -> Iterator[None]:
-    """Tell of every pass that attacks make in the block: of how many images, and whether a gradient comes back."""
-    before = _tell.set(tell)
+    """Tell of every pass that attacks make in the block: of how many images, and whether a gradient comes back.
+
+    Whoever counts around the block is told too.
+    """
+    outer = _tell.get()
+
+    def both(images: int, back: bool) -> None:
+        tell(images, back)
+        if outer is not None:
+            outer(images, back)
+
+    before = _tell.set(both)
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from holdfast.config import builder
 
 if TYPE_CHECKING:
     from holdfast.audit.adml import Adml
+    from holdfast.audit.ensemble import Ensemble
     from holdfast.audit.figures import Figures
     from holdfast.audit.preparation import Execution
     from holdfast.audit.runner import Audit, run
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 build, names = builder(registry), registry.names
 
 _MODULES = {"Audit": "runner", "Execution": "preparation", "run": "runner"}
-_MODULES |= {name: name.lower() for name in ("Adml", "Figures", "Stax", "Subject", "Thorough")}
+_MODULES |= {name: name.lower() for name in ("Adml", "Ensemble", "Figures", "Stax", "Subject", "Thorough")}
 
-__all__ = ["Audit", "Cut", "Execution", "Figures", "Part", "Protocol", "Subject"]
+__all__ = ["Audit", "Cut", "Ensemble", "Execution", "Figures", "Part", "Protocol", "Subject"]
 __all__ += ["Adml", "Ers", "Stax", "Thorough", "build", "ers_score", "names", "register", "registry", "run"]
 
 

@@ -87,6 +87,11 @@ class Adml(Protocol):
         return {"R@1": CLEAN} | {f"{name}/R@1": info for name, info in GOALS.items()}
 
     @property
+    def pixel_eps(self) -> float | None:
+        """As asked for, in pixels."""
+        return self.eps if self.units == "pixel" else None
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The hinge, and what batches are made of."""
         return {"hinge": self.hinge, **({"batches": self.make_up.name} if self.mode == "replaced" else {})}
@@ -100,7 +105,8 @@ class Adml(Protocol):
         """One part per objective."""
         if self.mode == "fixed":
             budget = self.budget(subject)
-            return [Part(name, subject.attack_on(name, goal, budget)) for name, goal in self.goals.items()]
+            parts = {name: subject.attack_on(name, goal, budget) for name, goal in self.goals.items()}
+            return [Part(name, attack, budget=budget) for name, attack in parts.items()]
         refuse_queries(subject)
         if not subject.differentiable:
             raise RecipeError("mode replaced needs gradients, which this model does not give; use mode fixed")

@@ -62,12 +62,15 @@ class Part:
             has one), one row each.
         cut: where the protocol depends on it; blocks as the subject has them when left out.
         passes: that it takes at most for one image, where they are not the protocol's.
+        budget: how far, in pixels, where each image is changed alone and all others stay clean; then robust R@1 counts
+            its `hit`. None for other attacks.
     """
 
     name: str
     attack: Callable[[slice], dict[str, Tensor]]
     cut: Cut | None = None
     passes: Passes | None = None
+    budget: Budget | None = None
 
 
 CLEAN = percentage("clean queries that find their class first, %", "page")
@@ -87,7 +90,7 @@ class Protocol(ABC):
     """Whether it also measures through the auxiliary BatchNorm sets of a model."""
 
     adversarial: ClassVar[bool] = True
-    """Whether an enemy changes the images; if not, nothing is attacked beside it and no gradient can be masked."""
+    """Whether an enemy changes the images; if not, there is neither robust R@1 nor a gradient to mask."""
 
     def __init__(self, mode: str = "fixed", eps: float | None = None) -> None:
         if mode not in self.modes:
@@ -100,6 +103,11 @@ class Protocol(ABC):
     def describe(self) -> dict[str, MetricInfo]:
         """What its figures mean and how they are shown, by key; the others are in files and full listings alone."""
         return {}
+
+    @property
+    def pixel_eps(self) -> float | None:
+        """The eps that was asked for, where it is a largest change of pixels: that of robust R@1, too."""
+        return self.eps
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -67,6 +67,8 @@ SCORES: dict[str, Score] = {
 TERMS = {key: score.term for key, score in SCORES.items()}
 """What each score adds to ERS."""
 GOALS = tuple(dict.fromkeys(score.goal for score in SCORES.values()))
+CANDIDATE = ("ca+", "ca-")
+"""Attacks on an image that is to be found or hidden; all others change the query."""
 SMALL_IMAGES = 28
 STEPS = 32
 
@@ -107,9 +109,10 @@ class Ers(Protocol):
     def parts(self, subject: Subject) -> list[Part]:
         """One part per attack."""
         cut = Cut.every(PUBLISHED_BATCH, len(subject.rows)) if self.mode == "published" else None
-        return [Part(name, self._attack(subject, name), cut) for name in GOALS]
+        budget = self.budget(subject)
+        return [Part(name, self._attack(subject, name, budget), cut, budget=budget) for name in GOALS]
 
-    def _attack(self, subject: Subject, name: str) -> Callable[[slice], dict[str, Tensor]]:
+    def _attack(self, subject: Subject, name: str, budget: Budget) -> Callable[[slice], dict[str, Tensor]]:
         published = self.mode == "published"
         goal: dict[str, object] = {"name": name}
         if published and name in ("ltm", "gtm"):
@@ -118,7 +121,7 @@ class Ers(Protocol):
         def kept(found: Attacked) -> dict[str, Tensor]:
             return found.measures | ({"shift": -found.previous} if published and name == "es" else {})
 
-        return subject.attack_on(name, goal, self.budget(subject), kept, draws="search")
+        return subject.attack_on(name, goal, budget, kept, draws="search", asks=name not in CANDIDATE)
 
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """The ten scores, ERS, and clean R@1 beside it."""

@@ -34,11 +34,11 @@ class Figures:
         self._seed = seed
         self._batch = batch
 
-    def mean(self, key: str, per_image: Tensor, scale: float = 1.0) -> None:
-        """A mean over images; NaN marks images that do not count."""
+    def mean(self, key: str, per_image: Tensor, scale: float = 1.0, otherwise: str = NO_POSITIVE) -> None:
+        """A mean over images; NaN marks images that do not count, and `otherwise` says why none does."""
         values = scale * per_image[~per_image.isnan()].double()
         if not len(values):
-            self.values.undefined(key, NO_POSITIVE)
+            self.values.undefined(key, otherwise)
             return
         parts = [part.mean() for part in torch.split(values, self._batch or len(values))]
         self.values[key] = float(torch.stack(parts).mean())

@@ -19,6 +19,7 @@ from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
 from holdfast.audit.base import Cut, Protocol, registry
+from holdfast.audit.ensemble import ROBUST, Ensemble, Robust
 from holdfast.audit.examples import save_examples
 from holdfast.audit.flags import Flag
 from holdfast.audit.plan import FEW, Passes, Progress, Speed, TimeLimit, duration
@@ -40,10 +41,12 @@ from holdfast.processes import current_processes
 from holdfast.run_files import parse_json
 from holdfast.versions import versions
 
-SCHEMA = 1
+SCHEMA = 2
+FIRST = ("R@1", ROBUST, "ERS")
+"""Figures that stand first, in this order."""
 QUICK_IMAGES = 20
 """Images of a first look."""
-CHECKS, EXAMPLES = "checks behind flags", "stored examples"
+ENSEMBLE, CHECKS, EXAMPLES = "ensemble", "checks behind flags", "stored examples"
 """What comes behind the attacks."""
 FIRST_GUESS = 64
 """Images for which attacks are prepared to see how many attacks there are, before the images are chosen."""
@@ -79,6 +82,7 @@ def run(
     trust_code: bool = False,
     device: str | torch.device | None = None,
     execution: Execution | None = None,
+    ensemble: Ensemble | Mapping[str, Any] | None = None,
 ) -> Audit:
     """Attack a model's embedding of labelled images and say how much of its retrieval is left.
 
@@ -101,10 +105,13 @@ def run(
         trust_code: let a packaged model import its own module.
         device: where to run; a GPU when there is one.
         execution: images per pass, precision and compiling of attacks.
+        ensemble: the ball of robust R@1, such as `Ensemble(norm="l2")`; that of the protocol's eps, where it was given
+            in pixels, else 8/255, when left out.
     """
     time_limit = None if minutes is None else TimeLimit(minutes)
     execution = execution or Execution()
     chosen: Protocol = instantiate(Protocol, protocol, "protocol")
+    wanted: Ensemble = instantiate(Ensemble, ensemble or {}, "ensemble")
     name = _registered_name(chosen)
     title = f"{name}-{chosen.mode}"
     if limit is not None and limit < 1:
@@ -127,12 +134,13 @@ def run(
             eps = f"{chosen.eps:g}/255"
             raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}?")
         settings = {"settings": chosen.settings} | ({"quick": True} if quick else {})
+        settings |= {} if wanted == Ensemble() else {"ensemble": dataclasses.asdict(wanted)}
         speed = measure_speed(subject, execution) if time_limit or console.visible() else None
         scope = ""
         if time_limit and speed:
             scope = _short(_identity(embedder, subject, budget, title) | settings | {"minutes": minutes})
             before = kept_choice(partial, scope) if partial else None
-            count = _choose_images(time_limit, chosen, subject, speed, examples, before)
+            count = _choose_images(time_limit, chosen, wanted, subject, speed, examples, before)
             limit = limit if count == len(subject.rows) else count
             subject = subject.limited(limit)
         subject = speed_up(subject, budget, execution)
@@ -147,18 +155,25 @@ def run(
                 console.say(f"resuming the audit in {folder}")
             if scope:
                 state.keep_choice(scope, len(subject.rows))
-        queue = Queue.of(chosen.parts(subject), subject, chosen.passes(subject), state)
-        after = _after_attacks(chosen, subject, examples)
+        parts = chosen.parts(subject)
+        robust = Robust(wanted, chosen, subject, parts) if chosen.adversarial else None
+        queue = Queue.of(parts, subject, chosen.passes(subject), state)
+        after = _after_attacks(chosen, subject, examples, robust)
         if speed:
             _say_estimate(queue, after, speed)
-        with Progress(queue.total + after.get(CHECKS, Passes()), speed) as progress:
-            measured, seconds = attack_all(queue, subject, state, progress)
+        ensemble_passes = robust.passes() * len(subject.rows) if robust else Passes()
+        with Progress(queue.total + ensemble_passes + after.get(CHECKS, Passes()), speed) as progress:
+            measured, costs = attack_all(queue, subject, state, progress)
             figures = chosen.figures(subject, measured)
+            if robust:
+                robust.attack(measured, state, progress)
+                robust.report(figures, measured)
             collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
             masked = checks.masking(subject, budget.eps, progress) if chosen.adversarial else []
         if quick:
             raised.append(Flag("first-look", f"{len(subject.rows)} images were attacked, in {budget.steps} steps each"))
-        values, described = {**figures.values, **spread}, {**chosen.describe(), **Geometry().describe()}
+        values = {key: figures.values[key] for key in (*FIRST, *figures.values) if key in figures.values} | spread
+        described = {**chosen.describe(), **(robust.describe() if robust else {}), **Geometry().describe()}
         document = {
             "schema": SCHEMA,
             "protocol": name,
@@ -185,7 +200,7 @@ def run(
             "intervals": {key: list(ends) for key, ends in figures.intervals.items()},
             **figures.extra,
             "flags": [flag.plain() for flag in (*raised, *more, *collapsed, *masked)],
-            "seconds": {name: round(value, 2) for name, value in seconds.items()},
+            "seconds": {name: round(cost.seconds, 2) for name, cost in costs.items()},
             "seed": seed,
             "versions": versions(),
         }
@@ -210,28 +225,39 @@ def run(
         return Audit(document, file)
 
 
-def _after_attacks(protocol: Protocol, subject: Subject, examples: int, falls: bool = False) -> dict[str, Passes]:
+def _after_attacks(
+    protocol: Protocol, subject: Subject, examples: int, robust: Robust | None, falls: bool = False
+) -> dict[str, Passes]:
     """What comes behind the attacks, and takes at most so many passes; `falls` as for `masking_passes`."""
+    in_turn = Cut.every(subject.block, len(subject.rows)).rows_in_turn(current_processes().world)
+    ensemble = robust.passes(falls) * in_turn if robust else Passes()
     planned = checks.masking_passes(subject, falls) if protocol.adversarial else {}
     checking = sum(planned.values(), Passes())
     stored = (subject.passes(protocol.budget(subject)) + Passes(forward=1)) * min(examples, len(subject.rows))
-    work = {CHECKS: checking, EXAMPLES: stored}
+    work = {ENSEMBLE: ensemble, CHECKS: checking, EXAMPLES: stored}
     return {name: passes for name, passes in work.items() if passes != Passes()}
 
 
 def _choose_images(
-    time_limit: TimeLimit, protocol: Protocol, subject: Subject, speed: Speed, examples: int, before: int | None
+    time_limit: TimeLimit,
+    protocol: Protocol,
+    ensemble: Ensemble,
+    subject: Subject,
+    speed: Speed,
+    examples: int,
+    before: int | None,
 ) -> int:
     """How many images the time left suffices for, or as many as a killed audit chose; all take the main process's."""
     world, each = current_processes().world, protocol.passes(subject)
 
     def choose() -> int:
         parts = protocol.parts(subject.limited(min(FIRST_GUESS, len(subject.rows))))
+        robust = Robust(ensemble, protocol, subject, parts) if protocol.adversarial else None
         total = sum((part.passes or each for part in parts), Passes())
         falls = protocol.adversarial and checks.falls_at_once(subject, protocol.budget(subject).eps)
 
         def seconds(count: int) -> float:
-            after = sum(_after_attacks(protocol, subject.limited(count), examples, falls).values(), Passes())
+            after = sum(_after_attacks(protocol, subject.limited(count), examples, robust, falls).values(), Passes())
             at_once = Cut.every(subject.block, count).rows_in_turn(world)
             return speed.seconds(total * at_once + after)
 

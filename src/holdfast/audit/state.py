@@ -15,6 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from holdfast import seeds
+from holdfast.attacks.forward import counting
 from holdfast.audit.base import Cut, Part
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.subject import Subject
@@ -25,8 +26,8 @@ from holdfast.run_files import parse_json
 
 Measured = dict[str, Tensor]
 
-SECONDS = "seconds"
-"""Kept with each block, so that a resumed audit still knows how long its attacks took."""
+COST = "cost"
+"""Seconds and passes of a block, kept with it, so that a resumed audit still knows what its attacks took."""
 CHOICE = "choice.json"
 
 
@@ -62,7 +63,8 @@ class AuditState:
             found = load(file.read_bytes()) if file.is_file() else {}
         except (SafetensorError, ValueError, KeyError):  # the latter two: headers with types or sizes that do not exist
             return None
-        whole = SECONDS in found and all(t.shape[:1] == (1 if k == SECONDS else rows,) for k, t in found.items())
+        cost = found.get(COST, torch.empty(0))
+        whole = cost.shape == (1, 3) and all(t.shape[:1] == (rows,) for k, t in found.items() if k != COST)
         return found if whole else None
 
     def put(self, part: str, block: int, measured: Measured) -> None:
@@ -173,10 +175,22 @@ class Queue:
         return sum((self.each[name] * count for name, count in rows.items()), Passes())
 
 
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What an attack took: seconds, and passes that were made."""
+
+    seconds: float
+    passes: Passes
+
+
 def attack_all(
-    queue: Queue, subject: Subject, state: AuditState | None, progress: Progress
-) -> tuple[dict[str, Measured], dict[str, float]]:
-    """Every block of every part, from the state where it is known; measurements and seconds by part.
+    queue: Queue,
+    subject: Subject,
+    state: AuditState | None,
+    progress: Progress,
+    words: str = "attack {turn} of {count}, {name}",
+) -> tuple[dict[str, Measured], dict[str, Cost]]:
+    """Every block of every part, from the state where it is known; measurements and costs by part.
 
     Several processes attack a block each at a time, and all of them get all measurements.
 
@@ -185,13 +199,14 @@ def attack_all(
         subject: what is attacked.
         state: where blocks are kept; the main process alone has one.
         progress: counts the passes.
+        words: what it says is running.
     """
     processes = current_processes()
     measured: dict[str, Measured] = {}
-    seconds: dict[str, float] = {}
+    costs: dict[str, Cost] = {}
     for turn, part in enumerate(queue.parts, 1):
         cut, found, each = queue.cuts[part.name], dict(queue.known[part.name]), queue.each[part.name]
-        blocks, what = cut.blocks, f"attack {turn} of {len(queue.parts)}, {part.name}"
+        blocks, what = cut.blocks, words.format(turn=turn, count=len(queue.parts), name=part.name)
         progress.skip(each * sum(_rows(blocks[number]) for number in found))
         unknown = [number for number in range(len(blocks)) if number not in found]
         for first in range(0, len(unknown), processes.world):
@@ -209,10 +224,11 @@ def attack_all(
                     if state:
                         state.put(part.name, number, new)
         together = {name: torch.cat([found[n][name] for n in range(len(blocks))]) for name in found[0]}
-        seconds[part.name] = float(together.pop(SECONDS).sum())
+        seconds, forward, back = together.pop(COST).sum(0).tolist()
+        costs[part.name] = Cost(seconds, Passes(int(forward), int(back)))
         back = slice(None) if cut.order is None else cut.order.argsort()
         measured[part.name] = {name: values[back] for name, values in together.items()}
-    return measured, seconds
+    return measured, costs
 
 
 def _known(part: Part, blocks: list[slice], state: AuditState | None) -> dict[str, Measured]:
@@ -231,7 +247,12 @@ def attack_block(part: Part, subject: Subject, number: int, block: slice) -> Mea
     """What an attack comes to on one block."""
     # A randomised model draws from torch's global generator; a resumed block must draw the same.
     torch.manual_seed(seeds.derive(subject.seed, part.name, number))
-    start = time.perf_counter()
-    found = {name: values.detach().cpu() for name, values in part.attack(block).items()}
-    found[SECONDS] = torch.tensor([time.perf_counter() - start])
+    start, made = time.perf_counter(), [0, 0]
+
+    def count(images: int, back: bool) -> None:
+        made[back] += images
+
+    with counting(count):
+        found = {name: values.detach().cpu() for name, values in part.attack(block).items()}
+    found[COST] = torch.tensor([[time.perf_counter() - start, *made]], dtype=torch.float64)
     return found

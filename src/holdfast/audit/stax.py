@@ -85,6 +85,11 @@ class Stax(Protocol):
         }
 
     @property
+    def pixel_eps(self) -> None:
+        """None: its eps is in normalised units."""
+        return None
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What was left out."""
         return {"only": list(self.only)} if self.only else {}
@@ -100,10 +105,10 @@ class Stax(Protocol):
             raise RecipeError(f"stax needs six or more classes, this data has {classes}; use --protocol ers or adml")
         if self.mode == "replaced":
             refuse_queries(subject)
-        small = self.budget(subject)
+        small, alone = self.budget(subject), self.mode == "fixed"
         budgets = {"": small, "-large": _budget(LARGER * (self.eps or 0.01), subject)}
         parts = [
-            Part(kind + suffix, subject.attack_on(kind + suffix, goal, budget, _kept))
+            Part(kind + suffix, subject.attack_on(kind + suffix, goal, budget, _kept), budget=budget if alone else None)
             for suffix, budget in budgets.items()
             for kind, goal in INPUTS.items()
             if not self.only or kind + suffix in self.only

@@ -154,8 +154,11 @@ class Subject:
         budget: Budget,
         kept: Callable[[Attacked], dict[str, Tensor]] = lambda found: {"vectors": found.vectors},
         draws: str = "start",
+        asks: bool = True,
     ) -> Callable[[slice], dict[str, Tensor]]:
         """A part's attack: each image by itself against the whole clean gallery, with targets drawn for all at once.
+
+        What is measured holds, as `hit`, whether the image still finds its class first.
 
         Args:
             name: of the part; its random draws are its own.
@@ -163,13 +166,15 @@ class Subject:
             budget: in pixel units.
             kept: what is measured of attacked images; their vectors when left out.
             draws: name of the attack's own draws, which begin anew with each block.
+            asks: the attacked image is the query; where it is a candidate, it finds nothing.
         """
         built: Goal = instantiate(Goal, goal)
         bound = built.bind(self.references, self.rows, self.generator("targets", name))
 
         def attack(block: slice) -> dict[str, Tensor]:
-            images, generator = self.images(self.rows[block]), self.generator(draws, name, block.start)
-            return kept(self.attack(images, bound.take(block), budget, generator))
+            rows, generator = self.rows[block], self.generator(draws, name, block.start)
+            found = self.attack(self.images(rows), bound.take(block), budget, generator)
+            return kept(found) | ({"hit": self.references.hits(found.vectors, rows)} if asks else {})
 
         return attack
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from holdfast import attacks
-from holdfast.attacks import Attacked, BoundGoal, Budget
+from holdfast.attacks import Alignment, Budget, Misrank
 from holdfast.audit.base import CLEAN, Cut, Part, Protocol, register
+from holdfast.audit.ensemble import Member, apgd, members
 from holdfast.audit.figures import Figures
 from holdfast.audit.plan import Passes
 from holdfast.audit.subject import Subject
@@ -18,10 +18,6 @@ from holdfast.metric_info import MetricInfo
 from holdfast.metrics.retrieval import Retrieval
 
 EPS = (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255)
-GOALS = ("misrank", "alignment", "es")
-TARGETS = 3
-STEPS = 30
-RESTARTS = 2
 BLOCK = 64
 HALVINGS = 8
 """Bisections of the line from the image to its adversary; the smallest breaking ε is known to a 256th of eps."""
@@ -31,16 +27,16 @@ HALVINGS = 8
 class Thorough(Protocol):
     """The worst of many attacks on each query: R@1 and mAP@R against ε, and the smallest ε that breaks a query.
 
-    APGD on three goals, from the image and from a random start; APGD towards the nearest image of each of the three
-    nearest other classes; random search without gradients. A query counts as broken as soon as one of them breaks it,
-    at this ε or at a smaller one. Without gradients only the random search runs.
+    Every attack of the ensemble behind robust R@1, on every query and to its last step; APGD away from the own class,
+    and once more from random starts. A query counts as broken as soon as one of them breaks it, at this ε or at a
+    smaller one. Without gradients only the random search runs.
 
     Args:
         mode: `fixed`.
         eps: the largest, in pixel units; the others are a half, a quarter, an eighth and a sixteenth of it.
 
     Requirements: labels, two or more images per class. Costs about thirty times one ERS attack: use a limit.
-    Relations: `ers` asks how far each aim is reached on average; this asks whether anything works.
+    Relations: robust R@1, part of every audit, is the worst case at one ε, without mAP@R and for less.
     Reference: after Croce and Hein, ICML 2020.
     """
 
@@ -57,55 +53,31 @@ class Thorough(Protocol):
 
     def budget(self, subject: Subject) -> Budget:
         """APGD at the largest eps."""
-        return _starts(subject, self.all_eps()[-1])[0]
+        return apgd(subject, self.all_eps()[-1])
 
     def passes(self, subject: Subject) -> Passes:
-        """Every attack, the random search, and the way back to the smallest eps."""
-        searched = subject.search_passes + Passes(forward=HALVINGS + 2)
-        if not subject.differentiable:
-            return searched
-        attacks_made = RESTARTS * len(GOALS) + _targets(subject)
-        return searched + subject.passes(self.budget(subject)) * attacks_made
+        """Every attack, and the way back to the smallest eps."""
+        attacks = (member.passes(subject) for member in _suite(subject, self.budget(subject)))
+        return sum(attacks, Passes(forward=HALVINGS + 2))
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per eps."""
-        suite = self._suite(subject)
         cut = Cut.every(BLOCK, len(subject.rows))
-        return [Part(label(eps), self._attack(subject, suite, eps), cut) for eps in self.all_eps()]
+        budgets = {label(eps): apgd(subject, eps) for eps in self.all_eps()}
+        return [Part(name, self._attack(subject, budget), cut, budget=budget) for name, budget in budgets.items()]
 
-    def _suite(self, subject: Subject) -> list[tuple[str, BoundGoal]]:
-        """The gradient attacks by name, bound to all attacked images."""
-        goals = [(name, attacks.build(name)) for name in GOALS]
-        ranks = range(1, _targets(subject) + 1)
-        goals += [(f"target-{rank}", attacks.build("nearest-wrong", rank=rank)) for rank in ranks]
-        return [
-            (name, goal.bind(subject.references, subject.rows, subject.generator("targets", name)))
-            for name, goal in goals
-        ]
-
-    def _attack(
-        self, subject: Subject, suite: Sequence[tuple[str, BoundGoal]], eps: float
-    ) -> Callable[[slice], dict[str, Tensor]]:
-        starts = _starts(subject, eps)
-        margin = suite[0][1]
+    def _attack(self, subject: Subject, budget: Budget) -> Callable[[slice], dict[str, Tensor]]:
+        suite = [(member, member.bind(subject)) for member in _suite(subject, budget)]
 
         def attack(block: slice) -> dict[str, Tensor]:
             rows = subject.rows[block]
-            images = subject.images(rows)
-            tried: list[Attacked] = []
-            if subject.differentiable:
-                for name, goal in suite:
-                    for number, budget in enumerate(starts if not name.startswith("target") else starts[:1]):
-                        generator = subject.generator("start", name, number, block.start)
-                        tried.append(subject.attack(images, goal.take(block), budget, generator))
-            generator = subject.generator("square", block.start)
-            tried.append(subject.search(images, margin.take(block), starts[0], generator))
+            tried = [member.run(subject, goal, block) for member, goal in suite]
             scores = [Retrieval((1,)).per_query(subject.references.embedded(r.vectors, rows)) for r in tried]
             hits = torch.stack([score["R@1"] for score in scores])
             precision = torch.stack([score["mAP@R"] for score in scores])
             worst = (hits + precision).argmin(0)
             chosen = torch.stack([result.images for result in tried])[worst, torch.arange(len(rows))]
-            needed = smallest_eps(subject, images, chosen, rows)
+            needed = smallest_eps(subject, subject.images(rows), chosen, rows)
             return {
                 "hit": hits.amin(0),
                 "precision": precision.amin(0),
@@ -134,15 +106,15 @@ class Thorough(Protocol):
         return figures
 
 
-def _starts(subject: Subject, eps: float) -> list[Budget]:
-    """APGD from the image, then from random starts."""
-    first = subject.paced(Budget(eps=eps, steps=STEPS, method="apgd"))
-    return [first, *[dataclasses.replace(first, start="uniform")] * (RESTARTS - 1)]
-
-
-def _targets(subject: Subject) -> int:
-    """How many other classes are aimed at."""
-    return min(TARGETS, len(torch.unique(subject.references.labels)) - 1)
+def _suite(subject: Subject, budget: Budget) -> list[Member]:
+    """The attacks, the random search last."""
+    again = dataclasses.replace(budget, start="uniform")
+    more = [
+        Member("alignment", Alignment(), budget),
+        Member("alignment-again", Alignment(), again),
+        Member("misrank-again", Misrank(), again),
+    ]
+    return [*(more if subject.differentiable else []), *members(subject, budget)]
 
 
 def label(eps: float) -> str:

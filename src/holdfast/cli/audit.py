@@ -34,6 +34,10 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--units", choices=("pixel", "normalized"), metavar="U", help="of the eps of adml (pixel)")
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
+    sub.add_argument(
+        "--robust-norm", choices=("linf", "l2"), metavar="N", default="linf", help="of robust R@1: linf, l2"
+    )
+    sub.add_argument("--robust-eps", metavar="E", help="of robust R@1 (default: --eps where in pixels, else 8/255)")
     sub.add_argument("--limit", type=positive, metavar="N", help="attack a class-balanced subset of N images")
     sub.add_argument("--minutes", type=above_zero, metavar="M", help="attack as many images as fit into M minutes")
     sub.add_argument("--quick", action="store_true", help="a first look: 20 images, a quarter of the steps")
@@ -67,6 +71,7 @@ def run(options: argparse.Namespace) -> Answer | None:
             skip_bad=options.skip_bad,
             trust_code=options.trust_code,
             device=options.device,
+            ensemble={"norm": options.robust_norm, "eps": options.robust_eps},
             execution=Execution(
                 batch=options.batch,
                 precision=options.precision,
@@ -109,10 +114,22 @@ def audit_table(document: dict[str, Any]) -> str:
         f"{document['protocol']} ({mode}) on {plural(document['images'], 'image')} against a gallery of "
         f"{document['gallery']:,}; {eps}, {plural(budget['steps'], 'step')}"
     )
+    head += _robust(document.get("robust"))
     limited = "\nA subset was attacked: mind the intervals." if document["limit"] else ""
     if document.get("quick"):
         limited = "\nA first look: fewer images and steps than a full audit has."
     return f"{head}{limited}\n{text}\n{_flags(document['flags'])}"
+
+
+def _robust(robust: dict[str, Any] | None) -> str:
+    """What stands behind robust R@1; audits of schema 1 have none."""
+    if not robust:
+        return ""
+    from holdfast.audit.plan import duration
+
+    eps = f"{255 * robust['eps']:.3g}/255" if robust["norm"] == "linf" else f"{robust['eps']:.3g} in L2"
+    cost = f"{plural(robust['passes'], 'pass')} in {duration(robust['seconds'])}"
+    return f"\nrobust R@1 counts {plural(len(robust['attacks']), 'attack')} at eps {eps}; the ensemble took {cost}"
 
 
 def _flags(flags: list[dict[str, Any]]) -> str:

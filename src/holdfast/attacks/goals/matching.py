@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
@@ -10,10 +11,10 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.attacks.base import BoundGoal, Goal, register
-from holdfast.attacks.references import References
+from holdfast.attacks.references import References, gallery_sum
 from holdfast.errors import DataError, RecipeError
 from holdfast.mining import draw
-from holdfast.sphere import Mask, distance, precise, squared_distances
+from holdfast.sphere import Mask, distance, distances, precise, squared_distances
 
 
 @dataclasses.dataclass(eq=False)
@@ -56,6 +57,33 @@ class _BoundMargin(BoundMatch):
         if self.keep_own:
             right = right | (self.references.itself(self.rows, block) & self.references.same(self.rows, block))
         return right
+
+
+@dataclasses.dataclass(eq=False)
+class _BoundSoftMargin(_BoundMargin):
+    """The same with soft minima, to which all near items contribute."""
+
+    temperature: float = 40.0
+
+    def loss(self, z: Tensor) -> Tensor:
+        """Soft distance to wrong items minus that to right ones; zero for an image that has not both."""
+        z = precise(z)
+        wrong, others = self._soft_minimum(z, partial(self.references.negatives, self.rows))
+        right, matches = self._soft_minimum(z, self._right)
+        return torch.where(others & matches, wrong - right, 0)
+
+    def _soft_minimum(self, z: Tensor, counts: Callable[[slice], Mask]) -> tuple[Tensor, Mask]:
+        """-log Σ exp(-T d) / T over the items that count, and whether any does."""
+        gallery = self.references.vectors.to(z.dtype)
+        nearest, there = self.references.extreme(z, counts)
+        least = distance(z, gallery[nearest]).detach()  # taken out of the sum, and put back: no power overflows
+
+        def powers(z: Tensor, block: slice) -> Tensor:
+            beyond = (distances(z, gallery[block]) - least[:, None]).masked_fill(~counts(block), torch.inf)
+            return torch.exp(-self.temperature * beyond).sum(1)
+
+        total = gallery_sum(z, len(self.references), powers).clamp_min(torch.finfo(z.dtype).tiny)
+        return least - total.log() / self.temperature, there
 
 
 class _BoundMismatch(_BoundMargin):
@@ -157,6 +185,64 @@ class Misrank(Goal):
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Remember whose class is meant."""
         return _BoundMargin(references, references.rows(rows))
+
+
+@register("soft-misrank")
+class SoftMisrank(Goal):
+    """As `misrank`, with soft minima: all near items pull or push, not one of each kind.
+
+    L = (log Σ_{same label} exp(-T d) - log Σ_{other label} exp(-T d)) / T
+
+    Args:
+        temperature: T; the larger, the fewer items matter.
+
+    Requirements: labels.
+    Relations: `misrank` for T → ∞; its gradient jumps from item to item, this one turns gradually.
+    """
+
+    def __init__(self, temperature: float = 40.0) -> None:
+        if not 0 < temperature < float("inf"):
+            raise RecipeError(f"goal.temperature must be above zero, got {temperature}")
+        self.temperature = temperature
+
+    def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
+        """Remember whose class is meant."""
+        return _BoundSoftMargin(references, references.rows(rows), temperature=self.temperature)
+
+
+class UntilMissed(BoundMatch):
+    """Any goal of a query, reached as soon as another class is found first: what is broken takes no more steps.
+
+    The first iterate that breaks is also the best one, whatever the loss of later ones.
+
+    Args:
+        goal: what is minimised until then, bound to the same rows.
+        references: the gallery.
+        rows: the queries.
+    """
+
+    floor = -1e6
+    clearly: ClassVar[float] = 0.01
+    """How much nearer than the own class the other must be, so that no rounding brings the own one back."""
+
+    def __init__(self, goal: BoundGoal, references: References, rows: Tensor) -> None:
+        super().__init__(references, rows)
+        self.goal = goal
+        self.stationary = goal.stationary
+
+    def loss(self, z: Tensor) -> Tensor:
+        """The goal's, or the floor."""
+        loss = self.goal.loss(z)
+        if type(self.goal) is _BoundMargin:
+            margin = loss
+        else:
+            with torch.no_grad():
+                margin = _BoundMargin(self.references, self.rows).loss(z)
+        return torch.where(margin < -self.clearly, self.floor, loss)
+
+    def take(self, groups: slice | Tensor) -> UntilMissed:
+        """The goal's part."""
+        return UntilMissed(self.goal.take(groups), self.references, self.rows[groups])
 
 
 @register("nearest-wrong")

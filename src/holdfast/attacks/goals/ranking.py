@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -11,24 +12,21 @@ from torch import Generator, Tensor
 from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References, gallery_sum
 from holdfast.mining.draw import sample
-from holdfast.sphere import distance, distances
+from holdfast.sphere import Mask, distance, distances
 
 
 @dataclasses.dataclass(eq=False)
 class _BoundRanking(BoundGoal):
-    """Compare the distance to a target, the query (CA) or the candidate (QA), with those of every gallery item.
+    """Compare the distance to a target with those of every gallery item; the attacked image is the query (QA).
 
     Args:
         references: the gallery.
-        target: the query or candidate of each image.
-        of_query: the attacked image is the query, and every distance changes with it (QA); else it is the candidate,
-            and the query, with its distances to everything else, stays where it is (CA).
+        target: the candidate of each image (QA), or its query (CA).
         raise_rank: the candidate is to rise.
     """
 
     references: References
     target: Tensor
-    of_query: bool
     raise_rank: bool
 
     floor = 0.0
@@ -45,27 +43,54 @@ class _BoundRanking(BoundGoal):
 
         return gallery_sum(z, len(self.references), hinges) / len(self.references)
 
-    @torch.no_grad()
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """`rank`: percentage of the gallery that is nearer to the query than the candidate is."""
+        return {"rank": 100 * self.closer(z, self.candidate) / len(self.references)}
+
+    @torch.no_grad()
+    def closer(self, z: Tensor, aside: Callable[[slice], Mask]) -> Tensor:
+        """How many gallery items are nearer to the query than the candidate is, apart from some."""
         aim = distance(z, self.references.vectors[self.target])
 
-        def closer(z: Tensor, block: slice) -> Tensor:
-            return ((self.rest(z, block) < aim[:, None]) & ~self.candidate(block)).sum(1).to(aim.dtype)
+        def count(z: Tensor, block: slice) -> Tensor:
+            return ((self.rest(z, block) < aim[:, None]) & ~aside(block)).sum(1).to(aim.dtype)
 
-        return {"rank": 100 * gallery_sum(z.detach(), len(self.references), closer) / len(self.references)}
+        return gallery_sum(z.detach(), len(self.references), count)
 
     def rest(self, z: Tensor, block: slice) -> Tensor:
         """Distances of a block of the gallery, seen from whoever is the query."""
-        query = z if self.of_query else self.references.vectors[self.target].to(z.dtype)
-        return distances(query, self.references.vectors[block].to(z.dtype))
+        return distances(z, self.references.vectors[block].to(z.dtype))
 
     def candidate(self, block: slice) -> Tensor:
         """Which items of a block are the candidate: compared with itself it would count by a rounding error."""
-        if not self.of_query:  # the attacked candidate is not in the gallery
-            return torch.zeros((), dtype=torch.bool, device=self.target.device)
         items = torch.arange(len(self.references), device=self.target.device)[block]
         return self.target[:, None] == items[None, :]
+
+
+@dataclasses.dataclass(eq=False)
+class _BoundCandidate(_BoundRanking):
+    """The attacked image is the candidate: the query, with its distances to everything else, stays where it is."""
+
+    rows: Tensor
+
+    per_group: ClassVar[tuple[str, ...]] = ("target", "rows")
+
+    def rest(self, z: Tensor, block: slice) -> Tensor:
+        """Distances of a block of the gallery from the query."""
+        return distances(self.references.vectors[self.target].to(z.dtype), self.references.vectors[block].to(z.dtype))
+
+    def candidate(self, block: slice) -> Tensor:
+        """None: the attacked candidate is not in the gallery."""
+        return torch.zeros((), dtype=torch.bool, device=self.target.device)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """Also `place` and `clean_place` in the query's list, from 1; query and own clean copy are not in the list."""
+        clean = self.references.clean(self.rows)
+        places = {name: 1 + self.closer(where, self._aside) for name, where in (("place", z), ("clean_place", clean))}
+        return super().measure(z) | places
+
+    def _aside(self, block: slice) -> Mask:
+        return super().candidate(block) | self.references.itself(self.rows, block)
 
 
 class _Ranking(Goal):
@@ -77,12 +102,16 @@ class _Ranking(Goal):
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Draw the query or candidate of each image."""
         rows = references.rows(rows)
-        if self.upwards:
-            return _BoundRanking(references, references.draw_any(len(rows), generator), self.of_query, raise_rank=True)
+        target = references.draw_any(len(rows), generator) if self.upwards else self._near(references, rows, generator)
+        if self.of_query:
+            return _BoundRanking(references, target, self.upwards)
+        return _BoundCandidate(references, target, self.upwards, rows)
+
+    def _near(self, references: References, rows: Tensor, generator: Generator | None) -> Tensor:
         # The nearest 1 % are floor(n / 100) neighbours, or the only one; the image's own copy is none.
         near = references.nearest(references.clean(rows), rows, max(1, len(references) // 100))
         chosen = sample(torch.randint, near.shape[1], (len(rows), 1), device=near.device, generator=generator)
-        return _BoundRanking(references, near.gather(1, chosen).squeeze(1), self.of_query, raise_rank=False)
+        return near.gather(1, chosen).squeeze(1)
 
 
 @register("ca+")
@@ -165,4 +194,4 @@ class GreedyTopOne(Goal):
         """Find the nearest neighbour of each clean image."""
         rows = references.rows(rows)
         nearest = references.nearest(references.clean(rows), rows, 1).squeeze(1)
-        return _BoundTopFour(references, nearest, of_query=True, raise_rank=False, rows=rows)
+        return _BoundTopFour(references, nearest, raise_rank=False, rows=rows)
