@@ -53,7 +53,7 @@ def main() -> None:
             if options.only and not {*key} & {*options.only}:
                 continue
             row = measure()
-            print(*key, f"claimed {row.claimed:.1f}, true {row.true:.1f}", *row.errors, sep=" | ", flush=True)
+            print(*key, f"claimed {row.claimed:.1f}, true {row.true}", *row.errors, sep=" | ", flush=True)
             rows[key] = dataclasses.asdict(row)
             write_json(file, ordered(rows))
     write_atomic(options.out, page(ordered(rows)))
@@ -91,8 +91,8 @@ def page(plain: list[dict[str, Any]]) -> str:
         "",
         "## Honest models",
         "",
-        "| model | R@1 | ES:R / LTM / GTM | ERS | robust R@1 | strong attacks | flags |",
-        "| --- | ---: | --- | ---: | ---: | ---: | --- |",
+        "| model | R@1 | ES:R / LTM / GTM | ERS | robust R@1 | flags |",
+        "| --- | ---: | --- | ---: | ---: | --- |",
         *(_honest(row) for row in honest),
     ]
     return "\n".join(lines) + "\n"
@@ -108,7 +108,7 @@ def _fake(row: Row) -> str:
 def _honest(row: Row) -> str:
     reported = " / ".join(f"{value:.0f}" for value in row.reported)
     flags = ", ".join(f"**{name}**" if name in row.errors else name for name in row.flags)
-    figures = f"{row.clean:.0f} | {reported} | {row.ers:.1f} | {_robust(row)} | {row.gradient:.1f}"
+    figures = f"{row.clean:.0f} | {reported} | {row.ers:.1f} | {_robust(row)}"
     return f"| {row.name} | {figures} | {flags} |"
 
 

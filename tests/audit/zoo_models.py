@@ -26,7 +26,8 @@ PLAIN: dict[str, Any] = {
     "batch": {"classes": 28, "per_class": 4},
     "augment": {"name": "random-crop", "padding": 2, "flip": False},
     "loss": {"name": "multi-similarity", "miner": "multi-similarity"},
-    "optimizer": {"name": "adam", "lr": 0.003},
+    "optimizer": {"name": "adam", "lr": 0.003, "weight_decay": 0.0004},
+    "schedule": {"name": "cosine", "warmup": 0.05},
     "epochs": 20,
 }
 TRIPLET = {"name": "triplet", "margin": 0.2, "miner": "softhard"}
@@ -37,7 +38,7 @@ HM = {"name": "hm", "source": "softhard", "destination": "lga", "budget": STEPS}
 CHANGES: dict[str, dict[str, Any]] = {
     "plain": {},
     "plain, seed 1": {"seed": 1},
-    "wide": {"model": {"backbone": "conv-small", "dim": 64}, "epochs": 12},
+    "wide": {"model": {"backbone": "conv-small", "dim": 64}},
     "triplet": {"loss": TRIPLET},
     "attention": {"model": {"backbone": "zoo_attention:build", "dim": 64, "size": 32, "canvas": 32}, "epochs": 30},
     "HM": {"loss": TRIPLET, "regime": HM},
@@ -65,7 +66,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "free HM": {
         "loss": TRIPLET,
         "regime": {"name": "free-hm", "source": "softhard", "destination": "lga", "replays": 4},
-        "epochs": 6,
+        "epochs": 3,
     },
 }
 """What each trained model changes of `PLAIN`. Regimes go on from the plain one for a few epochs."""
@@ -75,7 +76,7 @@ def recipe(name: str, start: Path) -> dict[str, Any]:
     """Of a trained model; `start` holds those that others begin with."""
     changes = copy.deepcopy(CHANGES[name])
     if "regime" in changes or "loss" in changes:
-        changes = {"init": str(train("plain", start)), "epochs": 8} | changes
+        changes = {"init": str(train("plain", start)), "epochs": 6} | changes
     return PLAIN | changes
 
 
