@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast import audit, console
 from holdfast.report import collect, compare, is_current, write
+from holdfast.robustness import ROBUST
 from holdfast.run_folder import read_run
 from holdfast.training import Run, train
 
@@ -34,6 +35,7 @@ class DemoModel:
         run: its folder.
         report: its own page.
         recall: R@1 on characters that were never trained on.
+        robust: robust R@1 of the attacked ones; None of an audit of before.
         ers: Empirical Robustness Score.
         ers_interval: its 95 % interval.
         seconds: spent in training steps, without those of the common start.
@@ -42,6 +44,7 @@ class DemoModel:
     run: Path
     report: Path
     recall: float
+    robust: float | None
     ers: float
     ers_interval: tuple[float, float]
     seconds: float
@@ -112,6 +115,7 @@ def _show(run: Run, limit: int) -> DemoModel:
         run=run.folder,
         report=write(run.folder),
         recall=run.evaluation["metrics"]["R@1"],
+        robust=found["metrics"].get(ROBUST),
         ers=found["metrics"]["ERS"],
         ers_interval=(low, high),
         seconds=read_run(run.folder).training_seconds or 0.0,

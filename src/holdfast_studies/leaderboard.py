@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.audit import ers_score
 from holdfast.audit.ers import TERMS
+from holdfast.robustness import NATURAL, ROBUST
 from holdfast.run_files import finite
 from holdfast.version import __version__
 from holdfast_studies.base import Study
@@ -24,6 +25,8 @@ STUDIES = ("H4", "X1", "X2")
 """Whose arms are listed, where they were audited with ERS on all test classes."""
 
 CLEAN = ("R@1", "NMI", "mAP@R")
+EPS, USUAL = 8 / 255, "8/255"
+"""Of robust R@1, where the table does not say otherwise."""
 ROUNDING = 0.1
 """ERS may differ by so much from the score of its own ten figures."""
 
@@ -32,7 +35,7 @@ def validate(record: Any) -> list[str]:
     """Everything that is wrong with a record; an empty list if nothing is."""
     if not isinstance(record, dict):
         return ["a record is a JSON object"]
-    problems = [f"{key}: missing" for key in FIELDS if key not in record]
+    problems = [f"{key}: missing" for key in FIELDS if key not in record and key not in SINCE_THEN]
     problems += [f"{key}: unknown key" for key in record if key not in FIELDS]
     for key, check in FIELDS.items():
         if key in record and (problem := check(record[key])):
@@ -52,17 +55,25 @@ def joined(records: Iterable[Mapping[str, Any]], ours: Iterable[Mapping[str, Any
     known: dict[Any, Mapping[str, Any]] = {}
     for record in [*(r for r in records if r.get("submitted_by") != OURS), *ours]:
         known.setdefault((record["recipe_digest"], record["submitted_by"]), record)
-    return sorted(known.values(), key=lambda r: (r["data"], -r["ers"]["fixed"]["ERS"], r["name"]))
+    return sorted(known.values(), key=lambda r: (r["data"], *_place(r), r["name"]))
+
+
+def _place(record: Mapping[str, Any]) -> tuple[float, float]:
+    """The most robust first: by robust R@1, those without it last, then by ERS."""
+    robust = record.get("robust")
+    return -robust["R@1"] if robust else 1.0, -record["ers"]["fixed"]["ERS"]
 
 
 def table(records: Sequence[Mapping[str, Any]]) -> str:
     """Models by dataset, the most robust first; a model is good where R@1 and ERS are."""
-    headings = ["model", "data", "backbone", *CLEAN, "ERS", "ERS, published form", "passes", "training", "recipe", "by"]
+    headings = ["model", "data", "backbone", *CLEAN, ROBUST, "everyday R@1", "ERS", "ERS, published form", "passes"]
+    headings += ["training", "recipe", "by"]
     rows = []
     for r in records:
         published = r["ers"]["published"]
         clean = [_tenth(r["clean"].get(key)) for key in CLEAN]
-        scores = [_tenth(r["ers"]["fixed"]["ERS"]), _tenth(published and published["ERS"])]
+        scores = [_robust_words(r.get("robust")), _tenth((r.get("natural") or {}).get("R@1"))]
+        scores += [_tenth(r["ers"]["fixed"]["ERS"]), _tenth(published and published["ERS"])]
         cost = [_tenth(r["cost"]["passes"]), f"{duration(r['cost']['seconds'])}, {r['cost']['hardware']}"]
         subset = f" ({r['ers']['limit']} images attacked)" if r["ers"]["limit"] else ""
         name = f"{r['name']}, {r['epochs']} epochs, {plural(len(r['seeds']), 'seed')}{subset}"
@@ -89,6 +100,9 @@ def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> di
         return None
     timed = on_one_device([outcome for outcome in outcomes if outcome.known(SECONDS) is not None])
     plain = job.resolved(outcomes[0].seed).plain()
+    robust, everyday = (
+        _mean(outcomes, key) for key in (f"{audits['fixed'].prefix}/{ROBUST}", f"natural-fixed/{NATURAL}")
+    )
     return {
         "schema": SCHEMA,
         "name": f"{arm.name} ({study.id})",
@@ -101,6 +115,8 @@ def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> di
         "seeds": [outcome.seed for outcome in outcomes],
         "clean": {key: found for key in CLEAN if (found := _mean(outcomes, key)) is not None},
         "ers": {"fixed": scores["fixed"], "published": scores.get("published"), "limit": audits["fixed"].limit},
+        "robust": None if robust is None else {"R@1": robust, "eps": EPS, "norm": "linf"},
+        "natural": None if everyday is None else {"R@1": everyday},
         "cost": {
             "passes": _mean(outcomes, "log/passes"),
             "seconds": _mean(timed, SECONDS),
@@ -126,6 +142,14 @@ def _mean(outcomes: Sequence[Outcome], figure: str) -> float | None:
 
 def _tenth(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+def _robust_words(robust: Mapping[str, Any] | None) -> str:
+    """Robust R@1, with its strength where that is not the usual."""
+    if robust is None:
+        return "-"
+    eps = f"{255 * robust['eps']:.3g}/255" if robust["norm"] == "linf" else f"{robust['norm']} {robust['eps']:.3g}"
+    return _tenth(robust["R@1"]) + ("" if eps == USUAL else f" ({eps})")
 
 
 def _text(value: Any) -> str | None:
@@ -171,6 +195,16 @@ def _terms(value: Any) -> str | None:
     return None if abs(score - value["ERS"]) <= ROUNDING else f"ERS is {value['ERS']}, its ten figures make {score:.2f}"
 
 
+def _robust(value: Any) -> str | None:
+    if not isinstance(value, dict) or set(value) != {"R@1", "eps", "norm"} or value["norm"] not in ("linf", "l2"):
+        return "expected R@1, eps and norm (linf or l2)"
+    return _outside({"R@1": (0, 100), "eps": (0, 1e3)}, value)
+
+
+def _natural(value: Any) -> str | None:
+    return _outside({"R@1": (0, 100)}, value) if isinstance(value, dict) and set(value) == {"R@1"} else "expected R@1"
+
+
 def _cost(value: Any) -> str | None:
     if not isinstance(value, dict) or set(value) != {"passes", "seconds", "hardware"}:
         return "expected passes, seconds and hardware"
@@ -195,7 +229,11 @@ FIELDS: dict[str, Callable[[Any], str | None]] = {
     "seeds": _seeds,
     "clean": _clean,
     "ers": _ers,
+    "robust": _optional(_robust),
+    "natural": _optional(_natural),
     "cost": _cost,
     **dict.fromkeys(("recipe_digest", "holdfast", "submitted_by"), _text),
 }
 """What a record holds, each with what is wrong with a value (None if nothing)."""
+SINCE_THEN = ("robust", "natural")
+"""What records of before do not have."""

@@ -101,6 +101,27 @@ def test_the_header_is_one_that_the_hub_reads(run: Path) -> None:
     assert figures == {"R@1": 81.25, "mAP@R": 40.0, "ERS": 12.34}
 
 
+def test_robust_recall_comes_first_and_says_when_not_to_trust_it(run: Path) -> None:
+    robust = {
+        **AUDIT,
+        "metrics": {"R@1": 80.0, "robust R@1": 3.5, "ERS": 36.0},
+        "intervals": {"robust R@1": [1.5, 6.5]},
+        "robust": {"eps": 8 / 255, "norm": "linf", "queries": 200},
+    }
+    (run / "audit.json").write_text(json.dumps(robust))
+    card = ModelCard.load(write_card(run))
+    told = "Of 100 searches 80 find their class; 3.5 (1.5 to 6.5) still do when every pixel may change by up to 8/255."
+    assert f"\n{told}\n" in card.text
+    assert "| R@1 | 80.0 |  |\n| robust R@1 | 3.500 | 1.500 to 6.500 |" in card.text
+    listed = {result.metric_type: result.metric_name for result in card.data.eval_results}
+    assert listed["robust R@1"] == "robust R@1 (fixed, eps 8/255)"
+    flag = {"name": "masked-gradient", "level": "error", "why": "70.0; 0.5 past [it]", "advice": "remove it"}
+    (run / "audit.json").write_text(json.dumps({**robust, "flags": [flag]}))
+    card = ModelCard.load(write_card(run))
+    assert "**Not to be trusted.** masked-gradient: 70.0; 0.5 past \\[it\\]." in card.text
+    assert {result.metric_type for result in card.data.eval_results} == {"R@1", "mAP@R"}
+
+
 def test_without_a_licence_the_header_has_none(run: Path) -> None:
     assert "license" not in ModelCard.load(write_card(run)).data.to_dict()
     assert "license" not in ModelCard(card_text(RECIPE)).data.to_dict()

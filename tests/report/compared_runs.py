@@ -48,6 +48,7 @@ def make_run(
     passes: float = 1.0,
     audit: dict[str, Any] | None = None,
     flags: list[dict[str, str]] | None = None,
+    robust: float | None = None,
 ) -> Path:
     """A finished run: recipe, log, evaluation, weights' header, and an ERS audit unless `ers` is None.
 
@@ -61,6 +62,7 @@ def make_run(
         passes: per step.
         audit: what differs from the usual audit, keys of `budget` laid over its own.
         flags: of the audit.
+        robust: robust R@1, in an audit of schema 2.
     """
     (folder / "model").mkdir(parents=True)
     recipe = {**RECIPE, "regime": {"name": regime}, "seed": seed}
@@ -78,8 +80,18 @@ def make_run(
     header = json.dumps({k: {"dtype": "F32", "shape": s, "data_offsets": [0, 0]} for k, s in shapes.items()}).encode()
     (folder / "model" / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     if ers is not None:
-        _write(folder / "audit.json", ers_audit(ers, audit or {}, flags or []))
+        _write(folder / "audit.json", with_robust(ers_audit(ers, audit or {}, flags or []), robust))
     return folder
+
+
+def with_robust(document: dict[str, Any], robust: float | None, **told: Any) -> dict[str, Any]:
+    """The audit with robust R@1, give or take two, and what else is told of how that was measured."""
+    if robust is None:
+        return document
+    usual = {"eps": 8 / 255, "norm": "linf", "queries": 500, "broken_by": {"margin": 9}, "attacks": ["margin", "es"]}
+    metrics = {**document["metrics"], "robust R@1": robust}
+    intervals = {**document["intervals"], "robust R@1": [max(0, robust - 2), robust + 2]}
+    return {**document, "schema": 2, "metrics": metrics, "intervals": intervals, "robust": {**usual, **told}}
 
 
 def ers_audit(ers: float, changes: dict[str, Any], flags: list[dict[str, str]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compared_runs import add_exhibits, ers_audit, make_run
+from compared_runs import add_exhibits, ers_audit, make_run, with_robust
 
 from holdfast.cli import main
 from holdfast.report.compare_page import compare
@@ -97,6 +97,84 @@ def test_orders_that_may_be_chance_are_doubted(folders: list[Path], tmp_path: Pa
     (folders[0] / "audit.json").write_text(json.dumps(ers_audit(22.0, {}, [])))
     _, text = read(folders, tmp_path / "compare.html")
     assert "The ERS interval of hm overlaps that of standard: their order may be chance." in text
+
+
+def test_robust_recall_ranks_where_all_have_it(tmp_path: Path) -> None:
+    made = [make_run(tmp_path / "a", 79.0, 36.0, robust=0.0), make_run(tmp_path / "b", 66.0, 30.0, robust=12.0)]
+    page, text = read(made, tmp_path / "compare.html")
+    assert "a finds most (R@1 79.0); b withstands most (robust R@1 12.0)." in text
+    assert "From a to b: 12.0 more robust R@1 for 13.0 less R@1" in text
+    assert "robustness: robust R@1" in text
+    assert [attributes.get("title") for attributes in page.by("th")].count(
+        "queries that find their class whatever the attack, %"
+    ) == 1
+    _, text = read([made[0], make_run(tmp_path / "old", 66.0, 40.0)], tmp_path / "compare.html")
+    assert "old withstands most (ERS 40.0)." in text
+
+
+def test_a_robust_recall_that_is_the_same_for_all_is_said(tmp_path: Path) -> None:
+    made = [make_run(tmp_path / "a", 79.0, 6.0, robust=0.0), make_run(tmp_path / "b", 66.0, 30.0, robust=0.0)]
+    _, text = read(made, tmp_path / "compare.html")
+    assert "b withstands most (ERS 30.0). The worst attack leaves them all the same robust R@1, 0.0" in text
+
+
+@pytest.mark.parametrize(
+    ("told", "words"), [({"eps": 4 / 255}, "eps 8/255 (a) and 4/255 (b)"), ({"norm": "l2"}, "norm")]
+)
+def test_robust_recall_is_compared_at_the_same_strength_only(tmp_path: Path, told: dict[str, Any], words: str) -> None:
+    made = [make_run(tmp_path / "a", 79.0, 36.0, robust=0.0), make_run(tmp_path / "b", 66.0, 30.0)]
+    (made[1] / "audit.json").write_text(json.dumps(with_robust(ers_audit(30.0, {}, []), 12.0, **told)))
+    _, text = read(made, tmp_path / "compare.html")
+    assert f"Robust R@1: {words}" in text
+    assert "withstands most" not in text
+
+
+def test_the_mode_of_ers_is_no_matter_to_robust_recall(tmp_path: Path) -> None:
+    made = [
+        make_run(tmp_path / "a", 79.0, 36.0, robust=0.0),
+        make_run(tmp_path / "b", 66.0, 30.0, robust=12.0, audit={"mode": "published"}),
+    ]
+    _, text = read(made, tmp_path / "compare.html")
+    assert "ERS: mode fixed (a) and published (b)" in text
+    assert "Robust R@1:" not in text
+    assert "b withstands most (robust R@1 12.0)." in text
+
+
+def test_what_cannot_be_trusted_is_struck_through_and_wins_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flag = {"name": "masked-gradient", "level": "error", "why": "70.0; 0.5 past sin(900 x)", "advice": "remove it"}
+    made = [
+        make_run(tmp_path / "fake", 79.0, 87.0, robust=70.0, flags=[flag]),
+        make_run(tmp_path / "honest", 66.0, 30.0, robust=12.0),
+        make_run(tmp_path / "weak", 60.0, 10.0, robust=2.0),
+    ]
+    page, text = read(made, tmp_path / "compare.html")
+    assert "honest withstands most (robust R@1 12.0)." in text
+    assert "Left out, as its audit says not to trust its figures: fake." in text
+    assert "Struck through : the audit says not to trust it." in text
+    assert page.by("s")
+    files = [str(tmp_path / f"table.{kind}") for kind in ("csv", "md")]
+    words = ["--csv", files[0], "--markdown", files[1], "--out", str(tmp_path / "c.html")]
+    assert main(["compare", *map(str, made), *words]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"fake .*\(!\) 70\.0 .*\(!\) 87\.0", printed)
+    assert re.search(r"honest .*12\.0 \(10\.0–14\.0\)\*", printed)
+    assert "fake: ERROR masked-gradient: 70.0; 0.5 past sin(900 x)." in printed
+    rows = list(csv.DictReader(io.StringIO(Path(files[0]).read_text("utf-8"))))
+    assert [row["robust R@1 doubted"] for row in rows] == ["yes", "", ""]
+    assert "(!) 70.0" in Path(files[1]).read_text("utf-8")
+
+
+def test_everyday_damage_is_compared(tmp_path: Path) -> None:
+    made = [make_run(tmp_path / "a", 79.0, 36.0), make_run(tmp_path / "b", 66.0, 30.0)]
+    described = {"natural R@1": {"meaning": "mean", "digits": 1}, "R@1": {"shown": "page"}}
+    for folder, mean in zip(made, (50.0, 61.2), strict=True):
+        document = {**ers_audit(0.0, {"protocol": "natural"}, []), "metrics": {"R@1": 78.0, "natural R@1": mean}}
+        (folder / "audit-natural-fixed.json").write_text(json.dumps({**document, "described": described}))
+    _, text = read(made, tmp_path / "compare.html")
+    assert "Everyday damage 61.2" in text
+    assert "Everyday damage" in text.partition("Every figure of every run")[2]
 
 
 def test_headings_are_in_order(folders: list[Path], tmp_path: Path) -> None:

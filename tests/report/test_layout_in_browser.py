@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from compared_runs import add_exhibits, make_run
-from reported_runs import run_folder
+from reported_runs import natural_audit, robust_audit, run_folder
+from reported_runs import write as write_file
 
 from holdfast.report import compare, write
 
 NAME = "Black_footed_Albatross"
+ERROR = {"name": "masked-gradient", "level": "error", "why": "70.0; 0.5 past x + 0.02 sin(900 x)", "advice": "audit it"}
 BROKEN_WORDS = """
 () => {
   document.querySelectorAll("details").forEach((e) => { e.open = true; });
@@ -43,14 +45,21 @@ SILENT_TABLES = """
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(run_folder(tmp_path_factory.mktemp("layout"), "runs/mobilenet_v2-multi-similarity", NAME))
+    run = run_folder(tmp_path_factory.mktemp("layout"), "runs/mobilenet_v2-multi-similarity", NAME)
+    write_file(run / "audit.json", robust_audit(70.0, [ERROR]))
+    write_file(run / "audit-natural-fixed.json", natural_audit())
+    return write(run)
 
 
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("layout")
     names = ("mobilenet_v2-multi-similarity", "mobilenet_v2-margin-distance", "resnet50-hardness-manipulation")
-    folders = [make_run(place / name, 70.0 + n, 4.0 + n, "hm", seed=n) for n, name in enumerate(names)]
+    flags = ([], [], [ERROR])
+    folders = [
+        make_run(place / name, 70.0 + n, 4.0 + n, "hm", seed=n, robust=3.0 * n, flags=flags[n])
+        for n, name in enumerate(names)
+    ]
     for folder in folders:
         add_exhibits(folder, 5, 1, [79, 60, 31, 9, 1, 0])
         file = folder / "artifacts" / "exhibits.json"

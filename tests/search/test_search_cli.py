@@ -48,6 +48,34 @@ def test_from_photos_to_matches(model: Path, photos: Path, tmp_path: Path, capsy
     assert "not checked for tampering: 60 clean images are too few" in printed
 
 
+def test_an_index_of_an_audited_run_says_what_no_mark_means(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, query = tmp_path / "run", photos / "class-1" / "1.png"
+    folder.mkdir()
+    model.rename(folder / "model")
+    (folder / "recipe.yaml").write_text("epochs: 1\n")
+    audit = {
+        "metrics": {"R@1": 84.0, "robust R@1": 3.5},
+        "intervals": {"robust R@1": [1.5, 6.5]},
+        "robust": {"eps": 8 / 255, "norm": "linf", "queries": 200},
+        "flags": [{"name": "masked-gradient", "level": "error", "why": "70 \x1b[2J 0.5"}],
+    }
+    (folder / "audit.json").write_text(json.dumps(audit))
+    (folder / "audit-natural-fixed.json").write_text(json.dumps({"metrics": {"R@1": 84.0, "natural R@1": 61.2}}))
+    assert run("index", folder, "--data", f"folder:{photos}", "--out", tmp_path / "i", "--calibrate", 0) == 0
+    capsys.readouterr()
+    assert run("search", tmp_path / "i", "--query", query, "-k", 1, "--html", tmp_path / "found.html") == 0
+    printed = capsys.readouterr().out
+    told = "of 100 searches 84 find their class; 3.5 (1.5 to 6.5) still do when every pixel may change by up to 8/255"
+    assert f"a query without a mark may still be changed; by the model's audit, {told}" in printed
+    assert "(not to be trusted: masked-gradient: 70 \\x1b[2J 0.5), and 61.2 after everyday damage" in printed
+    assert "3.5 (1.5 to 6.5) still do" in (tmp_path / "found.html").read_text("utf-8")
+    assert run("index", tmp_path / "i", "--add", f"folder:{photos}", "--prefix", "more/") == 0
+    assert run("search", tmp_path / "i", "--query", query, "-k", 1, "--json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["audit"]["metrics"]["robust R@1"] == 3.5
+
+
 def test_what_a_search_leaves_out_is_said(
     index: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

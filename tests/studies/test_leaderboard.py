@@ -176,6 +176,9 @@ def at(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (at("ers/fixed/GTT", float("nan")), "GTT must be a number"),
         (at("ers/limit", 0), "ers: limit: expected a whole number"),
         (at("ers/other", 1), "ers: expected fixed, published and limit"),
+        (at("robust", {"R@1": 3.0}), "robust: expected R@1, eps and norm"),
+        (at("robust", {"R@1": 101, "eps": 0.03, "norm": "linf"}), "robust: R@1 must be a number from 0 to 100"),
+        (at("natural", {"mean": 3.0}), "natural: expected R@1"),
         (at("cost/passes", 0), "cost: passes must be a number"),
         (at("cost/hardware", 5), "cost: expected one line of text"),
     ],
@@ -184,6 +187,25 @@ def test_what_is_wrong_is_named(change: Callable[[dict[str, Any]], None], proble
     record = copy.deepcopy(records()[0])
     change(record)
     assert [found for found in validate(record) if problem in found], validate(record)
+
+
+def test_robust_recall_is_listed_first_and_records_of_before_are_kept() -> None:
+    seeds = [outcome(0, 0.0), outcome(1, 2.0)]
+    more = [{"ers-fixed/robust R@1": robust, "natural-fixed/natural R@1": 40.0} for robust in (2.0, 4.0)]
+    record = record_of(*[dataclasses.replace(o, figures={**o.figures, **m}) for o, m in zip(seeds, more, strict=True)])
+    assert validate(record) == []
+    assert record["robust"] == {"R@1": 3.0, "eps": 8 / 255, "norm": "linf"}
+    before = {k: v for k, v in record.items() if k not in ("robust", "natural")}
+    before |= {"name": "before", "submitted_by": "somebody"}
+    before["ers"] = {**before["ers"], "fixed": {**SCORED}}
+    assert validate(before) == []
+    other = {**record, "name": "other", "submitted_by": "else", "robust": {"R@1": 9.0, "eps": 4 / 255, "norm": "linf"}}
+    listed = joined([before, other], [record])
+    assert [r["name"] for r in listed] == ["other", record["name"], "before"]
+    rows = [line for line in page_text(listed).splitlines() if line.startswith("| ")]
+    assert "| 9.0 (4/255) | 40.0 |" in rows[2]
+    assert "| 3.0 | 40.0 |" in rows[3]
+    assert "| - | - |" in rows[4]
 
 
 def test_optional_parts_may_be_absent() -> None:

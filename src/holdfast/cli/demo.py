@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 EXPLANATION = """\
 R@1: in how many of 100 searches the nearest image is the same character.
-ERS: how little ten attacks achieve that change no pixel by more than 8/255; 100 is nothing at all.
+robust R@1: in how many it still is whatever the attack, when no pixel changes by more than 8/255.
+ERS: how little ten such attacks achieve on average; 100 is nothing at all.
 All three have the same start, loss and epochs. A small net, a short training and few attacked images are
 enough to see the difference; they are no benchmark."""
 
@@ -43,12 +44,19 @@ def run(options: argparse.Namespace) -> Answer:
 def summary(done: Demo) -> str:
     """The figures in a small table, how to read them, and where to go on."""
     rows = [
-        (name, f"{m.recall:.1f}", f"{m.ers:.1f}", "{:.1f}-{:.1f}".format(*m.ers_interval), round(m.seconds))
+        (
+            name,
+            f"{m.recall:.1f}",
+            "-" if m.robust is None else f"{m.robust:.1f}",
+            f"{m.ers:.1f}",
+            "{:.1f}-{:.1f}".format(*m.ers_interval),
+            round(m.seconds),
+        )
         for name, m in done.models.items()
     ]
     minutes, seconds = divmod(round(done.seconds), 60)
     return f"""
-{table(["model", "R@1", "ERS", "95 %", "training s"], rows)}
+{table(["model", "R@1", "robust R@1", "ERS", "95 %", "training s"], rows)}
 
 {EXPLANATION}
 

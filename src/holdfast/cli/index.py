@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.parsing import (
     MODEL_ON_DATA,
@@ -91,7 +92,15 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
         batch=options.batch or 256,
         seed=options.seed or 0,
         skip_bad=skip_bad,
+        audits=_audits(Path(options.model)),
     )
+
+
+def _audits(model: Path) -> Iterable[Mapping[str, Any]]:
+    """The audits of a run; of what is no run, none are known."""
+    from holdfast.run_folder import read_run
+
+    return read_run(model).current_audits.values() if (model / "recipe.yaml").is_file() else ()
 
 
 def _refuse(options: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from holdfast.cli.parsing import Answer, Parser, images_from, model_from, positive, rate, refuse_idle, shared, writable
 from holdfast.console import table
 from holdfast.errors import HoldfastError, one_line, plural
+from holdfast.robustness import what_no_mark_means
 
 
 def arguments(sub: Parser) -> None:
@@ -53,10 +54,12 @@ def run(options: argparse.Namespace) -> Answer:
     store = ImageStore(images, model.view, device, skip_bad=skip_bad)
     found = ask(index, model, store, options.k, options.false_alarms, options.batch or 256)
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
+    hint = one_line(what_no_mark_means(index.model.audit))
     if options.html:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None
         queries = None if options.no_images else store.table
-        about = f"{plural(len(index), 'image')} searched with {one_line(index.model.reference)}. {note}"
+        searched = f"{plural(len(index), 'image')} searched with {one_line(index.model.reference)}"
+        about = ". ".join(line for line in (searched, note, hint) if line) + "."
         write_atomic(writable(options.html, "--html"), strip_page(found.answers, queries, gallery, about))
     answers = [answer.document() for answer in found.answers]
     skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]
@@ -71,8 +74,10 @@ def run(options: argparse.Namespace) -> Answer:
         lines.append(
             note or f"{marked:,} of {len(found.answers):,} queries {'looks' if marked == 1 else 'look'} tampered with"
         )
+    lines += [hint] if hint else []
     if store.skipped:
         lines.append(f"{len(store.skipped):,} unreadable, left out")
     if options.html:
         lines.append(f"page written to {options.html}")
-    return {"answers": answers, "unchecked": found.unchecked, "skipped": skipped}, "\n".join(lines)
+    facts = {"answers": answers, "unchecked": found.unchecked, "skipped": skipped, "audit": dict(index.model.audit)}
+    return facts, "\n".join(lines)

@@ -18,6 +18,7 @@ from holdfast.console import figure
 from holdfast.errors import ModelError, reason
 from holdfast.files import inside, write_atomic
 from holdfast.metric_info import percentage, stored
+from holdfast.robustness import NATURAL, ROBUST, doubts, robustness
 from holdfast.run_files import (
     batch_size,
     eps_words,
@@ -200,6 +201,8 @@ def audit_section(audit: Document) -> dict[str, Any]:
             f"{eps_words(budget)}, {said(budget['steps'])} steps, seed "
             f"{said(audit.get('seed'))}."
         ),
+        "worst": said(f"{worst}.".capitalize()) if (worst := robustness(audit)) else "",
+        "doubts": [said(why) for why in doubts(audit)],
         "rows": [
             (said(key), said(value), " to ".join(said(end) for end in intervals.get(key) or ()))
             for key, value in audit["metrics"].items()
@@ -229,9 +232,15 @@ def results(evaluation: Document, audits: Sequence[Document]) -> list[EvalResult
     headlines = [key for key in ("R@1", "mAP@R") if "data" in evaluation and evaluation["metrics"].get(key) is not None]
     found = [entry(evaluation, key, key) for key in headlines]
     for audit in audits:
-        if audit["metrics"].get("ERS") is not None:
-            eps = f"{255 * float(audit['budget']['eps_pixel']):.3g}/255"
-            found.append(entry(audit, "ERS", said(f"ERS ({audit['mode']}, eps {eps})")))
+        if doubts(audit):  # the Hub shows a figure without the reason not to trust it
+            continue
+        told, budget = audit.get("robust") or {}, audit.get("budget") or {}
+        strengths = {ROBUST: told.get("eps"), "ERS": budget.get("eps_pixel"), NATURAL: None}
+        for key, eps in strengths.items():
+            words = "" if eps is None else f", eps {255 * float(eps):.3g}/255"
+            name = said(f"{key} ({audit['mode']}{words})")
+            if audit["metrics"].get(key) is not None and name not in {result.metric_name for result in found}:
+                found.append(entry(audit, key, name))
     return found
 
 

@@ -11,7 +11,7 @@ from holdfast.report.formatting import count, duration, eps, number
 from holdfast.report.runs import ComparedRun
 from holdfast.report.sections.curves import validation
 from holdfast.report.sections.eps_curve import STORED, curve, thorough_curve
-from holdfast.report.tables import Table
+from holdfast.report.tables import Column, Table
 from holdfast.run_files import block
 
 MOST_EPOCHS = 1_000_000
@@ -36,10 +36,10 @@ class Disc:
         name: of the run.
         letter: stands in the disc.
         kind: CSS class of its colour.
-        x: ERS.
+        x: what it withstands.
         y: R@1.
         cost: what its area shows; None where unknown.
-        x_interval: of ERS.
+        x_interval: of that.
         y_interval: of R@1.
     """
 
@@ -53,24 +53,27 @@ class Disc:
     y_interval: tuple[float, float] | None = None
 
 
-def tradeoff(runs: Sequence[ComparedRun], table: Table, ranked: bool) -> Chart | None:
-    """R@1 upwards against ERS to the right, cost as area; None where no run has both, from 0 to 100 as they must be.
+def tradeoff(runs: Sequence[ComparedRun], table: Table, robust: Column, ranked: bool) -> Chart | None:
+    """R@1 upwards against robustness to the right, cost as area, of the runs that have both and can be trusted.
+
+    None where there is no such run; both lie from 0 to 100, as they must.
 
     Args:
         runs: in the order of the table's rows.
         table: their figures.
+        robust: robust R@1 or ERS.
         ranked: draw a dashed line through the runs that no other beats in both; only where all were measured alike.
     """
     discs = []
-    figures = (table.column(key).cells for key in ("ERS", "R@1", "seconds"))
-    for run, ers, recall, cost in zip(runs, *figures, strict=True):
-        robustness, accuracy = _percent(ers.value), _percent(recall.value)
-        if robustness is not None and accuracy is not None:
-            ends = _percents(ers.interval), _percents(recall.interval)
+    figures = (column.cells for column in (robust, table.column("R@1"), table.column("seconds")))
+    for run, held, recall, cost in zip(runs, *figures, strict=True):
+        robustness, accuracy = _percent(held.value), _percent(recall.value)
+        if robustness is not None and accuracy is not None and not held.doubted:
+            ends = _percents(held.interval), _percents(recall.interval)
             discs.append(Disc(run.name, run.letter, run.kind, robustness, accuracy, cost.value, *ends))
     if not discs:
         return None
-    x = _axis([d.x for d in discs], [d.x_interval for d in discs], "robustness: ERS (0 is defenceless)")
+    x = _axis([d.x for d in discs], [d.x_interval for d in discs], f"robustness: {robust.key} (0 is defenceless)")
     y = _axis([d.y for d in discs], [d.y_interval for d in discs], "accuracy: R@1 on clean images, %")
     sizes = diameters([d.cost for d in discs])
     front = unbeaten(discs) if ranked else []
@@ -80,8 +83,9 @@ def tradeoff(runs: Sequence[ComparedRun], table: Table, ranked: bool) -> Chart |
         whiskers = [(v, disc.y) for v in disc.x_interval or ()], [(disc.x, v) for v in disc.y_interval or ()]
         marks += [Mark(f"whisker {disc.kind}", ends) for ends in whiskers if ends]
     letters = [Label(d.letter, x.place(d.x), y.place(d.y), "letter") for d in discs]
-    desc = "; ".join(f"{d.name}: R@1 {number(d.y)}, ERS {number(d.x)}, trained in {duration(d.cost)}" for d in discs)
-    title = "R@1 against ERS, a disc per run"
+    name = robust.key
+    desc = "; ".join(f"{d.name}: R@1 {number(d.y)}, {name} {number(d.x)}, trained in {duration(d.cost)}" for d in discs)
+    title = f"R@1 against {name}, a disc per run"
     return Chart(x, y, title, desc, marks, [*letters, *_names(discs, sizes, x, y)], int(SHAPE[1]))
 
 
@@ -114,7 +118,9 @@ def _axis(values: Sequence[float], intervals: Sequence[tuple[float, float] | Non
     all_values = [*values, *[end for interval in intervals if interval for end in interval]]
     low, high = min(all_values), max(all_values)
     room = max(3.0, 0.15 * (high - low))
-    return round_axis(max(0.0, low - room), min(100.0, high + room), title, 5)
+    axis = round_axis(max(0.0, low - room), min(100.0, high + room), title, 5)
+    # A disc at nothing would lie on the labels beside the plot area.
+    return dataclasses.replace(axis, low=-0.06 * axis.high) if axis.low == 0 and low < room else axis
 
 
 def _names(discs: Sequence[Disc], sizes: Sequence[float], x: Axis, y: Axis) -> list[Label]:

@@ -22,6 +22,7 @@ from holdfast.report.sections.flags import LEVELS
 from holdfast.report.sections.recipe import name_of
 from holdfast.report.sections.strips import shown_strip
 from holdfast.report.tables import Column, Table, to_csv, to_latex, to_markdown
+from holdfast.robustness import ROBUST
 from holdfast.run_files import block, blocks
 from holdfast.run_folder import DAMAGED
 from holdfast.version import __version__
@@ -48,8 +49,9 @@ def compare(
 def write_comparison(comparison: Comparison, out: Path, images: bool = True, note: str = "") -> Path:
     """Write the page of a comparison that was read, as `compare` does."""
     runs, table = comparison.runs, comparison.table
-    ranked = not comparison.unfair.keys() & {"clean", "ers"}
-    finding, price = findings(table, ranked)
+    robust = robustness_column(table)
+    ranked = not comparison.unfair.keys() & {"clean", robust.source}
+    finding, price = findings(table, robust, ranked)
     page = render(
         "compare.html",
         scripts=(*SCRIPTS, "compare.js"),
@@ -63,10 +65,11 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
         cards=[(run, _words(run), _link(run.files.folder / "report.html", out)) for run in runs],
         finding=finding,
         price=price,
-        doubt=doubt(table, comparison.unfair),
+        doubt=doubt(table, robust, comparison.unfair),
         note=note,
         ranked=ranked,
-        tradeoff=tradeoff(runs, table, ranked),
+        tradeoff=tradeoff(runs, table, robust, ranked),
+        doubted_names=[run.name for run, cell in zip(runs, robust.cells, strict=True) if cell.doubted],
         scores=SCORES,
         heat=heat(runs, table),
         eps=eps_curves(runs),
@@ -87,43 +90,55 @@ def write_comparison(comparison: Comparison, out: Path, images: bool = True, not
     return out
 
 
-def findings(table: Table, ranked: bool) -> tuple[str, str]:
+def robustness_column(table: Table) -> Column:
+    """What runs are ranked by: robust R@1 if all that were attacked have it and it tells them apart, otherwise ERS."""
+    robust, ers = table.column(ROBUST), table.column("ERS")
+    known = all(r.value is not None for r, e in zip(robust.cells, ers.cells, strict=True) if e.value is not None)
+    return robust if known and robust.leaders() else ers
+
+
+def findings(table: Table, robust: Column, ranked: bool) -> tuple[str, str]:
     """Who finds most and who withstands most, in a sentence, and what the step from one to the other gives and takes.
 
     The first is empty and the second general where that cannot be said, or where it may be chance.
 
     Args:
         table: the figures.
+        robust: what the runs are ranked by.
         ranked: whether the runs were measured alike.
     """
-    recall, ers = table.column("R@1"), table.column("ERS")
-    accurate, robust = _first(recall), _first(ers)
-    if not ranked or accurate is None or robust is None:
+    recall, name = table.column("R@1"), robust.key
+    accurate, hardest = _first(recall), _first(robust)
+    if not ranked or accurate is None or hardest is None:
         return "", GENERAL
-    most, least = table.names[accurate], table.names[robust]
-    (r1, less_r1), (less_ers, score) = ([c.cells[i].value or 0.0 for i in (accurate, robust)] for c in (recall, ers))
-    claims = {f"{most} finds most (R@1 {number(r1)})": recall, f"{least} withstands most (ERS {number(score)})": ers}
+    most, least = table.names[accurate], table.names[hardest]
+    (r1, less_r1), (weak, score) = ([c.cells[i].value or 0.0 for i in (accurate, hardest)] for c in (recall, robust))
+    finds, holds = f"finds most (R@1 {number(r1)})", f"withstands most ({name} {number(score)})"
+    claims = {f"{most} {finds}": recall, f"{least} {holds}": robust}
     sure = [claim for claim, column in claims.items() if not column.rivals()]
     if len(sure) < len(claims):
         return "".join(f"{claim}." for claim in sure), GENERAL
-    if accurate == robust:
-        both = f"{most} is ahead in both: it finds most (R@1 {number(r1)}) and withstands most (ERS {number(score)})."
-        return both, GENERAL
-    more, less = (round(a, 1) - round(b, 1) for a, b in ((score, less_ers), (r1, less_r1)))  # as they are shown
-    return f"{'; '.join(sure)}.", f"From {most} to {least}: {number(more)} more ERS for {number(less)} less R@1"
+    if accurate == hardest:
+        return f"{most} is ahead in both: it {finds} and {holds}.", GENERAL
+    if robust.cells[accurate].value is None or robust.cells[accurate].doubted:
+        return f"{'; '.join(sure)}.", GENERAL
+    more, less = (round(a, 1) - round(b, 1) for a, b in ((score, weak), (r1, less_r1)))  # as they are shown
+    return f"{'; '.join(sure)}.", f"From {most} to {least}: {number(more)} more {name} for {number(less)} less R@1"
 
 
-def doubt(table: Table, refused: Collection[str]) -> str:
-    """A sentence each where the intervals of the best R@1 or ERS and of others overlap."""
+def doubt(table: Table, robust: Column, refused: Collection[str]) -> str:
+    """A sentence each where the intervals of the best and of others overlap, and on what the worst attack leaves."""
     sentences = []
-    for key, source in (("R@1", "clean"), ("ERS", "ers")):
-        column = table.column(key)
+    for key, column in (("R@1", table.column("R@1")), (robust.key, robust)):
         best, near = _first(column), [table.names[i] for i in column.rivals()]
-        if source in refused or best is None or not near:
+        if column.source in refused or best is None or not near:
             continue
         others = ", ".join(near) if len(near) < 4 else f"{len(near)} others"
         own = f"The {key} interval of {table.names[best]}"
         sentences.append(f"{own} overlaps that of {others}: their order may be chance.")
+    left = {number(cell.value) for cell in table.column(ROBUST).cells if cell.value is not None and not cell.doubted}
+    if robust.key != ROBUST and len(left) == 1:
+        sentences.append(f"The worst attack leaves them all the same robust R@1, {left.pop()}: ERS is an average.")
     return " ".join(sentences)
 
 

@@ -17,7 +17,12 @@ from holdfast.report.runs import ComparedRun, Document, read_runs, table_of
 from holdfast.report.tables import Table, TableCell
 from holdfast.run_files import block, data_block
 
-TITLES = {"clean": "Clean metrics", "thorough": "The thorough audit"}
+TITLES = {
+    "clean": "Clean metrics",
+    "robust": "Robust R@1",
+    "natural": "Everyday damage",
+    "thorough": "The thorough audit",
+}
 WORDS = {"data.name": "data", "content": "data", "eps_pixel": "eps"}
 SEED_MARK = re.compile(r"[-_. /(]+(s|seed)?[-_=]*$")
 NO_TEST_SPLIT = ("validation", "validation_seed", "train_fraction", "fraction_seed", "skip_bad")
@@ -143,12 +148,22 @@ def measured_on(run: ComparedRun, source: str) -> Conditions | None:
     settings = {f"data.{k}": v for k, v in (own | data if of_own else data).items() if k not in NO_TEST_SPLIT}
     values = {**{key: document.get(key) for key in ("split", "images", "content")}, **settings}
     if source != "clean":
-        budget, limit = block(document, "budget"), document.get("limit")
-        values |= {key: document.get(key) for key in ("mode", "gallery", "limit")}
-        values |= block(document, "settings")
-        values |= {key: budget.get(key) for key in ("eps_pixel", "steps", "norm", "method")}
+        limit = document.get("limit")
+        values |= {key: document.get(key) for key in ("gallery", "limit")}
         values |= {"seed": document.get("seed") if limit else None}  # chooses the images that a limit leaves
+        values |= _attacked_with(source, document)
     return Conditions(values, of_own)
+
+
+def _attacked_with(source: str, document: Document) -> Document:
+    """How hard the attacks were; those behind robust R@1 are the same in every protocol and mode."""
+    if source == "robust":
+        told = block(document, "robust")
+        named = {"eps_pixel": told.get("eps"), "first look": document.get("quick") is True}
+        return named | {key: told.get(key) for key in ("norm", "attacks")}
+    budget = block(document, "budget")
+    strength = {key: budget.get(key) for key in ("eps_pixel", "steps", "norm", "method")}
+    return {"mode": document.get("mode"), **block(document, "settings"), **strength}
 
 
 def differing(conditions: Sequence[Conditions]) -> list[str]:
@@ -197,19 +212,20 @@ def seed_summary(runs: Sequence[ComparedRun], table: Table) -> Table | None:
     columns = []
     for column in table.columns:
         cells = [
-            TableCell() if column.source in refused else _mean([column.cells[i].value for i in members])
+            TableCell() if column.source in refused else _mean([column.cells[i] for i in members])
             for members, refused in kept
         ]
         columns.append(dataclasses.replace(column, cells=tuple(cells)))
     return Table(tuple(names), tuple(columns)).without_empty() if names else None
 
 
-def _mean(values: Sequence[float | None]) -> TableCell:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+def _mean(cells: Sequence[TableCell]) -> TableCell:
+    known = [cell.value for cell in cells if cell.value is not None]
+    if len(known) < len(cells):
         return TableCell()
     try:
-        return TableCell(statistics.fmean(known), spread=statistics.stdev(known))
+        doubted = any(cell.doubted for cell in cells)
+        return TableCell(statistics.fmean(known), spread=statistics.stdev(known), doubted=doubted)
     except OverflowError:
         return TableCell()
 

@@ -12,12 +12,25 @@ from holdfast.report.charts import KINDS
 from holdfast.report.formatting import described, span
 from holdfast.report.sections.flags import all_flags
 from holdfast.report.tables import Column, Table, TableCell
+from holdfast.robustness import GALLERY, ROBUST, doubts, worst_case
 from holdfast.run_files import ON_TEST, START, block, finite
 from holdfast.run_folder import RunFiles, read_run
 
 Document = dict[str, Any]
-GROUPS = {"clean": "Clean retrieval", "ers": "Under attack", "cost": "Cost"}
+GROUPS = {
+    "clean": "Clean retrieval",
+    "robust": "Under attack",
+    "ers": "Under attack",
+    "natural": "Everyday damage",
+    "cost": "Cost",
+}
 OTHER = "Other audits"
+WORST = {
+    ROBUST: MetricInfo("queries that find their class whatever the attack, %", digits=1, shown="headline"),
+    GALLERY[0]: MetricInfo("changed gallery images that get into a stranger's first ten, %", better="lower", digits=1),
+    GALLERY[1]: MetricInfo("changed gallery images that get out of their own first ten, %", better="lower", digits=1),
+}
+"""Figures of the ensemble: of every protocol the same, and compared as one measurement of their own."""
 RECALL = MetricInfo("queries whose nearest image is of their class, %", digits=1, shown="headline")
 BEFORE = MetricInfo("R@1 of the model that training started from, %", "R@1 before", None, 1)
 # Runs do not record their machine, so seconds rank nobody.
@@ -65,8 +78,8 @@ class ComparedRun:
     @property
     def measured(self) -> dict[str, Document]:
         """Where figures are, by source; the clean ones of a model that was only audited are those of its ERS audit."""
-        clean = self.files.evaluation or self.audits.get("ers")
-        return {**({"clean": clean} if clean else {}), **self.audits}
+        clean, worst = self.files.evaluation or self.audits.get("ers"), worst_case(self.audits.values())
+        return {**({"clean": clean} if clean else {}), **({"robust": worst[0]} if worst else {}), **self.audits}
 
     @property
     def flags(self) -> list[dict[str, str]]:
@@ -105,12 +118,12 @@ def table_of(runs: Sequence[ComparedRun]) -> Table:
     for run in runs:
         cells: dict[str, TableCell] = {}
         for source, document in run.measured.items():
-            audited = source == "clean" and document is not run.files.evaluation
-            for key, info in ({"R@1": RECALL} if audited else described(document)).items():
+            doubtful = bool(doubts(document))
+            for key, info in _infos(run, source, document).items():
                 if info.compared:
                     column = _column(source, key, info)
                     columns.setdefault(column.key, column)
-                    cells[column.key] = _cell(document, key, info.scale)
+                    cells[column.key] = _cell(document, key, info.scale, doubted=source != "clean" and doubtful)
         files = run.files
         if (start := finite(block(files.evaluation, START).get(ON_TEST))) is not None:
             columns.setdefault("before", _column("clean", "before", BEFORE))
@@ -119,7 +132,8 @@ def table_of(runs: Sequence[ComparedRun]) -> Table:
         cells |= {key: TableCell(finite(value)) for key, value in zip(COSTS, costs, strict=True)}
         rows.append(cells)
     columns |= {key: _column("cost", key, info) for key, info in COSTS.items()}
-    sources = ["clean", "ers", *sorted({c.source for c in columns.values()} - {*GROUPS}), "cost"]
+    others = sorted({c.source for c in columns.values()} - {*GROUPS})
+    sources = [*[source for source in GROUPS if source != "cost"], *others, "cost"]
     first = ("R@1", "before")  # each beside the other
     ordered = sorted(columns.values(), key=lambda column: (sources.index(column.source), column.key not in first))
     filled = [
@@ -127,6 +141,15 @@ def table_of(runs: Sequence[ComparedRun]) -> Table:
         for column in ordered
     ]
     return Table(tuple(run.name for run in runs), tuple(filled)).without_empty()
+
+
+def _infos(run: ComparedRun, source: str, document: Document) -> dict[str, MetricInfo]:
+    """The figures of a source that may be compared, with what they mean."""
+    if source == "robust":
+        return WORST
+    if source == "clean" and document is not run.files.evaluation:
+        return {"R@1": RECALL}
+    return {key: info for key, info in described(document).items() if key not in WORST}
 
 
 def _column(source: str, key: str, info: MetricInfo) -> Column:
@@ -145,9 +168,11 @@ def _column(source: str, key: str, info: MetricInfo) -> Column:
     )
 
 
-def _cell(document: Document, key: str, scale: float) -> TableCell:
+def _cell(document: Document, key: str, scale: float, doubted: bool) -> TableCell:
     """A figure with its interval, if both ends are known."""
     value = finite(block(document, "metrics").get(key))
     value = None if value is None else finite(scale * value)
+    if value is None:
+        return TableCell()
     ends = span(block(document, "intervals").get(key))
-    return TableCell(value, None if value is None or ends is None else span([scale * end for end in ends]))
+    return TableCell(value, None if ends is None else span([scale * end for end in ends]), doubted=doubted)

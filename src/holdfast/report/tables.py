@@ -15,6 +15,8 @@ from holdfast.report.formatting import NONE, number, with_interval
 
 MARK = "*"
 """Follows the best value of a column where there is no bold type."""
+DOUBT = "(!)"
+"""Stands before a value that is not to be trusted."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet would compute text that starts with one of these."""
 MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
@@ -40,12 +42,14 @@ class TableCell:
         interval: its 95 % confidence interval, where there is one.
         spread: standard deviation over seeds, in a row that stands for several runs.
         best: whether nothing in its column is better.
+        doubted: whether the audit it is from says not to trust it; it ranks nobody.
     """
 
     value: float | None = None
     interval: tuple[float, float] | None = None
     spread: float | None = None
     best: bool = False
+    doubted: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +81,8 @@ class Column:
     cells: tuple[TableCell, ...] = ()
 
     def leaders(self) -> list[int]:
-        """Rows with the best value, as it is written; none where that sets no row apart."""
-        values = {i: cell.value for i, cell in enumerate(self.cells) if cell.value is not None}
+        """Rows with the best value, as it is written, of those to be trusted; none where that sets no row apart."""
+        values = {i: cell.value for i, cell in enumerate(self.cells) if cell.value is not None and not cell.doubted}
         texts = {i: number(value, self.digits) for i, value in values.items()}
         if len(set(texts.values())) < 2:
             return []
@@ -89,7 +93,7 @@ class Column:
         """Rows behind the leaders whose interval overlaps one of theirs: their order may be chance."""
         ahead = self.leaders()
         first = [self.cells[i].interval for i in ahead]
-        behind = [(i, cell.interval) for i, cell in enumerate(self.cells) if i not in ahead]
+        behind = [(i, cell.interval) for i, cell in enumerate(self.cells) if i not in ahead and not cell.doubted]
         return [i for i, own in behind if any(_overlap(own, other) for other in first)]
 
     def marked(self) -> Column:
@@ -99,13 +103,14 @@ class Column:
         return dataclasses.replace(self, cells=tuple(cells))
 
     def shown(self) -> list[str]:
-        """Each value with its interval, or its spread over seeds; large ones with thousands set apart."""
-        return [
+        """Each value with its interval, or its spread over seeds; those not to be trusted behind a sign of warning."""
+        texts = [
             with_interval(cell.value, cell.interval, self.digits)
             if cell.spread is None
             else f"{number(cell.value, self.digits)} ± {number(cell.spread, self.digits)}"
             for cell in self.cells
         ]
+        return [f"{DOUBT} {text}" if cell.doubted else text for text, cell in zip(texts, self.cells, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +134,11 @@ class Table:
     def groups(self) -> list[tuple[str, int]]:
         """The heads above the heads, with how many columns each spans."""
         return [(name, len(list(members))) for name, members in groupby(self.columns, key=lambda c: c.group)]
+
+    @property
+    def doubted(self) -> bool:
+        """Whether some value is not to be trusted."""
+        return any(cell.doubted for column in self.columns for cell in column.cells)
 
     def without_empty(self) -> Table:
         """Only the columns in which some row has a value."""
@@ -185,6 +195,8 @@ def to_csv(table: Table) -> str:
         if any(cell.interval for cell in cells):
             for i, end in enumerate(("low", "high")):
                 columns.append([f"{head} {end}", *[cell.interval[i] if cell.interval else None for cell in cells]])
+        if any(cell.doubted for cell in cells):
+            columns.append([f"{head} doubted", *["yes" if cell.doubted else None for cell in cells]])
         if any(cell.spread for cell in cells):
             columns.append([f"{head} std", *[cell.spread for cell in cells]])
     file = io.StringIO()

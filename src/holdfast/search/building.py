@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +21,7 @@ from holdfast.files import new_folder
 from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import current_processes
+from holdfast.robustness import excerpt
 from holdfast.search.embedding import (
     embed_images,
     fingerprint_images,
@@ -56,6 +59,7 @@ def create_index(
     batch: int = 256,
     seed: int = 0,
     skip_bad: bool = False,
+    audits: Iterable[Mapping[str, Any]] = (),
 ) -> tuple[Index, Added]:
     """Embed images and write an index of them.
 
@@ -69,6 +73,7 @@ def create_index(
         batch: images per pass.
         seed: of everything random.
         skip_bad: leave unreadable images out.
+        audits: documents of the model's audits; a search says what they found.
     """
     kind = kind_for(len(table), kind)
     processes = current_processes()
@@ -84,7 +89,7 @@ def create_index(
         images = _Images(model.eval(), table, batch, skip_bad)
         everything = np.arange(len(images.store))
         vectors = embed_images(model, images.store, everything, batch)
-        facts = model_facts(model, reference)
+        facts = dataclasses.replace(model_facts(model, reference), audit=excerpt(audits))
         index = Index(vectors, images.ids, images.labels, images.fingerprints, facts, kind, seed)
         index = _calibrated(index, model, images, everything, vectors, calibrate)
         if processes.main:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import faiss
@@ -126,12 +126,14 @@ class ModelFacts:
         weights: digest of its weights, empty for a graph that shows none.
         view: how it saw the images.
         probe: its vectors of a few fixed images, by which another model is found out.
+        audit: what its audits found, as `robustness.excerpt` keeps it.
     """
 
     reference: str
     weights: str
     view: View
     probe: Vectors
+    audit: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from torch import Tensor
 from holdfast.data import ImageTable
 from holdfast.errors import HoldfastError, SearchError
 from holdfast.files import write_atomic, write_json
-from holdfast.run_files import parse_json
+from holdfast.run_files import block, parse_json
 from holdfast.search.index import CHANGED_COPIES, CHANGED_COPIES_BEFORE, KINDS, STATISTICS, Index, ModelFacts, usable
 from holdfast.versions import versions
 from holdfast.view import Fit, Interpolation, View
@@ -67,7 +67,8 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
         "images": len(index),
         "dim": index.dim,
         **files,
-        "model": {"reference": facts.reference, "weights": facts.weights, **dataclasses.asdict(facts.view)},
+        "model": {"reference": facts.reference, "weights": facts.weights, **dataclasses.asdict(facts.view)}
+        | ({"audit": dict(facts.audit)} if facts.audit else {}),
         "seed": index.seed,
         "copies": index.copies,
         "versions": versions(),
@@ -93,8 +94,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     for part, pattern in FILE.items():
         if not isinstance(manifest.get(part), str) or not pattern.fullmatch(manifest[part]):
             raise damaged(f"{MANIFEST} names no file of {part}")
-    for block, facts in ((manifest, FACTS), (manifest.get("model"), MODEL_FACTS)):
-        if not isinstance(block, dict) or any(type(block.get(key)) is not kind for key, kind in facts.items()):
+    for told, facts in ((manifest, FACTS), (manifest.get("model"), MODEL_FACTS)):
+        if not isinstance(told, dict) or any(type(told.get(key)) is not kind for key, kind in facts.items()):
             raise damaged(f"{MANIFEST} lacks one of {', '.join(facts)}")
     if manifest["kind"] not in KINDS:
         raise damaged(f"{MANIFEST} names a kind that does not exist")
@@ -122,7 +123,7 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
     if len(set(ids)) != count:
         raise damaged("it names an image twice")
     told = manifest["model"]
-    facts = ModelFacts(told["reference"], told["weights"], _view(told), probe)
+    facts = ModelFacts(told["reference"], told["weights"], _view(told), probe, block(told, "audit"))
     return Index(
         vectors, ids, labels, fingerprints, facts, manifest["kind"], manifest["seed"], clean, manifest["copies"]
     )

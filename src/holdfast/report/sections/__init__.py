@@ -18,6 +18,7 @@ from holdfast.report.sections import (
     others,
     provenance,
     recipe,
+    robust,
     strips,
     triplet,
 )
@@ -31,6 +32,7 @@ SECTIONS: tuple[Section, ...] = (
     failures.SECTION,
     confusions.SECTION,
     map.SECTION,
+    robust.SECTION,
     attacks.SECTION,
     eps_curve.SECTION,
     strips.SECTION,

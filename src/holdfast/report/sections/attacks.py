@@ -8,7 +8,7 @@ from holdfast.audit.ers import SCORES, SMALL_IMAGES, STEPS, usual_eps
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.public import model_command
-from holdfast.report.sections.flags import flags_of
+from holdfast.robustness import doubts, robustness
 from holdfast.run_files import block, finite
 from holdfast.run_folder import RunFiles
 
@@ -50,10 +50,10 @@ def show(context: PageContext) -> dict[str, Any]:
     score = finite(metrics.get("ERS"))
     if not rows or score is None:
         raise Absent("audit.json holds no score of the ten attacks", model_command("audit", files))
-    doubt = _doubt(files)
-    verdict = "" if doubt else f": {_verdict(score)}"
+    doubt, worst = _doubt(files), robustness(audit)
+    verdict = f" on average, the worst {fmt.percent(worst.robust)} of the searches" if worst else f": {_verdict(score)}"
     return {
-        "title": f"Ten attacks leave {fmt.number(score)} of 100 standing{verdict}",
+        "title": f"Ten attacks leave {fmt.number(score)} of 100 standing{'' if doubt else verdict}",
         "audit": audit,
         "budget": block(audit, "budget"),
         "rows": rows,
@@ -76,7 +76,7 @@ def _doubt(files: RunFiles) -> str:
     metrics, budget = block(files.audit, "metrics"), block(files.audit, "budget")
     if metrics.get("collapsed") is True:
         return "The embedding has collapsed, so a high score means nothing here."
-    if any(flag["level"] == "error" for flag in flags_of([files.audit])):
+    if doubts(files.audit):
         return "The audit warns not to trust its figures (see Reliability), so this score is no verdict."
     eps, steps = finite(budget.get("eps_pixel")), finite(budget.get("steps"))
     if eps is None or steps is None:

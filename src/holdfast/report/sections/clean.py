@@ -69,7 +69,9 @@ def show(context: PageContext) -> dict[str, Any]:
     if not metrics:
         raise Absent("no figures yet", model_command("evaluate", context.files))
     known = {key: info for key, info in fmt.described(document).items() if info.shown != "file"}
-    own = {key: info for key, info in known.items() if key in metrics and not key.startswith(COARSE)}
+    attacked = {*block(document, "intervals")} - {"R@1"} if document.get("protocol") else set()
+    clean = {key: info for key, info in known.items() if key in metrics and key not in attacked}
+    own = {key: info for key, info in clean.items() if not key.startswith(COARSE)}
     sample = f" in a sample of {fmt.count(document.get('images'))}" if document.get("limit") else ""
     return {
         "title": f"Unchanged images: the nearest match is right {fmt.percent(recall)} of the time{sample}",
