@@ -18,6 +18,7 @@ from holdfast.attacks.goals.shift import EmbeddingShift, Shift
 from holdfast.attacks.goals.targets import BoundTargets, MultiTarget, SingleTarget, TargetedMismatch, Unadversarial
 from holdfast.attacks.goals.tuples import Collapse, RaiseHardness
 from holdfast.attacks.one_call import AttackResult, attack, gallery
+from holdfast.attacks.patch import patch, patch_search, random_patch
 from holdfast.attacks.pgd import craft, pgd, sweep
 from holdfast.attacks.references import References
 from holdfast.attacks.square import square
@@ -29,5 +30,6 @@ __all__ = ["BoundGoal", "BoundGoals", "BoundTargets", "Budget", "Goal", "Referen
 __all__ += ["AttackResult", "Attacked", "Crafted", "attack", "craft", "gallery", "pgd", "square", "sweep", "worst"]
 __all__ += ["CandidateDown", "CandidateUp", "GreedyTopOne", "QueryDown", "QueryUp", "TargetedMismatch"]
 __all__ += ["EmbeddingShift", "GreedyTopOneMisranking", "LearningToMisrank", "Misrank", "NearestWrong", "SoftMisrank"]
+__all__ += ["patch", "patch_search", "random_patch"]
 __all__ += ["Alignment", "AlignmentUniformity", "Collapse", "RaiseHardness", "Shift", "TripletGap", "Uniformity"]
 __all__ += ["MultiTarget", "SingleTarget", "Sum", "Unadversarial", "UntilMissed", "WorstOf"]

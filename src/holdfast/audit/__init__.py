@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.audit.adml import Adml
     from holdfast.audit.ensemble import Ensemble
     from holdfast.audit.figures import Figures
+    from holdfast.audit.natural import Natural
     from holdfast.audit.preparation import Execution
     from holdfast.audit.runner import Audit, run
     from holdfast.audit.stax import Stax
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 build, names = builder(registry), registry.names
 
 _MODULES = {"Audit": "runner", "Execution": "preparation", "run": "runner"}
-_MODULES |= {name: name.lower() for name in ("Adml", "Ensemble", "Figures", "Stax", "Subject", "Thorough")}
+_MODULES |= {name: name.lower() for name in ("Adml", "Ensemble", "Figures", "Natural", "Stax", "Subject", "Thorough")}
 
 __all__ = ["Audit", "Cut", "Ensemble", "Execution", "Figures", "Part", "Protocol", "Subject"]
-__all__ += ["Adml", "Ers", "Stax", "Thorough", "build", "ers_score", "names", "register", "registry", "run"]
+__all__ += ["Adml", "Ers", "Natural", "Stax", "Thorough", "build", "ers_score", "names", "register", "registry", "run"]
 
 
 def __getattr__(name: str) -> Any:

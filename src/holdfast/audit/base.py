@@ -118,6 +118,10 @@ class Protocol(ABC):
     def budget(self, subject: Subject) -> Budget:
         """The main attack's budget, in pixel units."""
 
+    def words(self, subject: Subject) -> str:
+        """What is done to the images, for people."""
+        return self.budget(subject).describe(subject.std)
+
     @abstractmethod
     def parts(self, subject: Subject) -> list[Part]:
         """The attacks, in the order they run."""

@@ -89,7 +89,7 @@ def run(
     Args:
         model: an embedder, any module from images in [0, 1] to vectors, or what `holdfast.models.load_model` takes.
         data: a table, or a data specification such as `glyphs` or `folder:DIR`.
-        protocol: `ers`, `adml`, `stax` or `thorough`; with its mode, eps and other arguments as
+        protocol: `ers`, `adml`, `stax`, `thorough` or `natural`; with its mode, eps and other arguments as
             `{"name": "ers", "mode": "published"}` or `Adml(mode="replaced", batches="28x4")`.
         limit: attack a seeded, class-balanced subset of this many images; the gallery stays whole.
         minutes: attack as many images as the whole audit, checks included, has time for; `limit` at most.
@@ -144,9 +144,7 @@ def run(
             limit = limit if count == len(subject.rows) else count
             subject = subject.limited(limit)
         subject = speed_up(subject, budget, execution)
-        console.say(
-            f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {budget.describe(subject.std)}"
-        )
+        console.say(f"{title} on {len(subject.rows):,} of {len(subject.labels):,} images; {chosen.words(subject)}")
         identity = _identity(embedder, subject, budget, title) | settings
         state = None
         if partial is not None:
