@@ -11,6 +11,8 @@ import yaml
 from PIL import Image
 
 BLOCKS = ("data_card", "classes", "failures", "strips", "distances", "map", "confusions", "triplet", "radius", "drift")
+DAMAGES = ("jpeg", "blur", "noise", "brightness", "contrast", "saturation", "crop", "padding", "rotation", "flip")
+DAMAGES += ("downscaling", "overlay")
 POINTS, CLASSES, TILE, COLUMNS = 60, 6, 48, 25
 SCORES = {
     "CA+": 10.0, "CA-": 60.0, "QA+": 12.0, "QA-": 55.0, "TMA": 0.5,
@@ -27,6 +29,7 @@ def run_folder(folder: Path, name: str = "runs/full", label: str = "class") -> P
     write(run / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in log()))
     write(run / "evaluation.json", evaluation())
     write(run / "audit.json", audit())
+    write(run / "audit-natural-fixed.json", natural())
     write(run / "artifacts" / "exhibits.json", exhibits(run / "artifacts", label))
     return run
 
@@ -110,6 +113,19 @@ def natural_audit(mean: float = 61.2) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def natural() -> dict[str, Any]:
+    """All of it."""
+    cells = {kind: [77.0 - 2 * n - 4 * place for place in range(5)] for n, kind in enumerate(DAMAGES)}
+    whole = natural_audit(58.0)
+    return {
+        **whole, "natural": cells,
+        "natural_intervals": {kind: [[value - 5, value + 5] for value in row] for kind, row in cells.items()},
+        "budget": {"eps_pixel": 1.0, "eps_normalized": 2.0, "step": 2.0, "steps": 20, "start": "zero"},
+        "patch": {"area": 0.05, "by": "gradient", "steps": 20}, "metrics": {**whole["metrics"], "patch R@1": 6.5},
+        "intervals": {"R@1": [70.0, 83.0], "natural R@1": [52.0, 64.0], "patch R@1": [3.0, 10.0]},
+    }  # fmt: skip
+
+
 def exhibits(folder: Path, label: str) -> dict[str, Any]:
     draw = random.Random(0)
     names = [f"{label} {n}" for n in range(CLASSES)]
@@ -172,6 +188,11 @@ def exhibits(folder: Path, label: str) -> dict[str, Any]:
         "classes": classes,
         "failures": failures,
         "strips": strips,
+        "damage": {
+            "label": names[0], "strength": 3, "query": picture("query"), "matches": matches(1)[:1],
+            "kinds": [{"kind": kind, "picture": picture(kind), "matches": matches(n % 2)[:1]}
+                      for n, kind in enumerate((*DAMAGES, "patch"))],
+        },
         "outcomes": {"fooled": 120, "held": 30, "wrong": 50},
         "distances": {"edges": [n / 20 for n in range(41)], "positive": low, "negative": high,
                       "attacked_positive": high, "attacked_negative": low},

@@ -148,14 +148,14 @@ def test_one_class_is_shown_without_a_search(tmp_path: Path) -> None:
     assert len(document["data_card"]["samples"]) == 1
     empty = {key for key, value in document.items() if value is None}
     searched = {"classes", "failures", "strips", "outcomes", "distances", "map", "confusions", "triplet", "radius"}
-    assert empty == searched | {"drift"}
+    assert empty == searched | {"damage", "drift"}
     assert empty == document["missing"].keys()
     assert "one class" in document["missing"]["strips"]
 
 
 def test_images_without_a_partner_have_nothing_to_find(tmp_path: Path) -> None:
     document = read(collect(csv_run(tmp_path, {"test": {"a": 1, "b": 1, "c": 1}})))
-    nothing = {"classes", "failures", "strips", "distances", "confusions", "triplet", "radius"}
+    nothing = {"classes", "damage", "failures", "strips", "distances", "confusions", "triplet", "radius"}
     assert {key for key, value in document.items() if value is None} == nothing | {"drift"}
     assert all(re.search("class|positive", document["missing"][key]) for key in nothing)
     assert document["outcomes"] == {"fooled": 0, "held": 0, "wrong": 0}

@@ -44,14 +44,12 @@ class Damage:
     """One kind.
 
     Args:
-        meaning: in a few words.
         apply: images in [0, 1], one of the strengths and what was drawn → damaged images, perhaps beyond [0, 1].
         strengths: at 224 px and, where `small` is empty, at every size.
         small: at 32 px.
         draw: what is random; the same for all strengths, so that they differ in nothing else.
     """
 
-    meaning: str
     apply: Callable[[Tensor, Any, Tensor], Tensor]
     strengths: tuple[Any, ...]
     small: tuple[float, ...] = ()
@@ -147,8 +145,8 @@ def flip(images: Tensor, which: int, _: Tensor) -> Tensor:
 
 def downscaling(images: Tensor, side: float, _: Tensor) -> Tensor:
     """Reduced to this side by averaging, and enlarged again."""
-    height, width = (max(1, int(side * length)) for length in images.shape[-2:])
-    reduced = F.interpolate(images, size=(height, width), mode="area")
+    rows, columns = (_averages(length, max(1, int(side * length)), images) for length in images.shape[-2:])
+    reduced = rows @ images @ columns.T
     return F.interpolate(reduced, size=images.shape[-2:], mode="bilinear", align_corners=False)
 
 
@@ -161,6 +159,13 @@ def _gaussian(length: int, sigma: float, like: Tensor) -> Tensor:
     places = (torch.arange(length)[:, None] + offsets).clamp(0, length - 1)
     matrix.scatter_add_(1, places, (weights / weights.sum()).expand(length, -1))
     return matrix.to(like)
+
+
+def _averages(length: int, fewer: int, like: Tensor) -> Tensor:
+    """A matrix that reduces a line of pixels: each new one is the mean of what it covers, parts of pixels included."""
+    ends = torch.arange(fewer + 1)[:, None] * (length / fewer)
+    covered = (ends.clamp_min(torch.arange(length)).minimum(torch.arange(1, length + 1))).diff(dim=0)
+    return (covered * (fewer / length)).to(like)
 
 
 def _turned(images: Tensor, angle: Tensor) -> Tensor:
@@ -178,21 +183,17 @@ def _looked_at(images: Tensor, matrix: Tensor, shift: Tensor | None = None) -> T
 
 SIDES = (0.9, 0.8, 0.7, 0.6, 0.5)
 DAMAGES: dict[str, Damage] = {
-    "jpeg": Damage("JPEG compression", lambda x, q, _: jpeg(x, q), (25, 18, 15, 10, 7), (80, 65, 58, 50, 40)),
-    "blur": Damage("out of focus", blur, (1, 2, 3, 4, 6), (0.4, 0.6, 0.7, 0.8, 1)),
-    "noise": Damage("noise", noise, (0.08, 0.12, 0.18, 0.26, 0.38), (0.04, 0.06, 0.08, 0.09, 0.1), field),
-    "brightness": Damage("too bright", brightness, (0.1, 0.2, 0.3, 0.4, 0.5)),
-    "contrast": Damage("low contrast", contrast, (0.4, 0.3, 0.2, 0.1, 0.05)),
-    "saturation": Damage(
-        "colours faded or gaudy", saturation, ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2))
-    ),
-    "crop": Damage("a part cut out", crop, SIDES),
-    "padding": Damage("a border around it", padding, SIDES),
-    "rotation": Damage("crooked", rotation, (5, 10, 15, 20, 30)),
-    "flip": Damage("mirrored or turned", flip, tuple(range(STRENGTHS))),
-    "downscaling": Damage(
-        "reduced and enlarged", downscaling, (0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65)
-    ),
-    "overlay": Damage("text and a sticker on it", overlay, (0.08, 0.1, 0.12, 0.15, 0.2)),
+    "jpeg": Damage(lambda images, quality, _: jpeg(images, quality), (25, 18, 15, 10, 7), (80, 65, 58, 50, 40)),
+    "blur": Damage(blur, (1, 2, 3, 4, 6), (0.4, 0.6, 0.7, 0.8, 1)),
+    "noise": Damage(noise, (0.08, 0.12, 0.18, 0.26, 0.38), (0.04, 0.06, 0.08, 0.09, 0.1), field),
+    "brightness": Damage(brightness, (0.1, 0.2, 0.3, 0.4, 0.5)),
+    "contrast": Damage(contrast, (0.4, 0.3, 0.2, 0.1, 0.05)),
+    "saturation": Damage(saturation, ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2))),
+    "crop": Damage(crop, SIDES),
+    "padding": Damage(padding, SIDES),
+    "rotation": Damage(rotation, (5, 10, 15, 20, 30)),
+    "flip": Damage(flip, tuple(range(STRENGTHS))),
+    "downscaling": Damage(downscaling, (0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65)),
+    "overlay": Damage(overlay, (0.08, 0.1, 0.12, 0.15, 0.2)),
 }
 """Every kind by its name."""

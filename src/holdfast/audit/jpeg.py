@@ -35,20 +35,25 @@ def jpeg(images: Tensor, quality: float) -> Tensor:
         quality: from 1 to 100, rounded.
     """
     height, width = images.shape[-2:]
-    down, across = (-side % (2 * BLOCK) for side in (height, width))
-    levels = F.pad((images.float() * 255).round(), (0, across, 0, down), mode="replicate")
+    levels = _whole((images.float() * 255).round(), 2, 2 * BLOCK)
     shifted = _mixed(levels, TO_YCBCR) + levels.new_tensor([0, 128, 128]).view(-1, 1, 1)
-    luma, *chroma = _rounded(shifted).unbind(1)
-    luma = _coded(luma, _table(LUMA, quality, images.device))
-    fours = F.avg_pool2d(torch.stack(chroma, 1), 2) * 4
+    luma, chroma = _rounded(shifted).split([1, 2], 1)
+    fours = F.avg_pool2d(chroma, 2) * 4
     ties = 1 + torch.arange(fours.shape[-1], device=images.device) % 2  # libjpeg rounds them down and up in turn
     halves = ((fours + ties) / 4).floor()
-    halves = _coded(halves, _table(CHROMA, quality, images.device))
+    luma = _coded(_whole(luma, BLOCK, BLOCK), _table(LUMA, quality, images.device))
+    halves = _coded(_whole(halves, BLOCK, BLOCK), _table(CHROMA, quality, images.device))
     halves = halves[..., : -(-height // 2), : -(-width // 2)]  # what lies beyond the image is not read back
     wide = _rounded(F.interpolate(halves, scale_factor=2, mode="bilinear", align_corners=False))
     wide = wide[..., :height, :width] - 128
-    back = _mixed(torch.cat([luma[:, None, :height, :width], wide], 1), TO_RGB)
+    back = _mixed(torch.cat([luma[..., :height, :width], wide], 1), TO_RGB)
     return (_rounded(back).clamp(0, 255) / 255).to(images.dtype)
+
+
+def _whole(planes: Tensor, rows: int, columns: int) -> Tensor:
+    """Planes that go on as they end, up to a multiple of so many rows and columns."""
+    height, width = planes.shape[-2:]
+    return F.pad(planes, (0, -width % columns, 0, -height % rows), mode="replicate")
 
 
 def _mixed(planes: Tensor, rows: tuple[tuple[float, ...], ...]) -> Tensor:

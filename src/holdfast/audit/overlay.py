@@ -60,7 +60,7 @@ def _line(images: Tensor, height: float, place: Tensor, letters: Tensor) -> Tens
     """How much of each pixel a line of text covers; of shape (B, 1, H, W)."""
     tall, wide = images.shape[-2:]
     rows = max(1, round(height * tall))
-    count = min(letters.shape[1], max(1, round(DOTS / 6 * wide / rows)))
+    count = min(letters.shape[1], max(1, round(DOTS / 6 / height)))
     shapes = torch.tensor([[[int(dot) for dot in f"{row}0"] for row in text.split()] for text in LETTERS.values()])
     chosen = shapes.to(images)[(letters[:, :count] * len(LETTERS)).long()]  # (B, letters, 7, 6)
     dots = chosen.transpose(1, 2).reshape(len(images), 1, DOTS, -1)

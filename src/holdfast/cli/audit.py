@@ -107,7 +107,7 @@ def audit_table(document: dict[str, Any]) -> str:
     columns = ["figure", "value", "95 % interval", *(["term of ERS"] if terms else []), "meaning"]
     text = table(columns, rows, left=(len(columns) - 1,))
     budget = document["budget"]
-    eps = f"eps {eps_words(budget)}"
+    eps = f"eps {eps_words(budget)}" if budget["eps_pixel"] < 1 else "a patch of free pixels"
     batches = document.get("settings", {}).get("batches")
     mode = f"{document['mode']}, batches {batches}" if batches else document["mode"]
     head = (
@@ -118,6 +118,7 @@ def audit_table(document: dict[str, Any]) -> str:
     limited = "\nA subset was attacked: mind the intervals." if document["limit"] else ""
     if document.get("quick"):
         limited = "\nA first look: fewer images and steps than a full audit has."
+    text += _by_strength(document["natural"]) if document.get("natural") else ""
     return f"{head}{limited}\n{text}\n{_flags(document['flags'])}"
 
 
@@ -130,6 +131,13 @@ def _robust(robust: dict[str, Any] | None) -> str:
     eps = f"{255 * robust['eps']:.3g}/255" if robust["norm"] == "linf" else f"{robust['eps']:.3g} in L2"
     cost = f"{plural(robust['passes'], 'pass')} in {duration(robust['seconds'])}"
     return f"\nrobust R@1 counts {plural(len(robust['attacks']), 'attack')} at eps {eps}; the ensemble took {cost}"
+
+
+def _by_strength(cells: dict[str, list[float | None]]) -> str:
+    """R@1 under every kind of damage and at each strength."""
+    strengths = range(1, 1 + max(map(len, cells.values())))
+    rows = [(kind, *map(figure, row)) for kind, row in cells.items()]
+    return f"\n\nR@1 by kind and strength of damage\n{table(['', *map(str, strengths)], rows)}\n"
 
 
 def _flags(flags: list[dict[str, Any]]) -> str:

@@ -63,7 +63,7 @@ def find_origin(folder: Path, data: str | None = None, trust_code: bool = False)
     common: dict[str, Any] = {
         "data": named,
         "seed": seed if isinstance(seed, int) else 0,
-        "eps": eps if eps is not None and 0 < eps <= 1 else None,
+        "eps": eps if eps is not None and 0 < eps < 1 else None,  # 1 is no ball: a patch
         "steps": min(STEPS, steps) if isinstance(steps, int) and steps >= 1 else STEPS,
         "attacked": attacked if isinstance(attacked, int) and attacked >= 1 else None,
     }

@@ -11,7 +11,8 @@ from holdfast.run_files import block
 
 def show(context: PageContext) -> dict[str, Any]:
     """R@1 that each attack of each other audit leaves."""
-    audits, rows = context.files.audits, []
+    audits = {name: audit for name, audit in context.files.audits.items() if audit.get("protocol") != "natural"}
+    rows = []
     for name, audit in audits.items():
         metrics, intervals, known = block(audit, "metrics"), block(audit, "intervals"), fmt.described(audit)
         for key, value in metrics.items():
