@@ -11,6 +11,7 @@ from attack_cases import bound, network, pictures, references, seeded
 from torch import Tensor, nn
 
 from holdfast import attacks
+from holdfast.attacks.forward import counting
 from holdfast.attacks.patch import patch_side
 from holdfast.errors import ModelError, RecipeError
 
@@ -94,6 +95,18 @@ def test_more_area_and_more_steps_do_more() -> None:
 
     assert mean(area=0.3, steps=8) < mean(area=0.05, steps=8)
     assert mean(area=AREA, steps=12) < mean(area=AREA, steps=1)
+
+
+@ways
+def test_stops_where_its_goal_is_reached(attack: Callable[..., attacks.Attacked], effort: dict[str, Any]) -> None:
+    model, images = network(), pictures()[0]
+    known, passes = references(model), []
+    goal = attacks.UntilMissed(bound("misrank", {}, known, ROWS), known, ROWS)
+    with counting(lambda count, back: passes.append(count)):
+        found = attack(model, images, goal, area=0.9, generator=seeded(), **dict.fromkeys(effort, 40))
+    assert (found.loss <= goal.floor).all()
+    assert (found.measures["hit"] == 0).all()
+    assert len(passes) < 30
 
 
 def test_a_patch_over_the_whole_image() -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from holdfast.attacks.ball import Ball, per_image, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
-from holdfast.attacks.forward import Attacked, Forward, Precision, chunks, group_size, judge
+from holdfast.attacks.forward import Attacked, Forward, Lagged, Precision, chunks, group_size, judge
 from holdfast.attacks.frozen import frozen
 from holdfast.attacks.square import HALVINGS
 from holdfast.attacks.steppers import Apgd
@@ -106,7 +106,7 @@ def patch_search(
     images, side = pixels(images), patch_side(images, area)
     if queries < 1:
         raise RecipeError(f"a search needs 1 or more queries, got {queries}")
-    forward, size = Forward(module, normalize), group_size(images, bound_goal)
+    forward, size, done = Forward(module, normalize), group_size(images, bound_goal), Lagged()
 
     def losses(points: Tensor) -> Tensor:
         return torch.cat([forward.loss(points[rows], part) for rows, part in chunks(points, bound_goal, chunk)])
@@ -116,6 +116,8 @@ def patch_search(
         best = _pasted(images, paint, corners)
         best_loss = previous = losses(best)
         for query in range(1, queries):
+            if bound_goal.floor > -math.inf and done.ask((best_loss <= bound_goal.floor).all()):
+                break
             fraction = 0.5 ** sum(query > part * queries for part in HALVINGS)
             if query % MOVES:
                 tried_corners, tried_paint = corners, _repainted(paint, fraction, generator)
@@ -179,10 +181,12 @@ def _descend(forward: Forward, start: Tensor, goal: BoundGoal, mask: Tensor, ste
     """Follow the gradient inside the squares; the best images, and their loss one update before the last."""
     budget = Budget(eps=1.0, step=0.5, steps=steps, method="apgd")
     stepper = Apgd(Ball(start, budget.eps, budget.norm), budget, group_size(start, goal))
-    x, slope = start, start.new_zeros(())
+    x, slope, done = start, start.new_zeros(()), Lagged()
     for _ in range(steps):
         loss, gradient = forward.gradient(x, goal, first=False)
         slope = slope + gradient.sum() + loss.sum()
+        if goal.floor > -math.inf and done.ask((loss <= goal.floor).all()):
+            break
         x = stepper.step(x, gradient * mask, loss)
     if not bool(slope.isfinite()):
         raise ModelError("embeddings or their gradients contain NaN or inf; check the model's weights")

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from holdfast import attacks
-from holdfast.attacks import Attacked, BoundGoal, Budget
+from holdfast.attacks import Attacked, BoundGoal, Budget, Misrank, UntilMissed
 from holdfast.attacks.patch import AREA, PLACES, STEPS, patch, patch_search
 from holdfast.audit.base import CLEAN, Part, Protocol, register
 from holdfast.audit.damage import DAMAGES, STRENGTHS, damaged
@@ -113,7 +112,7 @@ class Natural(Protocol):
         return figures
 
     def _patch(self, subject: Subject) -> Callable[[slice], dict[str, Tensor]]:
-        goal = attacks.build("misrank").bind(subject.references, subject.rows)
+        goal = misrank(subject, subject.rows)
 
         def attack(block: slice) -> dict[str, Tensor]:
             rows = subject.rows[block]
@@ -131,6 +130,12 @@ class Natural(Protocol):
         if not subject.differentiable:
             return subject.search_passes
         return Passes(forward=PLACES + 3, back=1 + self.budget(subject).steps)
+
+
+def misrank(subject: Subject, rows: Tensor) -> BoundGoal:
+    """What a patch is for: another class found first, and no more."""
+    bound = Misrank().bind(subject.references, rows)
+    return UntilMissed(bound, subject.references, subject.references.rows(rows))
 
 
 def patched(subject: Subject, rows: Tensor, goal: BoundGoal, area: float, number: int) -> Attacked:

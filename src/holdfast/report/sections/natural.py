@@ -41,10 +41,10 @@ def collect(context: CollectContext) -> dict[str, Any]:
     """
     import torch
 
-    from holdfast import attacks, seeds
+    from holdfast import seeds
     from holdfast.attacks.patch import AREA
     from holdfast.audit.damage import DAMAGES, damaged
-    from holdfast.audit.natural import PATCH, patched
+    from holdfast.audit.natural import PATCH, misrank, patched
 
     subject, searches = context.subject, context.searches
     rows = searches.rows[searches.right] if bool(searches.right.any()) else searches.rows
@@ -61,8 +61,7 @@ def collect(context: CollectContext) -> dict[str, Any]:
         (image,) = damaged(kind, query, subject.generator("damage", kind), [SHOWN])
         listed.append(shown(kind, image[0], subject.encode(image)[0]))
     if subject.differentiable:
-        goal = attacks.build("misrank").bind(subject.references, row)
-        found = patched(subject, row, goal, AREA, 0)
+        found = patched(subject, row, misrank(subject, row), AREA, 0)
         listed.append(shown(PATCH, found.images[0], found.vectors[0]))
     return {
         "label": label,
