@@ -127,10 +127,15 @@ def best_on_test(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def eps_words(budget: Mapping[str, Any]) -> str:
-    """ε of an audit: `8/255 (0.137 normalised)`; in pixels alone where a model does its own preprocessing, unseen."""
+    """ε of an audit: `8/255 (0.137 normalised)`; in pixels alone where a model does its own preprocessing, unseen.
+
+    The pixels of a patch are free, so that its ε is 1.
+    """
     pixel, normalised = finite(budget.get("eps_pixel")), finite(budget.get("eps_normalized"))
     if pixel is None:
         return "unknown"
+    if pixel == 1:
+        return "1 within a patch"
     own = normalised is not None and abs(normalised - pixel) > 1e-6 * pixel
     return f"{255 * pixel:.3g}/255" + (f" ({normalised:.3g} normalised)" if own else "")
 

@@ -23,6 +23,8 @@ from holdfast.mining.draw import sample
 STRENGTHS = 5
 LARGE, SMALL = 224, 32
 """Sides of the images of ImageNet-C and CIFAR-10-C, in pixels."""
+AT_ONCE = 64
+"""Images that are damaged together, to bound memory."""
 NUMBERS = 48
 """Drawn for each image: where it is cut, which way it turns, what is written on it."""
 FLIPS = ("mirrored", "a quarter turn to the left", "a quarter turn to the right", "a half turn", "top to bottom")
@@ -77,8 +79,10 @@ def damaged(
     """
     damage = DAMAGES[kind]
     drawn, values = damage.draw(images, generator), damage.at(images.shape[-1])
+    parts = list(zip(images.split(AT_ONCE), drawn.split(AT_ONCE), strict=True))
     for strength in strengths:
-        yield damage.apply(images, values[strength - 1], drawn).clamp(0, 1)
+        value = values[strength - 1]
+        yield torch.cat([damage.apply(part, value, own).clamp(0, 1) for part, own in parts])
 
 
 def blur(images: Tensor, sigma: float, _: Tensor) -> Tensor:

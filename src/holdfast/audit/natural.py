@@ -16,7 +16,7 @@ from holdfast.audit.figures import Figures
 from holdfast.audit.plan import Passes
 from holdfast.audit.sampling import mean_interval
 from holdfast.audit.subject import Subject
-from holdfast.errors import RecipeError, unknown
+from holdfast.errors import RecipeError, plural, unknown
 from holdfast.metric_info import MetricInfo, percentage
 
 PATCH = "patch"
@@ -79,11 +79,10 @@ class Natural(Protocol):
 
     def words(self, subject: Subject) -> str:
         """What is done, for people."""
-        kinds = [kind for kind in KINDS if not self.only or kind in self.only]
-        told = f"a patch of {100 * self.area:g} % of the image"
-        damages = len(kinds) - (PATCH in kinds)
-        listed = [f"{damages} kinds of damage at {STRENGTHS} strengths"] * bool(damages) + [told] * (PATCH in kinds)
-        return ", ".join(listed)
+        told = [kind for kind in self.only or KINDS if kind != PATCH]
+        told = [f"{plural(len(told), 'kind')} of damage at {STRENGTHS} strengths"] if told else []
+        told += [f"a patch of {100 * self.area:g} % of the image"] if not self.only or PATCH in self.only else []
+        return ", ".join(told)
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per kind, with all its strengths; the patch comes last."""
@@ -171,7 +170,10 @@ def _damage(subject: Subject, kind: str) -> Callable[[slice], dict[str, Tensor]]
     def attack(block: slice) -> dict[str, Tensor]:
         rows = subject.rows[block]
         made = damaged(kind, subject.images(rows), subject.generator("damage", kind, block.start))
-        return {"hit": torch.stack([subject.references.hits(subject.encode(images), rows) for images in made], 1)}
+        found = (
+            torch.cat([subject.encode(part) for part in images.split(subject.chunk or len(rows))]) for images in made
+        )
+        return {"hit": torch.stack([subject.references.hits(vectors, rows) for vectors in found], 1)}
 
     return attack
 

@@ -107,7 +107,7 @@ def audit_table(document: dict[str, Any]) -> str:
     columns = ["figure", "value", "95 % interval", *(["term of ERS"] if terms else []), "meaning"]
     text = table(columns, rows, left=(len(columns) - 1,))
     budget = document["budget"]
-    eps = f"eps {eps_words(budget)}" if budget["eps_pixel"] < 1 else "a patch of free pixels"
+    eps = f"eps {eps_words(budget)}"
     batches = document.get("settings", {}).get("batches")
     mode = f"{document['mode']}, batches {batches}" if batches else document["mode"]
     head = (
