@@ -192,13 +192,14 @@ def metric_rows(evaluation: Document) -> list[tuple[str, str]]:
 def audit_section(audit: Document) -> dict[str, Any]:
     """Title, setting, figures and flags of one audit."""
     budget, intervals = audit["budget"], audit.get("intervals", {})
-    natural = audit["protocol"] == "natural"
-    bound = "everyday damage; eps" if natural else "no pixel changed by more than"
+    images, bound = "attacked images", "no pixel changed by more than"
+    if audit["protocol"] == "natural":
+        images, bound = "images", "everyday damage; eps"
     subset = " (a first look)" if audit.get("quick") else " (a subset)" if audit.get("limit") else ""
     return {
         "title": said(f"{audit['protocol']} ({audit['mode']})"),
         "setting": (
-            f"{audit['images']:,} {'' if natural else 'attacked '}images{subset} of the {said(audit.get('split'))} split of "
+            f"{audit['images']:,} {images}{subset} of the {said(audit.get('split'))} split of "
             f"{data_name(audit['data'])} against a gallery of {audit['gallery']:,}; {bound} "
             f"{eps_words(budget)}, {said(budget['steps'])} steps, seed "
             f"{said(audit.get('seed'))}."
