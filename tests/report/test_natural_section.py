@@ -53,12 +53,13 @@ def test_without_an_audit_or_images(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [{"natural": {"jpeg": "<b>"}}, {"natural": {"jpeg": [None, "x", 1e999]}}, {"natural": []}, {"metrics": 3}]
+    "damage",
+    [{"natural": {"<u>jpeg": "x"}}, {"natural": {"<u>jpeg": [None, "x", 1e999]}}, {"natural": []}, {"metrics": 3}],
 )
 def test_damaged_figures_do_no_harm(run: Path, damage: dict[str, Any]) -> None:
     change(run / NATURAL, **damage)
     page = make(run)
-    assert "<b>" not in page.html
+    assert "<u>" not in page.html
     assert "Ten attacks" not in page.missing
 
 
