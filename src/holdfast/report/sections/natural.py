@@ -8,7 +8,6 @@ from typing import Any
 
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, CollectContext, PageContext, Section
-from holdfast.report.public import model_command
 from holdfast.report.sections.strips import matches, shown_matches
 from holdfast.run_files import block, finite
 
@@ -76,8 +75,7 @@ def show(context: PageContext) -> dict[str, Any]:
     """The heat map, the patch, and the images where they were collected."""
     audits = [audit for audit in context.files.current_audits.values() if audit.get("protocol") == "natural"]
     if not audits:
-        command = f"{model_command('audit', context.files)} --protocol natural"
-        raise Absent("not audited for everyday damage yet", command)
+        raise Absent("not audited for everyday damage")
     audit = audits[0]
     metrics, intervals, ends = (block(audit, key) for key in ("metrics", "intervals", "natural_intervals"))
     clean = finite(metrics.get("R@1"))
@@ -151,4 +149,4 @@ def _strip(context: PageContext) -> dict[str, Any] | None:
     return {"label": stored["label"], "strength": stored.get("strength"), "parts": listed}
 
 
-SECTION = Section("natural", "Everyday damage", show, {"damage": collect})
+SECTION = Section("natural", "Everyday damage", show, {"damage": collect}, optional=True)
