@@ -9,8 +9,9 @@ from typing import Any
 from holdfast.run_files import block, blocks, finite
 
 ROBUST = "robust R@1"
-GALLERY = ("gallery enters@10", "gallery leaves@10")
-"""Figures of one changed gallery image, percent of (query, candidate) pairs."""
+ENTERS, LEAVES = "gallery enters@", "gallery leaves@"
+"""What figures of one changed gallery image begin with, percent of (query, candidate) pairs; how many are first ends
+them, ten but in small galleries."""
 NATURAL, PATCH = "natural R@1", "patch R@1"
 
 
@@ -65,6 +66,11 @@ def worst_case(audits: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], 
     """The first of these audits that measured robust R@1, with what it found."""
     found = ((audit, robustness(audit)) for audit in audits)
     return next(((audit, known) for audit, known in found if known is not None), None)
+
+
+def of_ensemble(key: str) -> bool:
+    """Whether a figure is one of those that every protocol reports alike."""
+    return key == ROBUST or key.startswith((ENTERS, LEAVES))
 
 
 def doubts(audit: Mapping[str, Any]) -> tuple[str, ...]:

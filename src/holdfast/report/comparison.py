@@ -159,8 +159,7 @@ def _attacked_with(source: str, document: Document) -> Document:
     """How hard the attacks were; those behind robust R@1 are the same in every protocol and mode."""
     if source == "robust":
         told = block(document, "robust")
-        named = {"eps_pixel": told.get("eps"), "first look": document.get("quick") is True}
-        return named | {key: told.get(key) for key in ("norm", "attacks")}
+        return {"eps_pixel": told.get("eps"), "norm": told.get("norm"), "first look": document.get("quick") is True}
     budget = block(document, "budget")
     strength = {key: budget.get(key) for key in ("eps_pixel", "steps", "norm", "method")}
     return {"mode": document.get("mode"), **block(document, "settings"), **strength}

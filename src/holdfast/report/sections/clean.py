@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.public import model_command
+from holdfast.robustness import of_ensemble
 from holdfast.run_files import ON_TEST, START, block, finite, outcome_lines
 from holdfast.run_folder import RunFiles
 
@@ -70,7 +71,7 @@ def show(context: PageContext) -> dict[str, Any]:
         raise Absent("no figures yet", model_command("evaluate", context.files))
     known = {key: info for key, info in fmt.described(document).items() if info.shown != "file"}
     attacked = {*block(document, "intervals")} - {"R@1"} if document.get("protocol") else set()
-    clean = {key: info for key, info in known.items() if key in metrics and key not in attacked}
+    clean = {k: info for k, info in known.items() if k in metrics and k not in attacked and not of_ensemble(k)}
     own = {key: info for key, info in clean.items() if not key.startswith(COARSE)}
     sample = f" in a sample of {fmt.count(document.get('images'))}" if document.get("limit") else ""
     return {

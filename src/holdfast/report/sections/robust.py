@@ -8,8 +8,25 @@ from typing import Any
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.public import public_text
-from holdfast.robustness import GALLERY, Robustness, worst_case
+from holdfast.robustness import ENTERS, LEAVES, Robustness, worst_case
 from holdfast.run_files import block, finite
+
+ATTACKS = {
+    "apgd-misrank": "Bring a wrong image before the right ones",
+    "apgd-soft-misrank": "The same, with all near images at once",
+    "apgd-target": "Towards one of the nearest wrong classes",
+    "apgd-gtm": "Towards the nearest wrong image, from a random start",
+    "apgd-es": "Away from where it is",
+    "square": "Random search, without gradients",
+    "es": "Away from where it is",
+    "ltm": "Pull images of other classes near",
+    "gtm": "Pull the nearest wrong image nearer still",
+}
+"""What attacks want, by what their names begin with."""
+MOVES = {
+    ENTERS: "enters the first {} of a search",
+    LEAVES: "leaves the first {} of a search",
+}
 
 
 def show(context: PageContext) -> dict[str, Any]:
@@ -20,15 +37,19 @@ def show(context: PageContext) -> dict[str, Any]:
     audit, worst = found
     metrics, intervals, told = block(audit, "metrics"), block(audit, "intervals"), block(audit, "robust")
     title = f"{fmt.percent(worst.robust)} of the searches hold whatever the attack"
-    entering, leaving = (fmt.with_interval(metrics.get(key), intervals.get(key)) for key in GALLERY)
+    broken = _rows(worst, block(told, "broken_by"))
     return {
         "title": "Robust R@1 is not to be trusted here" if worst.doubts else title,
         "worst": worst,
         "doubts": [public_text(why) for why in worst.doubts],
-        "rows": _rows(worst, block(told, "broken_by")),
-        "entering": entering,
-        "leaving": leaving,
-        "has_gallery": any(finite(metrics.get(key)) is not None for key in GALLERY),
+        "rows": [row for row in broken if row["broken"]],
+        "idle": [row["name"] for row in broken if not row["broken"]],
+        "gallery": [
+            (words.format(fmt.short(key.removeprefix(start), 8)), fmt.with_interval(metrics[key], intervals.get(key)))
+            for start, words in MOVES.items()
+            for key in metrics
+            if key.startswith(start) and finite(metrics[key]) is not None
+        ],
         "cost": cost_words(told),
     }
 
@@ -41,7 +62,8 @@ def _rows(worst: Robustness, broken_by: Mapping[str, Any]) -> list[dict[str, Any
         if broken is None or not worst.queries:
             continue
         left = max(0.0, left - 100 * broken / worst.queries)
-        rows.append({"name": name, "broken": broken, "left": left})
+        words = next((words for start, words in ATTACKS.items() if name.startswith(start)), "Attack of the protocol")
+        rows.append({"name": name, "words": words, "broken": broken, "left": left})
     return rows
 
 
