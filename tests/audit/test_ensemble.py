@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from holdfast import attacks, audit
 from holdfast.attacks import Budget, UntilMissed
 from holdfast.attacks.forward import counting
-from holdfast.audit import ensemble, ers, subject
+from holdfast.audit import ensemble, ers, runner, subject
 from holdfast.audit.base import Part
 from holdfast.audit.ensemble import Ensemble, Member, Robust, members
 from holdfast.audit.figures import Figures
@@ -125,7 +126,7 @@ def test_it_is_never_above_a_single_attack(protocol: str, model: Embedder, table
 def test_a_killed_audit_goes_on_and_gives_the_same_figure(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Subject, "block", 16)
+    monkeypatch.setattr(runner, "speed_up", lambda prepared, *_: dataclasses.replace(prepared, block=16))
     arguments: dict[str, Any] = {"protocol": audit.Adml(eps=WEAK), "limit": 40}
     whole = audit.run(model, table, out=tmp_path / "whole", **arguments).document
     real, kept = AuditState.put, []
@@ -226,7 +227,7 @@ def test_places_in_a_list_equal_a_loop(audited: Subject) -> None:
 
 
 def test_a_small_gallery_has_a_shorter_list(model: Embedder, table: ImageTable) -> None:
-    few = table.subset(table.labels < table.labels.min() + 2)
+    few = table.subset(np.isin(table.labels, np.unique(table.labels)[:2]))
     metrics = audit.run(model, few, limit=8).document["metrics"]
     assert {"gallery enters@4", "gallery leaves@4"} <= metrics.keys()
 

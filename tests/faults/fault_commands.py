@@ -16,7 +16,7 @@ from fault_kills import kill_command
 from fault_outcomes import Outcome
 from fault_runs import different, small, training
 
-from holdfast.audit import ers, flags
+from holdfast.audit import ensemble, ers, flags, subject
 from holdfast.errors import HoldfastError
 from holdfast.search.store import read_index
 from holdfast_studies import base, campaign, running
@@ -61,8 +61,9 @@ def kill_audit(folder: Path, draw: random.Random, count: int, model: Path) -> li
 
 
 def few_steps() -> None:
-    """In a child: attacks and the probe for masked gradients take few steps; what is struck is what they write."""
-    ers.STEPS = 4
+    """In a child: all attacks take few steps; what is struck is what they write."""
+    ers.STEPS = ensemble.STEPS = 4
+    subject.SQUARE_QUERIES = 10
     flags.IMAGES, flags.STEPS, flags.QUERIES = 8, 4, 10
 
 

@@ -105,7 +105,7 @@ def _searched(draw: random.Random, folder: Path) -> None:
         raise Wrong("the index finds rows that it does not have")
 
 
-MEASURED = {"rank": torch.arange(6.0), "hit": torch.ones(6, dtype=torch.bool), "seconds": torch.tensor([1.0])}
+MEASURED = {"rank": torch.arange(6.0), "hit": torch.ones(6, dtype=torch.bool), "cost": torch.ones(1, 3)}
 IDENTITY: dict[str, Any] = {"title": "ers-fixed", "budget": {"eps": 8 / 255, "steps": 32}, "seed": 0}
 
 
@@ -127,7 +127,7 @@ def _audit(draw: random.Random, folder: Path) -> None:
     state = AuditState(folder / "state", IDENTITY)
     for block in range(2):
         found = state.get("CA+", block, rows=6)
-        if found is not None and any(len(t) != 6 for key, t in found.items() if key != "seconds"):
+        if found is not None and any(len(t) != 6 for key, t in found.items() if key != "cost"):
             raise Wrong("a block of other rows than were attacked")
     if not state.resumed and state.get("CA+", 0, rows=6) is not None:
         raise Wrong("measurements of another audit were kept")

@@ -64,7 +64,8 @@ class AuditState:
         except (SafetensorError, ValueError, KeyError):  # the latter two: headers with types or sizes that do not exist
             return None
         cost = found.get(COST, torch.empty(0))
-        whole = cost.shape == (1, 3) and all(t.shape[:1] == (rows,) for k, t in found.items() if k != COST)
+        sound = cost.shape == (1, 3) and bool(cost.isfinite().all())
+        whole = sound and all(t.shape[:1] == (rows,) for k, t in found.items() if k != COST)
         return found if whole else None
 
     def put(self, part: str, block: int, measured: Measured) -> None:
