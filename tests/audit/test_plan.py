@@ -211,7 +211,10 @@ def test_a_first_look_says_so_and_takes_less(
 
 
 @pytest.mark.parametrize("protocol", ["adml", "stax", "thorough"])
-def test_steps_of_a_first_look_still_cross_the_ball(protocol: str, untrained: Embedder) -> None:
+def test_steps_of_a_first_look_still_cross_the_ball(
+    protocol: str, untrained: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ensemble, "STEPS", 30)
     selection = Selection(load(DATA), "test", 4, quick=True)
     budget = audit.build(protocol).budget(make_subject(untrained.eval(), selection, Execution())[0])
     assert 5 <= budget.steps <= 7

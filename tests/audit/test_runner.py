@@ -111,8 +111,8 @@ def test_stax_is_in_normalised_units(model: Embedder, table: ImageTable) -> None
 def test_thorough_is_never_kinder_than_one_of_its_attacks(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ensemble, "STEPS", 8)
-    monkeypatch.setattr(subject, "SQUARE_QUERIES", 100)
+    monkeypatch.setattr(ensemble, "STEPS", 5)
+    monkeypatch.setattr(subject, "SQUARE_QUERIES", 40)
     document = audit.run(model, table, protocol="thorough", limit=12, out=tmp_path).document
     curve = document["curve"]
     assert [point["eps"] for point in curve] == sorted(point["eps"] for point in curve)
