@@ -35,7 +35,7 @@ class Thorough(Protocol):
         mode: `fixed`.
         eps: the largest, in pixel units; the others are a half, a quarter, an eighth and a sixteenth of it.
 
-    Requirements: labels, two or more images per class. Costs about thirty times one ERS attack: use a limit.
+    Requirements: labels, two or more images per class. Costs about eight `ers` audits: use a limit.
     Relations: robust R@1, part of every audit, is the worst case at one ε, without mAP@R and for less.
     Reference: after Croce and Hein, ICML 2020.
     """
