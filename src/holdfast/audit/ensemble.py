@@ -254,7 +254,7 @@ class Robust:
 
     def report(self, figures: Figures, measured: dict[str, Measured]) -> None:
         """Add its figures to those of the protocol, and what stands behind them."""
-        figures.mean(ROBUST, self.hit, scale=100)
+        figures.share(ROBUST, self.hit)
         for name in MOVES:
             found = measured[f"ensemble/{name}" if name in self.own_candidates else name]
             first, before = (found[place] <= self.top for place in ("place", "clean_place"))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.audit.sampling import mean_interval, median_interval, statistic_interval
+from holdfast.audit.sampling import mean_interval, median_interval, share_interval, statistic_interval
 from holdfast.audit.subject import Subject
 from holdfast.metrics import Values, kmeans, nmi
 from holdfast.metrics.geometry import class_spread
@@ -43,6 +43,15 @@ class Figures:
         parts = [part.mean() for part in torch.split(values, self._batch or len(values))]
         self.values[key] = float(torch.stack(parts).mean())
         self.intervals[key] = mean_interval(values, self._seed)
+
+    def share(self, key: str, hits: Tensor) -> None:
+        """A percentage of images, from ones and zeros; NaN marks those that do not count."""
+        known = hits[~hits.isnan()]
+        if not len(known):
+            self.values.undefined(key, NO_POSITIVE)
+            return
+        low, high = share_interval(known)
+        self.values[key], self.intervals[key] = 100 * float(known.double().mean()), (100 * low, 100 * high)
 
     def statistic(self, key: str, statistic: Callable[[Tensor], float], count: int) -> None:
         """Any statistic of the set of images."""

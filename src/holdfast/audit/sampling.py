@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -58,6 +60,15 @@ def median_interval(values: Tensor, seed: int) -> tuple[float, float]:
 def mean_interval(values: Tensor, seed: int) -> tuple[float, float]:
     """Bootstrap confidence interval of a mean over images."""
     return _ends(torch.cat([drawn.mean(1) for drawn in _resamples(values.double().cpu(), seed)]))
+
+
+def share_interval(hits: Tensor) -> tuple[float, float]:
+    """Wilson confidence interval of a share of images; resamples of none, or of all, would seem certain."""
+    count, share, z = len(hits), float(hits.double().mean()), NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    weight = 1 + z * z / count
+    middle = (share + z * z / (2 * count)) / weight
+    half = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) / weight
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
 def _resamples(values: Tensor, seed: int) -> Iterator[Tensor]:

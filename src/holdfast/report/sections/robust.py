@@ -62,7 +62,7 @@ def _rows(worst: Robustness, broken_by: Mapping[str, Any]) -> list[dict[str, Any
         if broken is None or not worst.queries:
             continue
         left = max(0.0, left - 100 * broken / worst.queries)
-        words = next((words for start, words in ATTACKS.items() if name.startswith(start)), "Attack of the protocol")
+        words = next((words for start, words in ATTACKS.items() if name.startswith(start)), "Attack")
         rows.append({"name": name, "words": words, "broken": broken, "left": left})
     return rows
 
