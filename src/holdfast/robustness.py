@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.run_files import block, blocks, finite
 
+Audit = TypeVar("Audit", bound=Mapping[str, Any])
 ROBUST = "robust R@1"
 ENTERS, LEAVES = "gallery enters@", "gallery leaves@"
 """What figures of one changed gallery image begin with, percent of (query, candidate) pairs; how many are first ends
@@ -62,7 +63,7 @@ def robustness(audit: Mapping[str, Any]) -> Robustness | None:
     return Robustness(clean, robust, interval, eps, str(norm), int(queries), doubts(audit))
 
 
-def worst_case(audits: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], Robustness] | None:
+def worst_case(audits: Iterable[Audit]) -> tuple[Audit, Robustness] | None:
     """The first of these audits that measured robust R@1, with what it found."""
     found = ((audit, robustness(audit)) for audit in audits)
     return next(((audit, known) for audit, known in found if known is not None), None)

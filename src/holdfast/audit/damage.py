@@ -79,7 +79,7 @@ def damaged(
     """
     damage = DAMAGES[kind]
     drawn, values = damage.draw(images, generator), damage.at(images.shape[-1])
-    parts = list(zip(images.split(AT_ONCE), drawn.split(AT_ONCE), strict=True))
+    parts = list(zip(torch.split(images, AT_ONCE), torch.split(drawn, AT_ONCE), strict=True))
     for strength in strengths:
         value = values[strength - 1]
         yield torch.cat([damage.apply(part, value, own).clamp(0, 1) for part, own in parts])

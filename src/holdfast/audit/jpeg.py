@@ -37,7 +37,7 @@ def jpeg(images: Tensor, quality: float) -> Tensor:
     height, width = images.shape[-2:]
     levels = _whole((images.float() * 255).round(), 2, 2 * BLOCK)
     shifted = _mixed(levels, TO_YCBCR) + levels.new_tensor([0, 128, 128]).view(-1, 1, 1)
-    luma, chroma = _rounded(shifted).split([1, 2], 1)
+    luma, chroma = torch.split(_rounded(shifted), [1, 2], 1)
     fours = F.avg_pool2d(chroma, 2) * 4
     ties = 1 + torch.arange(fours.shape[-1], device=images.device) % 2  # libjpeg rounds them down and up in turn
     halves = ((fours + ties) / 4).floor()

@@ -171,7 +171,8 @@ def _damage(subject: Subject, kind: str) -> Callable[[slice], dict[str, Tensor]]
         rows = subject.rows[block]
         made = damaged(kind, subject.images(rows), subject.generator("damage", kind, block.start))
         found = (
-            torch.cat([subject.encode(part) for part in images.split(subject.chunk or len(rows))]) for images in made
+            torch.cat([subject.encode(part) for part in torch.split(images, subject.chunk or len(rows))])
+            for images in made
         )
         return {"hit": torch.stack([subject.references.hits(vectors, rows) for vectors in found], 1)}
 
