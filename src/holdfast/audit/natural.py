@@ -14,7 +14,7 @@ from holdfast.audit.base import CLEAN, Part, Protocol, register
 from holdfast.audit.damage import DAMAGES, STRENGTHS, damaged
 from holdfast.audit.figures import Figures
 from holdfast.audit.plan import Passes
-from holdfast.audit.sampling import mean_interval
+from holdfast.audit.sampling import share_interval
 from holdfast.audit.subject import Subject
 from holdfast.errors import RecipeError, plural, unknown
 from holdfast.metric_info import MetricInfo, percentage
@@ -102,10 +102,10 @@ class Natural(Protocol):
             figures.mean("natural R@1", every, scale=100)
             figures.mean("natural loss", clean.cpu().double() - every, scale=100)
         if PATCH in measured:
-            figures.mean("patch R@1", measured[PATCH]["hit"], scale=100)
+            figures.share("patch R@1", measured[PATCH]["hit"])
             by = "gradient" if subject.differentiable else "search"
             figures.extra["patch"] = {"area": self.area, "by": by, "steps": self.budget(subject).steps}
-        cells = {kind: [_cell(column, subject.seed) for column in values.unbind(1)] for kind, values in hits.items()}
+        cells = {kind: [_cell(column) for column in values.unbind(1)] for kind, values in hits.items()}
         figures.extra["natural"] = {kind: [value for value, _ in row] for kind, row in cells.items()}
         figures.extra["natural_intervals"] = {kind: [ends for _, ends in row] for kind, row in cells.items()}
         return figures
@@ -179,7 +179,7 @@ def _damage(subject: Subject, kind: str) -> Callable[[slice], dict[str, Tensor]]
     return attack
 
 
-def _cell(hits: Tensor, seed: int) -> tuple[float | None, list[float]]:
+def _cell(hits: Tensor) -> tuple[float | None, list[float]]:
     """R@1 at one strength and its interval; None and nothing where no image has a positive in the gallery."""
-    known = 100 * hits[~hits.isnan()]
-    return (float(known.mean()), list(mean_interval(known, seed))) if len(known) else (None, [])
+    known = hits[~hits.isnan()]
+    return (100 * float(known.mean()), [100 * end for end in share_interval(known)]) if len(known) else (None, [])
