@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.audit import ensemble, ers, flags, plan, subject
+from holdfast.audit import ensemble, ers, masking, plan, subject
 from holdfast.report import origin
 from small_photos import draw_photos
 
@@ -66,9 +66,9 @@ def _short_probe(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.name != "test_ensemble.py":
             patch.setattr(ensemble, "STEPS", 4)
             patch.setattr(subject, "SQUARE_QUERIES", 10)
-        if request.path.name not in ("test_flags.py", "test_fakes.py", "test_honest_models.py"):
+        if request.path.name not in ("test_flags.py", "test_masking.py", "test_fakes.py", "test_honest_models.py"):
             for name, few in (("IMAGES", 8), ("STEPS", 4), ("QUERIES", 10)):
-                patch.setattr(flags, name, few)
+                patch.setattr(masking, name, few)
         patch.setattr(plan, "PROBE_SECONDS", 0.0)
         yield
 

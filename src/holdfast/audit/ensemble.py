@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -144,7 +144,8 @@ class Robust:
     """Robust R@1 of one audit, and how often one changed gallery image enters or leaves the first ten.
 
     A query is robust if it finds its class first when clean, under every attack of the protocol that changed it alone
-    within the ball, and under every member of the ensemble, which attacks what is left by then.
+    within the ball, under every member of the ensemble, which attacks what is left by then, and under every probe for
+    masked gradients.
 
     Args:
         ensemble: the ball.
@@ -197,6 +198,21 @@ class Robust:
                 found = self._attack_left(member, left, state, progress, words)
                 by[self._count(member.name, left, found)] = len(self.broken_by) - 1
         measured["robust"] = {"hit": self.hit, "by": by}
+
+    def count_probes(self, broken: Mapping[str, Tensor], eps: float, measured: dict[str, Measured]) -> None:
+        """Count what probes for masked gradients broke, too; those that broke nothing more are not named.
+
+        Args:
+            broken: probe → positions of the queries that it broke.
+            eps: largest change of a pixel.
+            measured: of the audit.
+        """
+        if not self._within(Budget(eps=eps)):
+            return
+        for name, rows in broken.items():
+            if bool((self.hit[rows] > 0).any()):
+                new = self._count(name, rows, torch.zeros(len(rows)))
+                measured["robust"]["by"][new] = len(self.broken_by) - 1
 
     def _count(self, name: str, rows: Tensor, hits: Tensor) -> Tensor:
         """Remember which of some queries an attack breaks that were whole so far, and return them."""

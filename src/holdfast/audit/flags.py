@@ -1,24 +1,18 @@
 """When a score cannot be trusted: signs, explanations and what to do.
 
-Each check looks for one fault. A sound model raises none.
+Each check looks for one fault. A sound model raises none. Masked gradients have a file of their own, `masking.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast import attacks
-from holdfast.attacks import Attacked, Budget, pgd, square
-from holdfast.audit.plan import Passes, Progress
-from holdfast.audit.sampling import balanced_rows
-from holdfast.audit.subject import HURRY, Subject
-from holdfast.errors import plural
+from holdfast.errors import described, plural
 from holdfast.metrics import geometry, retrieval
 from holdfast.models import Embedder
 from holdfast.models.preprocessing import IMAGENET_MEAN, IMAGENET_STD
@@ -34,8 +28,12 @@ ADVICE = {
     "input-range": "wrap the model so that it takes images in [0, 1] and normalises them once, inside",
     "collapse": "a high ERS means nothing for a collapsed embedding, look at R@1; train again with a softer regime",
     "no-gradients": "read every figure as an upper bound of robustness; audit the original model where you can",
-    "zero-gradients": "attacks by gradient cannot move them; look for rounding, saturation or detach() in the model",
-    "search-beats-gradient": "the gradient is masked; robustness figures from gradient attacks are too high",
+    "masked-before": "the input is changed so that gradients miss the network; attack the network without that change",
+    "masked-inside": "the network hides its gradient; attack it with straight-through gradients, or without the cause",
+    "masked-behind": "vectors are changed so that gradients vanish; attack the vectors of the last layer",
+    "rough-surface": "the gradient is that of small bumps; average it over noise, and distrust attacks that do not",
+    "false-gradient": "attacks follow a gradient that is not the model's; trust attacks by search alone",
+    "search-beats-gradient": "the gradient is masked, for no cause that was found; figures by gradient are too high",
     "large-eps-fails": "no model can hold when the image may be replaced; the attack is blind: distrust every figure",
     "first-look": "run the audit without --quick before you rely on it: full attacks may find the model weaker",
     "more-steps-do-not-help": "the loss surface misleads the gradient, as one-step training makes it; trust `thorough`",
@@ -50,14 +48,9 @@ MILDER: dict[str, Level] = {
 }
 """Flags that are no error."""
 
-IMAGES = 40
-HUGE = 0.5
-STEPS = 30
-QUERIES = 200
-TRIED, TRIED_STEPS = 4, 8
-"""Images and steps that tell, before images are chosen by the clock, whether the heavier checks will be needed."""
-MARGIN = 0.1
-"""Fraction of the probed images by which one attack must beat another before it counts as a sign."""
+
+OFTEN = (4, 6)
+"""Images that are embedded again and again to see whether their vectors stay the same, and how many times twice."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +83,9 @@ def training_mode(model: nn.Module) -> list[Flag]:
 
 @torch.no_grad()
 def randomised(model: nn.Module, images: Tensor) -> list[Flag]:
-    """Two passes over the same images that differ."""
-    change = float((_unit(model, images) - _unit(model, images)).norm(dim=1).max())
+    """Passes over the same images that differ; a few of them are asked often, for models that draw among few ways."""
+    asked = [images, *[images[: OFTEN[0]]] * OFTEN[1]]
+    change = max(float((_unit(model, each) - _unit(model, each)).norm(dim=1).max()) for each in asked)
     why = f"the same image gets different vectors (up to {change:.2g} apart); attacks averaged 8 passes"
     return [] if change < 1e-5 else [Flag("randomised", why)]
 
@@ -137,6 +131,21 @@ def inputs(model: nn.Module, images: Tensor, labels: Tensor) -> list[Flag]:
     return [Flag("input-range", why)]
 
 
+def gradients(model: nn.Module, images: Tensor) -> list[Flag]:
+    """A model whose pixels get no gradient, or whose backward pass breaks off."""
+    pixels = images.detach().clone().requires_grad_()
+    try:
+        with torch.enable_grad():
+            vectors = model(pixels)
+            found = torch.autograd.grad(vectors.sum(), pixels, allow_unused=True)[0] if vectors.requires_grad else None
+        why = "no gradient reaches its pixels" if found is None else ""
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # numpy, a custom operation: each raises what it likes
+        why = f"its backward pass breaks off ({described(error)})"
+    return [Flag("no-gradients", f"{why}, so random search attacked it")] if why else []
+
+
 def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], dict[str, Any]]:
     """An embedding in which everything is near everything; ERS rewards it. Also returns the geometry behind it."""
     found = geometry(vectors, labels, seed=seed)
@@ -145,114 +154,6 @@ def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], di
     if not shown["collapsed"]:
         return [], shown
     return [Flag("collapse", f"random images are {apart:.3g} apart and {rank:.1f} dimensions are in use")], shown
-
-
-def _effort(subject: Subject) -> tuple[int, int]:
-    """Steps of a gradient attack and queries of a random search."""
-    return (max(1, STEPS // HURRY), max(1, QUERIES // HURRY)) if subject.quick else (STEPS, QUERIES)
-
-
-def falls_at_once(subject: Subject, eps: float) -> bool:
-    """Whether a few steps break each of a few queries, so that most checks for masked gradients will be left out."""
-    if not subject.differentiable:
-        return False
-    rows = subject.limited(min(TRIED, len(subject.rows))).rows
-    margin = attacks.build("misrank").bind(subject.references, rows)
-    tried = Budget(eps=eps, steps=TRIED_STEPS, method="apgd")
-    return not bool((pgd(subject.model, subject.images(rows), margin, tried).measures["hit"] > 0).any())
-
-
-def masking_passes(subject: Subject, falls: bool = False) -> dict[str, Passes]:
-    """What each check for masked gradients takes at most, the heaviest last.
-
-    Args:
-        subject: the model.
-        falls: the first check will break nearly everything, and no other follow.
-    """
-    if not subject.differentiable:
-        return {}
-    (steps, queries), images = _effort(subject), min(IMAGES, len(subject.rows))
-    each = {
-        "gradient": Passes(forward=2, back=1 + steps),
-        "one step": Passes(forward=1, back=1),
-        "large eps": Passes(forward=2, back=steps),
-        "random search": Passes(forward=queries + 2),
-    }
-    return {name: passes * images for name, passes in each.items() if name == "gradient" or not falls}
-
-
-def masking(subject: Subject, eps: float, progress: Progress) -> list[Flag]:
-    """Signs of masked gradients: a model looks robust, but only because attacks by gradient cannot see.
-
-    Four signs, on a few images: random search does better than the gradient; even a huge perturbation leaves queries
-    unbroken; many steps do no better than one; the gradient is zero. Where the gradient breaks nearly every query,
-    nothing is masked that the other attacks could show, and they are left out.
-
-    Args:
-        subject: the model, with the gallery it searches.
-        eps: of the audit, in pixels.
-        progress: counts the passes of each check.
-    """
-    planned, (steps, queries) = masking_passes(subject), _effort(subject)
-    if not planned:
-        return []
-    rows = subject.rows[balanced_rows(subject.labels[subject.rows].cpu(), IMAGES, subject.seed).to(subject.rows.device)]
-    images = subject.images(rows)
-    margin = attacks.build("misrank").bind(subject.references, rows)
-    clean = margin.measure(subject.references.clean(rows))["hit"] > 0
-
-    def broken(found: Attacked) -> float:
-        """Fraction of the queries that were right and now are wrong."""
-        return 1 - float((found.measures["hit"][clean] > 0).double().mean())
-
-    def check(name: str, attack: Callable[[], Attacked]) -> float:
-        with progress.doing(f"checking for masked gradients: {name}", planned.pop(name)):
-            return broken(attack())
-
-    def by_steps(budget: Budget, generator: Generator | None = None) -> Callable[[], Attacked]:
-        return lambda: pgd(subject.model, images, margin, budget, generator=generator)
-
-    found, percent = _zero_gradients(subject, images), "{:.0f} %".format
-    strong = Budget(eps=eps, steps=steps, method="apgd", start="uniform")
-    by_gradient = check("gradient", by_steps(strong, subject.generator("probe"))) if bool(clean.any()) else 1.0
-    if by_gradient >= 1 - MARGIN:
-        progress.skip(sum(planned.values(), Passes()))
-        return found
-    one_step, generator = Budget.fgsm(eps), subject.generator("probe-search")
-    by_one_step = check("one step", by_steps(one_step))
-    # From the image itself: random noise of this size would break queries without any help from the gradient.
-    by_force = check("large eps", by_steps(Budget(eps=HUGE, steps=steps, method="apgd")))
-    by_search = check(
-        "random search",
-        lambda: square(subject.model, images, margin, one_step, queries=queries, generator=generator),
-    )
-    if by_search > by_gradient + MARGIN:
-        why = f"breaks {percent(100 * by_search)} of the queries, the gradient only {percent(100 * by_gradient)}"
-        found.append(Flag("search-beats-gradient", f"random search {why}"))
-    if by_force < 1 - MARGIN:
-        why = f"even with changes of {HUGE:g} per pixel, only {percent(100 * by_force)} of the queries break"
-        found.append(Flag("large-eps-fails", why))
-    if by_one_step > by_gradient + MARGIN:
-        why = f"breaks {percent(100 * by_one_step)} of the queries, {steps} steps {percent(100 * by_gradient)}"
-        found.append(Flag("more-steps-do-not-help", f"one step {why}"))
-    return found
-
-
-def _zero_gradients(subject: Subject, images: Tensor) -> list[Flag]:
-    """Images whose embedding does not react to any pixel."""
-    adversarial = images.detach().clone().requires_grad_()
-    vectors = subject.model(adversarial)
-    # Towards a random direction: a drawn image may be the own clean copy, where no model has a gradient.
-    aim = torch.randn(vectors.shape, generator=subject.generator("probe-targets")).to(vectors)
-    loss = F.cosine_similarity(vectors, aim, dim=1).sum()
-    if not loss.requires_grad:
-        fraction = 1.0
-    else:
-        (gradient,) = torch.autograd.grad(loss, adversarial, allow_unused=True)
-        fraction = 1.0 if gradient is None else float((gradient.flatten(1).abs().amax(1) == 0).double().mean())
-    if fraction <= MARGIN:
-        return []
-    return [Flag("zero-gradients", f"{100 * fraction:.0f} % of the images have a gradient of exactly zero")]
 
 
 def _unit(model: nn.Module, images: Tensor) -> Tensor:

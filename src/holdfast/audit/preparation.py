@@ -125,6 +125,7 @@ def make_subject(
         name = f"{selection.table.name} ({selection.split})"
         raise DataError(f"{name} holds one class; an attack needs another class to aim at")
     model, raised = _first_checks(embedder, store, labels, seed)
+    lost = checks.gradients(embedder, store.inputs(torch.arange(2))) if embedder.differentiable else []
     gallery = None
     if selection.split == "query":
         gallery = ImageStore(selection.table.split("gallery"), embedder.view, device, skip_bad=selection.skip_bad)
@@ -143,7 +144,7 @@ def make_subject(
         references=_references(model, stores, seed, batch),
         rows=balanced_rows(labels, selection.limit, seed).to(device),
         seed=seed,
-        differentiable=embedder.differentiable,
+        differentiable=embedder.differentiable and not lost,
         gallery=gallery,
         chunk=batch,
         digest=_digest([each.table for each in stores]),
@@ -157,7 +158,7 @@ def make_subject(
             for name, view in averaged.items()
         }
         subject = dataclasses.replace(subject, sets=sets)
-    return subject, [entry for each in stores for entry in each.skipped], raised
+    return subject, [entry for each in stores for entry in each.skipped], [*raised, *lost]
 
 
 def speed_up(subject: Subject, budget: Budget, execution: Execution) -> Subject:

@@ -22,6 +22,7 @@ from holdfast.audit.base import Cut, Protocol, registry
 from holdfast.audit.ensemble import ROBUST, Ensemble, Robust
 from holdfast.audit.examples import save_examples
 from holdfast.audit.flags import Flag
+from holdfast.audit.masking import falls_at_once, find_masking, masking_passes, reported_hits
 from holdfast.audit.plan import FEW, Passes, Progress, Speed, TimeLimit, duration
 from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject, measure_speed, speed_up
 from holdfast.audit.state import AuditState, Queue, attack_all, kept_choice
@@ -163,11 +164,14 @@ def run(
         with Progress(queue.total + ensemble_passes + after.get(CHECKS, Passes()), speed) as progress:
             measured, costs = attack_all(queue, subject, state, progress)
             figures = chosen.figures(subject, measured)
+            masked: list[Flag] = []
             if robust:
                 robust.attack(measured, state, progress)
+                probed = find_masking(subject, budget.eps, reported_hits(subject, measured), progress)
+                masked = probed.flags
+                robust.count_probes(probed.broken, budget.eps, measured)
                 robust.report(figures, measured)
             collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
-            masked = checks.masking(subject, budget.eps, progress) if chosen.adversarial else []
         if quick:
             raised.append(Flag("first-look", f"{len(subject.rows)} images were attacked, in {budget.steps} steps each"))
         values = {key: figures.values[key] for key in (*FIRST, *figures.values) if key in figures.values} | spread
@@ -229,7 +233,7 @@ def _after_attacks(
     """What comes behind the attacks, and takes at most so many passes; `falls` as for `masking_passes`."""
     in_turn = Cut.every(subject.block, len(subject.rows)).rows_in_turn(current_processes().world)
     ensemble = robust.passes(falls) * in_turn if robust else Passes()
-    planned = checks.masking_passes(subject, falls) if protocol.adversarial else {}
+    planned = masking_passes(subject, falls) if protocol.adversarial else {}
     checking = sum(planned.values(), Passes())
     stored = (subject.passes(protocol.budget(subject)) + Passes(forward=1)) * min(examples, len(subject.rows))
     work = {ENSEMBLE: ensemble, CHECKS: checking, EXAMPLES: stored}
@@ -252,7 +256,7 @@ def _choose_images(
         parts = protocol.parts(subject.limited(min(FIRST_GUESS, len(subject.rows))))
         robust = Robust(ensemble, protocol, subject, parts) if protocol.adversarial else None
         total = sum((part.passes or each for part in parts), Passes())
-        falls = protocol.adversarial and checks.falls_at_once(subject, protocol.budget(subject).eps)
+        falls = protocol.adversarial and falls_at_once(subject, protocol.budget(subject).eps)
 
         def seconds(count: int) -> float:
             after = sum(_after_attacks(protocol, subject.limited(count), examples, robust, falls).values(), Passes())
