@@ -170,13 +170,15 @@ def _damage(subject: Subject, kind: str) -> Callable[[slice], dict[str, Tensor]]
     def attack(block: slice) -> dict[str, Tensor]:
         rows = subject.rows[block]
         made = damaged(kind, subject.images(rows), subject.generator("damage", kind, block.start))
-        found = (
-            torch.cat([subject.encode(part) for part in torch.split(images, subject.chunk or len(rows))])
-            for images in made
-        )
+        found = (_encoded(subject, images) for images in made)
         return {"hit": torch.stack([subject.references.hits(vectors, rows) for vectors in found], 1)}
 
     return attack
+
+
+def _encoded(subject: Subject, images: Tensor) -> Tensor:
+    """Vectors of images, as many at a time as the subject takes."""
+    return torch.cat([subject.encode(part) for part in torch.split(images, subject.chunk or len(images))])
 
 
 def _cell(hits: Tensor) -> tuple[float | None, list[float]]:
