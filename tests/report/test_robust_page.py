@@ -63,6 +63,11 @@ def test_it_says_which_attack_broke_how_many_and_what_the_gallery_loses(run: Pat
     assert "Found nothing left to break: ltm, apgd-soft-misrank. The ensemble took 123,456 passes, 3 min" in shown
 
 
+def test_none_that_holds_is_said_in_words(run: Path) -> None:
+    write(run / "audit.json", robust_audit(0.0))
+    assert "Every search can be broken" in section(make(run).html, "robust")
+
+
 def test_ers_gives_no_verdict_that_robust_recall_contradicts(run: Path) -> None:
     shown = section(make(run).html, "attacks")
     assert "Ten attacks leave 38.0 of 100 standing on average, the worst 3.5 % of the searches" in shown

@@ -276,7 +276,7 @@ class Robust:
             first, before = (found[place] <= self.top for place in ("place", "clean_place"))
             moved, was = (first, before) if name == "ca+" else (~first, ~before)
             otherwise = f"{'every' if name == 'ca+' else 'no'} clean image was among the first {self.top}"
-            figures.mean(self._key(name), moved.double().masked_fill(was, torch.nan), 100, otherwise)
+            figures.share(self._key(name), moved.double().masked_fill(was, torch.nan), otherwise)
         figures.extra["robust"] = self.document()
 
     def _key(self, name: str) -> str:

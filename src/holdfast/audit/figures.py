@@ -34,21 +34,21 @@ class Figures:
         self._seed = seed
         self._batch = batch
 
-    def mean(self, key: str, per_image: Tensor, scale: float = 1.0, otherwise: str = NO_POSITIVE) -> None:
-        """A mean over images; NaN marks images that do not count, and `otherwise` says why none does."""
+    def mean(self, key: str, per_image: Tensor, scale: float = 1.0) -> None:
+        """A mean over images; NaN marks images that do not count."""
         values = scale * per_image[~per_image.isnan()].double()
         if not len(values):
-            self.values.undefined(key, otherwise)
+            self.values.undefined(key, NO_POSITIVE)
             return
         parts = [part.mean() for part in torch.split(values, self._batch or len(values))]
         self.values[key] = float(torch.stack(parts).mean())
         self.intervals[key] = mean_interval(values, self._seed)
 
-    def share(self, key: str, hits: Tensor) -> None:
-        """A percentage of images, from ones and zeros; NaN marks those that do not count."""
+    def share(self, key: str, hits: Tensor, otherwise: str = NO_POSITIVE) -> None:
+        """A percentage of images, from ones and zeros; NaN marks those that do not count, `otherwise` why none does."""
         known = hits[~hits.isnan()]
         if not len(known):
-            self.values.undefined(key, NO_POSITIVE)
+            self.values.undefined(key, otherwise)
             return
         low, high = share_interval(known)
         self.values[key], self.intervals[key] = 100 * float(known.double().mean()), (100 * low, 100 * high)

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.audit.ers import SCORES
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.report.public import public_text
+from holdfast.report.sections.attacks import WISHES
 from holdfast.robustness import ENTERS, LEAVES, Robustness, worst_case
 from holdfast.run_files import block, finite
 
-ATTACKS = {
+ATTACKS = {score.goal: WISHES[key][0] for key, score in SCORES.items()}
+"""What those of ERS want."""
+ENSEMBLE = {
     "apgd-misrank": "Bring a wrong image before the right ones",
     "apgd-soft-misrank": "The same, with all near images at once",
     "apgd-target": "Towards one of the nearest wrong classes",
     "apgd-gtm": "Towards the nearest wrong image, from a random start",
-    "apgd-es": "Away from where it is",
+    "apgd-es": "Move the query as far away as possible",
     "square": "Random search, without gradients",
-    "es": "Away from where it is",
-    "ltm": "Pull images of other classes near",
-    "gtm": "Pull the nearest wrong image nearer still",
 }
-"""What attacks want, by what their names begin with."""
+"""What those of the ensemble want, by what their names begin with."""
 MOVES = {
     ENTERS: "enters the first {} of a search",
     LEAVES: "leaves the first {} of a search",
@@ -37,6 +38,7 @@ def show(context: PageContext) -> dict[str, Any]:
     audit, worst = found
     metrics, intervals, told = block(audit, "metrics"), block(audit, "intervals"), block(audit, "robust")
     title = f"{fmt.percent(worst.robust)} of the searches hold whatever the attack"
+    title = title if worst.robust else "Every search can be broken"
     broken = _rows(worst, block(told, "broken_by"))
     return {
         "title": "Robust R@1 is not to be trusted here" if worst.doubts else title,
@@ -62,8 +64,8 @@ def _rows(worst: Robustness, broken_by: Mapping[str, Any]) -> list[dict[str, Any
         if broken is None or not worst.queries:
             continue
         left = max(0.0, left - 100 * broken / worst.queries)
-        words = next((words for start, words in ATTACKS.items() if name.startswith(start)), "Attack")
-        rows.append({"name": name, "words": words, "broken": broken, "left": left})
+        own = next((words for start, words in ENSEMBLE.items() if name.startswith(start)), "Attack")
+        rows.append({"name": name, "words": ATTACKS.get(name, own), "broken": broken, "left": left})
     return rows
 
 
