@@ -170,8 +170,8 @@ def _damage(subject: Subject, kind: str) -> Callable[[slice], dict[str, Tensor]]
     def attack(block: slice) -> dict[str, Tensor]:
         rows = subject.rows[block]
         made = damaged(kind, subject.images(rows), subject.generator("damage", kind, block.start))
-        found = (_encoded(subject, images) for images in made)
-        return {"hit": torch.stack([subject.references.hits(vectors, rows) for vectors in found], 1)}
+        found = torch.cat([_encoded(subject, images) for images in made])
+        return {"hit": subject.references.hits(found, rows.repeat(STRENGTHS)).view(STRENGTHS, -1).T.contiguous()}
 
     return attack
 
