@@ -82,7 +82,8 @@ class _Watch(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs, name = kwargs or {}, _name(func)
-        with torch.inference_mode(False), torch.enable_grad() if "inside" in self.cuts else nullcontext():
+        # Entering either also switches gradients on, whatever the model has switched off.
+        with torch.inference_mode(False) if "inside" in self.cuts else nullcontext():
             if "before" in self.cuts and name in ENTRANCES:
                 args = _mapped(self.like_image, args)
             if "inside" in self.cuts:

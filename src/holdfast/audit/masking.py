@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -29,8 +30,8 @@ IMAGES = 40
 STEPS = 8
 COPIES = 2
 """Noisy copies of an image at each step."""
-QUERIES = 80
-DIRECTIONS = 4
+QUERIES = 60
+DIRECTIONS = 3
 HUGE = 0.5
 MARGIN = 0.1
 """Fraction of the queries that an attack may leave or gain without saying anything."""
@@ -51,7 +52,11 @@ PASSED_BY: dict[Cut, str] = {
 """What gradients pass by, the likeliest cause first."""
 AGAIN = ("es", "ltm", "gtm")
 """Reported attacks that are made again by a gradient without its mask."""
-OWN, FORCE = "own gradient", "large eps"
+OWN, UNMASKED, CAUSES, REPORTED, FORCE = "own gradient", "no mask", "causes", "reported attack", "large eps"
+LONG = ("blurred", "noise", "noise, no mask", "one step", FORCE, "finite differences", "random search")
+"""Probes of models that hold, where nothing was found at once."""
+EXPLAIN = (CAUSES, REPORTED)
+"""Attacks that follow where something was found; the long probes, which then do not, take more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +80,11 @@ class Outcome:
         return farther and _by_chance(ahead, ahead + behind) <= CHANCE
 
 
+def _off(slope: float) -> float:
+    """How far a multiple is from one, as a logarithm."""
+    return abs(math.log(slope)) if slope > 0 else math.inf
+
+
 def _by_chance(heads: int, tosses: int) -> float:
     """How likely a fair coin shows so many heads or more."""
     return sum(math.comb(tosses, k) for k in range(heads, tosses + 1)) / 2**tosses
@@ -85,31 +95,40 @@ def probed_rows(subject: Subject) -> Tensor:
     return balanced_rows(subject.labels[subject.rows].cpu(), IMAGES, subject.seed)
 
 
-def masking_passes(subject: Subject, falls: bool = False) -> dict[str, Passes]:
-    """What each probe takes at most, in the order they are made.
+def masking_passes(subject: Subject, falls: bool = False) -> Passes:
+    """What all probes take at most.
 
     Args:
         subject: the model.
         falls: the model's own gradient will break nearly everything, and few other probes follow.
     """
-    steps, queries, images = _steps(subject), _queries(subject), min(IMAGES, len(subject.rows))
+    costs = _costs(subject)
+    skipped = () if not subject.differentiable else (*LONG, *EXPLAIN) if falls else EXPLAIN
+    each = sum((passes for name, passes in costs.items() if name not in skipped), Passes())
+    return each * min(IMAGES, len(subject.rows))
+
+
+def _costs(subject: Subject) -> dict[str, Passes]:
+    """What each probe takes at most for one image."""
+    steps, queries = _steps(subject), _queries(subject)
     attack = Passes(forward=2, back=steps)
-    each = {"no mask": attack, OWN: attack if subject.differentiable else Passes(forward=queries + 2)}
-    each["causes"] = Passes(forward=2 * len(CUTS), back=steps * len(CUTS))
-    each["reported attack"] = Passes(forward=1, back=2 * steps)
-    if subject.differentiable:
-        each["slope"] = Passes(forward=2, back=1) * (1 + len(CUTS))
-    if subject.differentiable and not falls:
-        each |= {
-            "blurred": attack,
-            "noise": Passes(forward=1, back=COPIES * steps),
-            "noise, no mask": Passes(forward=1, back=COPIES * steps),
-            "one step": Passes(forward=1, back=1),
-            FORCE: attack,
-            "finite differences": Passes(forward=(2 * DIRECTIONS + 1) * steps + 1),
-            "random search": Passes(forward=queries + 2),
-        }
-    return {name: passes * images for name, passes in each.items()}
+    search = Passes(forward=queries + 2)
+    averaged = Passes(forward=1, back=COPIES * steps)
+    costs = {UNMASKED: attack, OWN: search, CAUSES: attack * len(CUTS)}
+    costs[REPORTED] = Passes(forward=1, back=2 * steps)
+    if not subject.differentiable:
+        return costs
+    return costs | {
+        OWN: attack,
+        "slope": Passes(forward=2, back=1) * (1 + len(CUTS)),
+        "blurred": attack,
+        "noise": averaged,
+        "noise, no mask": averaged,
+        "one step": Passes(forward=1, back=1),
+        FORCE: attack,
+        "finite differences": Passes(forward=(2 * DIRECTIONS + 1) * steps + 1),
+        "random search": search,
+    }
 
 
 def _steps(subject: Subject) -> int:
@@ -164,7 +183,8 @@ def find_masking(subject: Subject, eps: float, reported: Mapping[str, Tensor], p
     hits = {name: hit.cpu()[positions] > 0 for name, hit in reported.items()}
     probes = Probes(subject, eps, hits, progress, rows)
     found = probes.flags() if bool(probes.right.any()) else []
-    progress.skip(sum(probes.planned.values(), Passes()))
+    planned, taken = masking_passes(subject), probes.taken
+    progress.skip(Passes(max(0, planned.forward - taken.forward), max(0, planned.back - taken.back)))
     right = positions[probes.right.cpu()]
     return Probed(found, {name: right[~left.cpu()] for name, left in probes.left.items()})
 
@@ -186,7 +206,7 @@ class Probes:
         self.subject = subject
         self.eps = eps
         self.progress = progress
-        self.planned = masking_passes(subject)
+        self.costs, self.taken = _costs(subject), Passes()
         clean = subject.references.clean(rows)
         every = attacks.build("misrank").bind(subject.references, rows)
         self.right = every.measure(clean)["hit"] > 0
@@ -199,7 +219,7 @@ class Probes:
 
     def flags(self) -> list[Flag]:
         """The first cause that explains what is seen, cheap probes first."""
-        other = self.run("no mask", lambda: self.by_steps(Unmasked(self.subject.model), "apgd"))
+        other = self.run(UNMASKED, lambda: self.by_steps(Unmasked(self.subject.model), "apgd"))
         if other is None and not self.subject.differentiable:
             return []
         own = self.own()
@@ -215,7 +235,7 @@ class Probes:
     def _causes(self, own: Outcome, other: Outcome) -> list[Flag]:
         """Which of the cuts alone gets as far as all of them, and what the reported attacks would have found by it."""
         model = self.subject.model
-        with self.progress.doing("checking for masked gradients: causes", self.planned.pop("causes")):
+        with self.counted(CAUSES):
             alone = {cut: self.tried(partial(self.by_steps, Unmasked(model, [cut]), "apgd")) for cut in PASSED_BY}
         by_cut = {cut: outcome for cut, outcome in alone.items() if outcome is not None and outcome.beats(own)}
         enough = [cut for cut in by_cut if not other.beats(by_cut[cut])][:1]
@@ -231,7 +251,7 @@ class Probes:
         named = max(set(AGAIN) & set(self.reported), key=lambda name: int(self.reported[name].sum()), default=None)
         if named is not None:
             budget = Budget(eps=self.eps, steps=2 * _steps(self.subject))
-            again = self.run("reported attack", lambda: self.by_goal(named, Unmasked(self.subject.model, cuts), budget))
+            again = self.run(REPORTED, lambda: self.by_goal(named, Unmasked(self.subject.model, cuts), budget))
             if again is not None and int(again.left.sum()) < int(self.reported[named].sum()):
                 what, before, after = f"under the reported attack {named}", self.reported[named], again.left
         figures = f"R@1 {what} {self.percent(before)}; {self.percent(after)} when gradients pass by"
@@ -300,26 +320,29 @@ class Probes:
         if isinstance(self.subject.model, Expectation):  # where noise moves vectors, a short step says nothing
             return []
         model = self.subject.model
-        with self.progress.doing("checking for masked gradients: slope", self.planned.pop("slope")):
+        with self.counted("slope"):
             found = self.slope(model)
-            if 1 / SLOPE < found < SLOPE:
+            if _off(found) <= math.log(SLOPE):
                 return []
-            cuts = [cut for cut in PASSED_BY if 1 / SLOPE < self.slope(Unmasked(model, [cut])) < SLOPE][:1]
+            off = {cut: _off(self.slope(Unmasked(model, [cut]))) for cut in PASSED_BY}
         why = "the gradient is zero near most images"
         if not math.isinf(found):
             why = f"a short step along the gradient changes {found:.2g} times what the gradient says"
-        if not cuts:
+        cut = min(off, key=lambda name: off[name])
+        if off[cut] > min(_off(found), 1e9) / 2:
             return [Flag("false-gradient", why)]
-        with self.progress.doing("checking for masked gradients: causes", self.planned.pop("causes")):
-            other = self.tried(partial(self.by_steps, Unmasked(model, cuts), "apgd")) or own
-        return [Flag(f"masked-{cuts[0]}", f"{why}; {self._told(own, other, cuts)}")]
+        blurs = (False, True) if cut == "before" else (False,)
+        with self.counted(CAUSES):
+            tries = [self.tried(partial(self.by_steps, Unmasked(model, [cut], blur), "apgd")) for blur in blurs]
+        best = max((other for other in tries if other is not None), key=lambda other: float(other.reached.sum()))
+        return [Flag(f"masked-{cut}", f"{why}; {self._told(own, best, [cut])}")]
 
     def slope(self, module: nn.Module) -> float:
         """What a short step along a gradient changes, as a multiple of what the gradient says: the median of images.
 
         Near the images, not at them: a model may treat 8-bit pixels otherwise.
         """
-        step = self.eps / 8
+        step = min(self.eps / 8, 1 / 255)
         ball = Ball(self.images, self.eps / 4, "linf")
         points = ball.start(self.eps / 4, self.subject.generator("probe-slope"))
         _, gradient = Forward(module).gradient(points, self.margin, first=True)
@@ -331,18 +354,26 @@ class Probes:
 
     def own(self) -> Outcome:
         """What the audit's attacks go by: the model's own gradient, or search where it has none."""
-        with self.progress.doing(f"checking for masked gradients: {OWN}", self.planned.pop(OWN)):
+        with self.counted(OWN):
             found = self.by_steps(self.subject.model, "apgd") if self.subject.differentiable else self.by_search()
         self.left[f"probe: {OWN}"] = found.left
         return found
 
     def run(self, name: str, attack: Callable[[], Outcome]) -> Outcome | None:
         """What a probe did; None where the gradient it goes by does not exist."""
-        with self.progress.doing(f"checking for masked gradients: {name}", self.planned.pop(name)):
+        with self.counted(name):
             found = self.tried(attack)
         if found is not None and name != FORCE:
             self.left[f"probe: {name}"] = found.left
         return found
+
+    @contextmanager
+    def counted(self, name: str) -> Iterator[None]:
+        """Count the passes of a probe."""
+        passes = self.costs[name] * self.count
+        self.taken += passes
+        with self.progress.doing(f"checking for masked gradients: {name}", passes):
+            yield
 
     def tried(self, attack: Callable[[], Outcome]) -> Outcome | None:
         """What an attack did, if its gradient exists."""

@@ -233,8 +233,7 @@ def _after_attacks(
     """What comes behind the attacks, and takes at most so many passes; `falls` as for `masking_passes`."""
     in_turn = Cut.every(subject.block, len(subject.rows)).rows_in_turn(current_processes().world)
     ensemble = robust.passes(falls) * in_turn if robust else Passes()
-    planned = masking_passes(subject, falls) if protocol.adversarial else {}
-    checking = sum(planned.values(), Passes())
+    checking = masking_passes(subject, falls) if protocol.adversarial else Passes()
     stored = (subject.passes(protocol.budget(subject)) + Passes(forward=1)) * min(examples, len(subject.rows))
     work = {ENSEMBLE: ensemble, CHECKS: checking, EXAMPLES: stored}
     return {name: passes for name, passes in work.items() if passes != Passes()}
