@@ -134,6 +134,7 @@ def members(subject: Subject, budget: Budget) -> list[Member]:
         Member("apgd-misrank", Misrank(), budget),
         Member("apgd-soft-misrank", SoftMisrank(), budget),
         *(Member(f"apgd-target-{rank}", NearestWrong(rank), budget) for rank in classes),
+        Member("apgd-misrank-again", Misrank(), again),
         *(Member(f"apgd-gtm-{turn}", NearestWrong(), again) for turn in range(1, RESTARTS + 1)),
         Member("apgd-es", EmbeddingShift(), budget),
         *search,

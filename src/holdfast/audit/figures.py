@@ -40,8 +40,7 @@ class Figures:
         if not len(values):
             self.values.undefined(key, NO_POSITIVE)
             return
-        parts = [part.mean() for part in torch.split(values, self._batch or len(values))]
-        self.values[key] = float(torch.stack(parts).mean())
+        self.values[key] = self._mean(values)
         self.intervals[key] = mean_interval(values, self._seed)
 
     def share(self, key: str, hits: Tensor, otherwise: str = NO_POSITIVE) -> None:
@@ -51,7 +50,11 @@ class Figures:
             self.values.undefined(key, otherwise)
             return
         low, high = share_interval(known)
-        self.values[key], self.intervals[key] = 100 * float(known.double().mean()), (100 * low, 100 * high)
+        self.values[key], self.intervals[key] = 100 * self._mean(known.double()), (100 * low, 100 * high)
+
+    def _mean(self, values: Tensor) -> float:
+        """Of images, or of batches of them."""
+        return float(torch.stack([part.mean() for part in torch.split(values, self._batch or len(values))]).mean())
 
     def statistic(self, key: str, statistic: Callable[[Tensor], float], count: int) -> None:
         """Any statistic of the set of images."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from holdfast.attacks import Alignment, Budget, Misrank
+from holdfast.attacks import Alignment, Budget
 from holdfast.audit.base import CLEAN, Cut, Part, Protocol, register
 from holdfast.audit.ensemble import Member, apgd, members
 from holdfast.audit.figures import Figures
@@ -28,7 +28,7 @@ class Thorough(Protocol):
     """The worst of many attacks on each query: R@1 and mAP@R against ε, and the smallest ε that breaks a query.
 
     Every attack of the ensemble behind robust R@1, on every query and to its last step; APGD away from the own class,
-    and once more from random starts. A query counts as broken as soon as one of them breaks it, at this ε or at a
+    from the image and from a random start. A query counts as broken as soon as one of them breaks it, at this ε or at a
     smaller one. Without gradients only the random search runs.
 
     Args:
@@ -109,11 +109,7 @@ class Thorough(Protocol):
 def _suite(subject: Subject, budget: Budget) -> list[Member]:
     """The attacks, the random search last."""
     again = dataclasses.replace(budget, start="uniform")
-    more = [
-        Member("alignment", Alignment(), budget),
-        Member("alignment-again", Alignment(), again),
-        Member("misrank-again", Misrank(), again),
-    ]
+    more = [Member("alignment", Alignment(), budget), Member("alignment-again", Alignment(), again)]
     return [*(more if subject.differentiable else []), *members(subject, budget)]
 
 
