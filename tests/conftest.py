@@ -64,8 +64,8 @@ def _short_probe(request: pytest.FixtureRequest) -> Iterator[None]:
     """Ensemble and checks for masked gradients take less effort, except in the tests of what they find."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name != "test_ensemble.py":
-            patch.setattr(ensemble, "STEPS", 4)
-            patch.setattr(subject, "SQUARE_QUERIES", 10)
+            patch.setattr(ensemble, "STEPS", 2)
+            patch.setattr(subject, "SQUARE_QUERIES", 5)
         if request.path.name not in ("test_flags.py", "test_masking.py", "test_fakes.py", "test_honest_models.py"):
             for name, few in (("IMAGES", 8), ("STEPS", 4), ("QUERIES", 10)):
                 patch.setattr(masking, name, few)

@@ -128,7 +128,7 @@ def test_minutes_choose_the_images_that_fit_and_give_the_figures_of_that_limit(
     with console.shown():
         document = audit.run(untrained, DATA, minutes=20).document
     assert f"{document['images']} of 100 images fit into 20 min" in capsys.readouterr().err
-    # 45 seconds of attacks for each, 4 to 32 of the ensemble, and 13 to 30 of checks for 8 of them: 13 fit into 95 % of
+    # 45 seconds of attacks for each, 2 to 18 of the ensemble, and 13 to 30 of checks for 8 of them: 13 fit into 95 % of
     # 1,200 s, 24 do not.
     assert document["minutes"] == 20
     assert document["limit"] == document["images"]
