@@ -85,35 +85,31 @@ def page(plain: list[dict[str, Any]]) -> str:
         "",
         "## Fakes",
         "",
-        "| kind | fake | R@1 bare → fake | ES:R / LTM / GTM | robust R@1 | true | error |",
-        "| --- | --- | --- | --- | ---: | ---: | --- |",
+        "| kind | fake | R@1 bare → fake | ES:R / LTM / GTM | true | error |",
+        "| --- | --- | --- | --- | ---: | --- |",
         *(_fake(row) for row in fakes),
         "",
         "## Honest models",
         "",
-        "| model | R@1 | ES:R / LTM / GTM | ERS | robust R@1 | flags |",
-        "| --- | ---: | --- | ---: | ---: | --- |",
+        "| model | R@1 | ES:R / LTM / GTM | flags |",
+        "| --- | ---: | --- | --- |",
         *(_honest(row) for row in honest),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _fake(row: Row) -> str:
-    reported = " / ".join(f"{value:.0f}" for value in row.reported)
     why = "; ".join(f"`{name}`: {row.flags[name][1]}" for name in row.errors) or "**none**"
-    figures = f"{row.bare:.0f} → {row.clean:.0f} | {reported} | {_robust(row)} | {row.true:.1f}"
-    return f"| {row.kind} | {row.name} | {figures} | {why} |"
+    return f"| {row.kind} | {row.name} | {row.bare:.0f} → {row.clean:.0f} | {_reported(row)} | {row.true:.0f} | {why} |"
 
 
 def _honest(row: Row) -> str:
-    reported = " / ".join(f"{value:.0f}" for value in row.reported)
     flags = ", ".join(f"**{name}**" if name in row.errors else name for name in row.flags)
-    figures = f"{row.clean:.0f} | {reported} | {row.ers:.1f} | {_robust(row)}"
-    return f"| {row.name} | {figures} | {flags} |"
+    return f"| {row.name} | {row.clean:.0f} | {_reported(row)} | {flags} |"
 
 
-def _robust(row: Row) -> str:
-    return "" if row.robust is None else f"{row.robust:.1f}"
+def _reported(row: Row) -> str:
+    return " / ".join(f"{value:.0f}" for value in row.reported)
 
 
 if __name__ == "__main__":

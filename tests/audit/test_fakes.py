@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from zoo_audits import Calibration
+import torch
+from zoo_audits import Calibration, audited
 from zoo_fakes import FAKES, Fake
+from zoo_oracle import seen
+
+from holdfast.attacks.frozen import frozen
+from holdfast.data import ImageTable
+from holdfast.models import Embedder
+
+FEW = [fake for fake in FAKES if fake.name in ("x + 0.02 sin(900 x)", "4 levels, leak", "tanh(1500 z)")]
 
 
 def test_the_list_is_long_enough() -> None:
@@ -13,10 +21,19 @@ def test_the_list_is_long_enough() -> None:
     assert len({str(fake) for fake in FAKES}) == len(FAKES)
 
 
+@pytest.mark.parametrize("fake", FEW, ids=str)
+def test_a_fake_is_flagged(fake: Fake, model: Embedder, table: ImageTable) -> None:
+    disguised = fake.build({fake.base: model})
+    with frozen(disguised), torch.random.fork_rng():
+        assert audited(*seen(disguised, table, 20, model.size)).errors
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fake", FAKES, ids=str)
 def test_every_fake_is_flagged(fake: Fake, calibration: Calibration) -> None:
     row = calibration.fake(fake)
-    assert row.clean > row.bare - 10, "a disguise that costs retrieval fools nobody"
-    assert row.true < row.claimed, "what is reported holds: no fake"
+    assert row.bare is not None
+    assert row.true is not None
+    assert row.clean >= row.bare - 12, "a disguise that costs retrieval fools nobody"
+    assert row.claimed >= row.true + 8, "what is reported holds: no fake"
     assert row.errors, row

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
-from zoo_audits import Calibration
+from zoo_audits import Calibration, audited
 from zoo_models import HONEST, Half, Int8
+from zoo_oracle import seen
 
-from holdfast import audit
+from holdfast.attacks.frozen import frozen
 from holdfast.data import ImageTable
 from holdfast.models import Embedder
-
-SIZE = 16
-"""Of the images of the small model."""
 
 
 def test_the_list_is_long_enough() -> None:
@@ -21,8 +20,9 @@ def test_the_list_is_long_enough() -> None:
 
 @pytest.mark.parametrize("wrapped", [Half, Int8])
 def test_another_number_format_is_no_error(wrapped: type[nn.Module], model: Embedder, table: ImageTable) -> None:
-    found = audit.run(wrapped(model).eval(), table, limit=20, size=SIZE).document["flags"]
-    assert [flag for flag in found if flag["level"] == "error"] == []
+    honest = wrapped(model).eval()
+    with frozen(honest), torch.random.fork_rng():
+        assert audited(*seen(honest, table, 20, model.size)).errors == []
 
 
 @pytest.mark.slow

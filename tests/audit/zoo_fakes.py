@@ -99,7 +99,7 @@ FAKES = [
     around("rounding", "8 levels, leak", leaking(levels(8))),
     around("rounding", "4 levels, leak", leaking(levels(4)), base="wide"),
     around("rounding", "16 levels, leak", leaking(levels(16))),
-    around("thermometer", "8 steps, slope 2000", staircase(8, 2000)),
+    around("thermometer", "8 steps, slope 20000", staircase(8, 20000)),
     around("thermometer", "16 steps, slope 8000", staircase(16, 8000), base="wide"),
     around("JPEG", "Pillow, quality 50", jpeg(50)),
     around("JPEG", "Pillow, quality 50, leak", leaking(jpeg(50))),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from zoo_disguises import Disguised
@@ -9,6 +13,7 @@ from zoo_disguises import Disguised
 from holdfast import attacks
 from holdfast.attacks import Budget, pgd
 from holdfast.attacks.frozen import frozen
+from holdfast.audit.flags import Flag
 from holdfast.audit.preparation import Execution, Selection, make_subject
 from holdfast.audit.subject import Expectation, Subject
 from holdfast.data import ImageTable
@@ -16,7 +21,8 @@ from holdfast.models import Embedder, as_embedder
 
 EPS = 8 / 255
 STEPS = 40
-LIMIT = 40
+GOALS: tuple[tuple[str, Literal["zero", "uniform"]], ...] = (("misrank", "zero"), ("gtm", "zero"), ("es", "uniform"))
+SIZE = 32
 PASSES = 8
 """Averaged where a disguise is random."""
 
@@ -33,34 +39,36 @@ class Known(nn.Module):
         return torch.stack([self.fake.unmasked(images) for _ in range(self.passes)]).mean(0)
 
 
-def subject_of(model: nn.Module, table: ImageTable, limit: int = LIMIT) -> Subject:
-    """A model as the audit sees it, with the images that the audit attacks."""
-    size = None if isinstance(model, Embedder) else 32
-    embedder = as_embedder(model, size)
-    with frozen(embedder), torch.random.fork_rng():
-        return make_subject(embedder, Selection(table, "test", limit), Execution())[0]
+def seen(model: nn.Module, table: ImageTable, limit: int, size: int = SIZE) -> tuple[Subject, list[Flag]]:
+    """A model as the audit sees it, with the images that the audit attacks, and the flags of the first checks."""
+    embedder = as_embedder(model, None if isinstance(model, Embedder) else size)
+    with frozen(embedder):
+        subject, _, flags = make_subject(embedder, Selection(table, "test", limit), Execution())
+    return subject, flags
 
 
-def plain_attacks(subject: Subject) -> list[Tensor]:
-    """Adversaries of some strong attacks by the gradient that a model gives."""
-    found = []
+def adversaries(model: nn.Module, subject: Subject) -> Iterator[Tensor]:
+    """Strong attacks on the images of a subject, by the gradient of a model of the same vectors."""
     images = subject.images(subject.rows)
-    for goal, start in (("misrank", "zero"), ("misrank", "uniform"), ("es", "zero"), ("gtm", "zero")):
+    for goal, start in GOALS:
         bound = attacks.build(goal).bind(subject.references, subject.rows, subject.generator("oracle", goal))
         budget = Budget(eps=EPS, steps=STEPS, method="apgd", start=start)
         generator = subject.generator("oracle-start", goal, start)
-        found.append(pgd(subject.model, images, bound, budget, generator=generator).images)
-    return found
+        yield pgd(model, images, bound, budget, generator=generator).images
 
 
-def recall(subject: Subject, adversaries: list[Tensor]) -> float:
-    """R@1 in percent of queries that hold against each of some adversaries and without any."""
-    clean = subject.references.hits(subject.references.clean(subject.rows), subject.rows)
-    hits = [subject.references.hits(subject.encode(images), subject.rows) for images in adversaries]
-    return 100 * float(torch.stack([clean, *hits]).amin(0).mean())
+def recall(subject: Subject, attacked: Iterable[Tensor] = ()) -> float:
+    """R@1 in percent of queries that hold without an attack and against each of some, as far as any holds."""
+    references, rows = subject.references, subject.rows
+    hits = references.hits(references.clean(rows), rows)
+    for images in attacked:
+        hits = torch.minimum(hits, references.hits(subject.encode(images), rows))
+        if not bool((hits > 0).any()):
+            break
+    return 100 * float(hits.mean())
 
 
-def true_recall(fake: Disguised, bare: list[Tensor], subject: Subject) -> float:
+def true_recall(fake: Disguised, bare: Iterable[Tensor], subject: Subject) -> float:
     """R@1 of a fake, in percent, under transfer from the network behind it and under BPDA.
 
     Args:
@@ -69,10 +77,4 @@ def true_recall(fake: Disguised, bare: list[Tensor], subject: Subject) -> float:
         subject: the fake as the audit sees it.
     """
     known = Known(fake, PASSES if isinstance(subject.model, Expectation) else 1)
-    images = subject.images(subject.rows)
-    found = []
-    for goal, start in (("misrank", "zero"), ("misrank", "uniform"), ("es", "zero")):
-        bound = attacks.build(goal).bind(subject.references, subject.rows, subject.generator("oracle", goal))
-        budget = Budget(eps=EPS, steps=STEPS, method="apgd", start=start)
-        found.append(pgd(known, images, bound, budget, generator=subject.generator("oracle-start", goal, start)).images)
-    return recall(subject, [*bare, *found])
+    return recall(subject, chain(bare, adversaries(known, subject)))
