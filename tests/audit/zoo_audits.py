@@ -6,7 +6,6 @@ import dataclasses
 from functools import cached_property
 
 import torch
-from holdfast.audit.masking import find_masking, reported_hits
 from torch import Tensor, nn
 from zoo_fakes import Fake
 from zoo_models import HONEST, Trained
@@ -15,6 +14,7 @@ from zoo_oracle import EPS, adversaries, recall, seen, true_recall
 from holdfast.attacks.frozen import frozen
 from holdfast.audit import Ers, Subject
 from holdfast.audit.flags import Flag, collapse
+from holdfast.audit.masking import find_masking, reported_hits
 from holdfast.audit.plan import Passes, Progress
 from holdfast.data import ImageTable
 

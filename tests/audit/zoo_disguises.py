@@ -97,6 +97,44 @@ class Decoy(Disguised):
         return vectors
 
 
+class Hooked(Disguised):
+    """A network whose layers bend gradients by hooks as they come back.
+
+    Args:
+        network: with convolutions.
+        bend: gradient to gradient.
+    """
+
+    def __init__(self, network: nn.Module, bend: Change) -> None:
+        super().__init__(network)
+        self.bend = bend
+        self.bent = True
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                module.register_forward_hook(self._watched)
+
+    def _watched(self, module: nn.Module, inputs: Any, maps: Tensor) -> None:
+        if maps.requires_grad and self.bent:
+            maps.register_hook(self.bend)
+
+    def unmasked(self, images: Tensor) -> Tensor:
+        self.bent = False
+        try:
+            vectors: Tensor = self.network(images)
+        finally:
+            self.bent = True
+        return vectors
+
+
+class Outside(Decoy):
+    """A network in inference mode, as served ones are, with a small part of another one that has a gradient."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        with torch.inference_mode():
+            vectors = self.network(images)
+        return vectors.clone() + self.share * self.decoy(images)
+
+
 class RandomMember(Disguised):
     """Vectors of several networks, of which each pass takes one, drawn anew, and leaves zeros for the others.
 
@@ -147,6 +185,17 @@ def on_grid_only(gradient: Tensor, images: Tensor) -> Tensor:
     """A gradient at 8-bit images alone: one step works, the next ones see nothing."""
     off = (255 * images - (255 * images).round()).abs().flatten(1).amax(1) > 1e-3
     return torch.where(off.view(-1, 1, 1, 1), 0, gradient)
+
+
+def flipped_half(gradient: Tensor) -> Tensor:
+    """Every second channel with the wrong sign."""
+    sign = 1 - 2 * (torch.arange(gradient.shape[1], device=gradient.device) % 2)
+    return gradient * sign.view(1, -1, 1, 1)
+
+
+def rolled(gradient: Tensor) -> Tensor:
+    """A few pixels off."""
+    return gradient.roll((3, 5), dims=(2, 3))
 
 
 def blurred(images: Tensor, width: int = 5) -> Tensor:

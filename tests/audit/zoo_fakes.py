@@ -11,15 +11,19 @@ from zoo_disguises import (
     Change,
     Decoy,
     Disguised,
+    Hooked,
     Inside,
+    Outside,
     RandomMember,
     backward,
     drifting_sine,
+    flipped_half,
     leaking,
     leaking_maps,
     leaking_vectors,
     levels,
     on_grid_only,
+    rolled,
     same,
     shuffled_pixels,
     sine,
@@ -33,12 +37,15 @@ from zoo_filters import (
     PatchBook,
     bilateral,
     cosine_blocks,
+    dithered,
     dropped,
     dropped_channels,
     jpeg,
+    looked_up,
     median,
     noise,
     resized,
+    rounded_frequencies,
     total_variation,
 )
 
@@ -87,6 +94,24 @@ def _member(name: str, before: Change = same) -> Fake:
         "random member", name, lambda m: RandomMember([copy.deepcopy(m[each]) for each in names], before).eval()
     )
 
+
+def _hooked(name: str, bend: Change, base: str = "plain") -> Fake:
+    return Fake("hooks", name, lambda models: Hooked(copy.deepcopy(models[base]), bend).eval(), base)
+
+
+HELD_OUT = [
+    around("dithering", "4 levels, leak", leaking(dithered(4)), base="wide"),
+    around("dithering", "8 levels", dithered(8)),
+    around("frequencies", "rounded to 0.2, leak", leaking(rounded_frequencies(0.2))),
+    around("frequencies", "rounded to 0.4, leak", leaking(rounded_frequencies(0.4)), base="wide"),
+    around("palette", "32 tones", looked_up),
+    around("palette", "32 tones, leak", leaking(looked_up), base="wide"),
+    _hooked("every second channel flipped", flipped_half),
+    _hooked("a few pixels off", rolled, "wide"),
+    Fake("served", "inference mode, with 0.001 of another network", lambda m: Outside(m["plain"], 1e-3).eval()),
+    around("vector codes", "z + 0.02 triangle(400 z)", after=triangle(0.02, 400), base="wide"),
+]
+"""Added when thresholds were set, and not looked at before: most are of kinds of their own."""
 
 FAKES = [
     around("warp", "x + 0.02 sin(900 x)", sine(0.02, 900)),
@@ -139,4 +164,5 @@ FAKES = [
     around("random input", "x + 0.03 sin(900 x + random)", drifting_sine(0.03, 900)),
     _member("of two"),
     _member("of two, x + 0.02 sin(900 x)", sine(0.02, 900)),
+    *HELD_OUT,
 ]

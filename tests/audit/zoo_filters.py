@@ -117,6 +117,35 @@ class Codebook:
         return codes[torch.cdist(cut, codes).argmin(1)].view_as(vectors)
 
 
+def rounded_frequencies(step: float) -> Change:
+    """Fourier coefficients of the whole image, rounded."""
+
+    def rounded(images: Tensor) -> Tensor:
+        found = torch.fft.rfft2(images, norm="ortho")
+        kept = torch.complex((found.real / step).round() * step, (found.imag / step).round() * step)
+        return torch.fft.irfft2(kept, s=images.shape[-2:], norm="ortho")
+
+    return rounded
+
+
+def dithered(count: int) -> Change:
+    """Few levels, with the ordered pattern of Bayer in place of rounding."""
+    four = torch.tensor([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]]) / 16
+
+    def dither(images: Tensor) -> Tensor:
+        height, width = images.shape[-2:]
+        pattern = four.to(images).repeat(height // 4 + 1, width // 4 + 1)[:height, :width]
+        return (images * count + pattern).floor() / count
+
+    return dither
+
+
+def looked_up(images: Tensor) -> Tensor:
+    """A table of 32 tones, as palettes have it."""
+    table = torch.linspace(0, 1, 32, device=images.device)
+    return table[(images.clamp(0, 1) * 31).round().long()]
+
+
 def resized(images: Tensor) -> Tensor:
     """A little smaller, at a random place on grey."""
     side = images.shape[-1]
