@@ -1,4 +1,4 @@
-"""A transformer of three layers for 32 pixels: `zoo_attention:build`."""
+"""A transformer of two layers for 32 pixels: `zoo_attention:build`."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def build() -> nn.Module:
     from timm.models.vision_transformer import VisionTransformer
 
     return VisionTransformer(  # type: ignore[no-any-return]
-        img_size=32, patch_size=4, embed_dim=48, depth=3, num_heads=3, num_classes=0, global_pool="avg"
+        img_size=32, patch_size=8, embed_dim=96, depth=2, num_heads=4, num_classes=0, global_pool="avg"
     )

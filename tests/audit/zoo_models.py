@@ -40,7 +40,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "plain, seed 1": {"seed": 1},
     "wide": {"model": {"backbone": "conv-small", "dim": 64}},
     "triplet": {"loss": TRIPLET},
-    "attention": {"model": {"backbone": "zoo_attention:build", "dim": 64, "size": 32, "canvas": 32}, "epochs": 30},
+    "attention": {
+        "model": {"backbone": "zoo_attention:build", "dim": 64, "size": 32, "canvas": 32},
+        "optimizer": {"name": "adam", "lr": 0.0005},
+    },
     "HM": {"loss": TRIPLET, "regime": HM},
     "HM, seed 1": {"loss": TRIPLET, "regime": HM, "seed": 1},
     "HM and ICS": {"loss": TRIPLET, "regime": HM | {"ics": 0.5}},
