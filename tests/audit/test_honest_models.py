@@ -10,6 +10,7 @@ from zoo_models import HONEST, Half, Int8
 from zoo_oracle import seen
 
 from holdfast.attacks.frozen import frozen
+from holdfast.audit import ers
 from holdfast.data import ImageTable
 from holdfast.models import Embedder
 
@@ -19,7 +20,10 @@ def test_the_list_is_long_enough() -> None:
 
 
 @pytest.mark.parametrize("wrapped", [Half, Int8])
-def test_another_number_format_is_no_error(wrapped: type[nn.Module], model: Embedder, table: ImageTable) -> None:
+def test_another_number_format_is_no_error(
+    wrapped: type[nn.Module], model: Embedder, table: ImageTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ers, "STEPS", 8)
     honest = wrapped(model).eval()
     with frozen(honest), torch.random.fork_rng():
         assert audited(*seen(honest, table, 20, model.size)).errors == []

@@ -171,8 +171,9 @@ class Int8(nn.Module):
 
     @staticmethod
     def _rounded(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-        step = float(inputs[0].detach().abs().max()) / 127
-        return (torch.fake_quantize_per_tensor_affine(inputs[0], max(step, 1e-8), 0, -128, 127),)
+        maps = inputs[0].detach()
+        step = (maps.flatten(1).abs().amax(1) / 127).clamp_min(1e-8).view(-1, *[1] * (maps.ndim - 1))
+        return (inputs[0] + ((maps / step).round() * step - maps),)
 
     def forward(self, images: Tensor) -> Tensor:
         vectors: Tensor = self.network(images)
