@@ -27,7 +27,7 @@ class Robustness:
         eps: the most that an attack may change, in pixel units.
         norm: how that is measured, `linf` or `l2`.
         queries: how many were attacked.
-        doubts: why the figure is not to be trusted, in words; empty where nothing says so.
+        doubts: why the audit is not to be trusted, in words; empty where nothing says so.
     """
 
     clean: float
@@ -37,6 +37,11 @@ class Robustness:
     norm: str
     queries: int
     doubts: tuple[str, ...] = ()
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the true figure may be lower; below none there is nothing."""
+        return bool(self.doubts) and self.robust > 0
 
     @property
     def change(self) -> str:
@@ -105,7 +110,7 @@ def what_no_mark_means(kept: Mapping[str, Any]) -> str:
     worst, everyday = robustness(kept), finite(block(kept, "metrics").get(NATURAL))
     if worst is None:
         return ""
-    doubt = f" (not to be trusted: {'; '.join(worst.doubts)})" if worst.doubts else ""
+    doubt = f" (not to be trusted: {'; '.join(worst.doubts)})" if worst.doubted else ""
     damage = "" if everyday is None else f", and {_plain(everyday)} after everyday damage"
     return f"a query without a mark may still be changed; by the model's audit, {worst}{doubt}{damage}"
 

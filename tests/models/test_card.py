@@ -119,6 +119,7 @@ def test_robust_recall_comes_first_and_says_when_not_to_trust_it(run: Path) -> N
     (run / "audit.json").write_text(json.dumps({**robust, "flags": [flag]}))
     card = ModelCard.load(write_card(run))
     assert "**Not to be trusted.** masked-gradient: 70.0; 0.5 past \\[it\\]." in card.text
+    assert "\nReported: of 100 searches 80 find their class; 3.5" in card.text
     assert {result.metric_type for result in card.data.eval_results} == {"R@1", "mAP@R"}
 
 

@@ -148,6 +148,7 @@ def test_what_cannot_be_trusted_is_struck_through_and_wins_nothing(
         make_run(tmp_path / "fake", 79.0, 87.0, robust=70.0, flags=[flag]),
         make_run(tmp_path / "honest", 66.0, 30.0, robust=12.0),
         make_run(tmp_path / "weak", 60.0, 10.0, robust=2.0),
+        make_run(tmp_path / "broken", 59.0, 80.0, robust=0.0, flags=[flag]),
     ]
     page, text = read(made, tmp_path / "compare.html")
     assert "honest withstands most (robust R@1 12.0)." in text
@@ -162,7 +163,8 @@ def test_what_cannot_be_trusted_is_struck_through_and_wins_nothing(
     assert re.search(r"honest .*12\.0 \(10\.0–14\.0\)\*", printed)
     assert "fake: ERROR masked-gradient: 70.0; 0.5 past sin(900 x)." in printed
     rows = list(csv.DictReader(io.StringIO(Path(files[0]).read_text("utf-8"))))
-    assert [row["robust R@1 doubted"] for row in rows] == ["yes", "", ""]
+    assert [row["robust R@1 doubted"] for row in rows] == ["yes", "", "", ""]  # nothing is below zero
+    assert [row["ERS doubted"] for row in rows] == ["yes", "", "", "yes"]
     assert "(!) 70.0" in Path(files[1]).read_text("utf-8")
 
 

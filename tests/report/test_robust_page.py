@@ -90,6 +90,15 @@ def test_an_error_strikes_the_figures_through_where_they_stand(run: Path) -> Non
     assert "<s>" not in make(run).html
 
 
+def test_a_zero_can_be_trusted_whatever_masks_the_gradient(run: Path) -> None:
+    write(run / "audit.json", robust_audit(0.0, [MASKED]))
+    page = make(run).html
+    assert tiles(page)["Robust R@1"].startswith("0.0 %")
+    assert tiles(page)["ERS, robustness"].startswith("<s>38.0</s>")
+    assert "Do not trust what is struck through" in text_of(page.partition("<main")[0])
+    assert "Every search can be broken" in section(page, "robust")
+
+
 def test_everyday_damage_has_a_tile(run: Path) -> None:
     write(run / "audit-natural-fixed.json", natural_audit())
     page = make(run).html

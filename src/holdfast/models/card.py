@@ -191,7 +191,7 @@ def metric_rows(evaluation: Document) -> list[tuple[str, str]]:
 
 def audit_section(audit: Document) -> dict[str, Any]:
     """Title, setting, figures and flags of one audit."""
-    budget, intervals = audit["budget"], audit.get("intervals", {})
+    budget, intervals, worst = audit["budget"], audit.get("intervals", {}), robustness(audit)
     images, bound = "attacked images", "no pixel changed by more than"
     if audit["protocol"] == "natural":
         images, bound = "images", "everyday damage; eps"
@@ -204,7 +204,7 @@ def audit_section(audit: Document) -> dict[str, Any]:
             f"{eps_words(budget)}, {said(budget['steps'])} steps, seed "
             f"{said(audit.get('seed'))}."
         ),
-        "worst": said(f"{worst}.".capitalize()) if (worst := robustness(audit)) else "",
+        "worst": said(f"{'Reported: ' if worst.doubted else ''}{worst}.".capitalize()) if worst else "",
         "doubts": [said(why) for why in doubts(audit)],
         "rows": [
             (said(key), said(value), " to ".join(said(end) for end in intervals.get(key) or ()))

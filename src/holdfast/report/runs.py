@@ -114,12 +114,12 @@ def table_of(runs: Sequence[ComparedRun]) -> Table:
     for run in runs:
         cells: dict[str, TableCell] = {}
         for source, document in run.measured.items():
-            doubtful = bool(doubts(document))
+            doubtful = source != "clean" and bool(doubts(document))
             for key, info in _infos(run, source, document).items():
                 if info.compared:
                     column = _column(source, key, info)
                     columns.setdefault(column.key, column)
-                    cells[column.key] = _cell(document, key, info.scale, doubted=source != "clean" and doubtful)
+                    cells[column.key] = _cell(document, key, info.scale, doubtful)
         files = run.files
         if (start := finite(block(files.evaluation, START).get(ON_TEST))) is not None:
             columns.setdefault("before", _column("clean", "before", BEFORE))
@@ -172,4 +172,5 @@ def _cell(document: Document, key: str, scale: float, doubted: bool) -> TableCel
     if value is None:
         return TableCell()
     ends = span(block(document, "intervals").get(key))
-    return TableCell(value, None if ends is None else span([scale * end for end in ends]), doubted=doubted)
+    sure = key == ROBUST and value == 0  # no attack could leave less
+    return TableCell(value, None if ends is None else span([scale * end for end in ends]), doubted=doubted and not sure)

@@ -82,7 +82,7 @@ def _recall(files: RunFiles, recall: CleanRecall | None) -> dict[str, Any]:
 def _robust(worst: Robustness) -> dict[str, Any]:
     note = f"of {fmt.count(worst.queries)} attacked queries find their class whatever the attack, when {worst.change}"
     meter = worst.robust, worst.ends, "robust R@1"
-    return _tile("Robust R@1", fmt.percent(worst.robust), note, fmt.brackets(worst.ends), meter, bool(worst.doubts))
+    return _tile("Robust R@1", fmt.percent(worst.robust), note, fmt.brackets(worst.ends), meter, worst.doubted)
 
 
 def _natural(files: RunFiles) -> list[dict[str, Any]]:

@@ -41,9 +41,9 @@ def show(context: PageContext) -> dict[str, Any]:
     title = title if worst.robust else "Every search can be broken"
     broken = _rows(worst, block(told, "broken_by"))
     return {
-        "title": "Robust R@1 is not to be trusted here" if worst.doubts else title,
+        "title": "Robust R@1 is not to be trusted here" if worst.doubted else title,
         "worst": worst,
-        "doubts": [public_text(why) for why in worst.doubts],
+        "doubts": [public_text(why) for why in worst.doubts if worst.doubted],
         "rows": [row for row in broken if row["broken"]],
         "idle": [row["name"] for row in broken if not row["broken"]],
         "gallery": [
