@@ -50,7 +50,7 @@ class Figures:
             self.values.undefined(key, otherwise)
             return
         low, high = share_interval(known)
-        self.values[key], self.intervals[key] = 100 * self._mean(known.double()), (100 * low, 100 * high)
+        self.values[key], self.intervals[key] = self._mean(100 * known.double()), (100 * low, 100 * high)
 
     def _mean(self, values: Tensor) -> float:
         """Of images, or of batches of them."""
