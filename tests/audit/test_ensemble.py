@@ -37,7 +37,7 @@ WEAK = 1 / 255
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ensemble, "STEPS", 6)
+    monkeypatch.setattr(ensemble, "STEPS", 4)
     monkeypatch.setattr(ers, "STEPS", 4)
     monkeypatch.setattr(subject, "SQUARE_QUERIES", 20)
 
@@ -102,7 +102,7 @@ def test_it_is_the_count_of_a_plain_loop(audited: Subject, seed: int, monkeypatc
 
 @pytest.mark.parametrize("protocol", ["ers", "adml", "stax", "thorough"])
 def test_it_is_never_above_a_single_attack(protocol: str, model: Embedder, table: ImageTable, tmp_path: Path) -> None:
-    document = audit.run(model, table, protocol, limit=16, out=tmp_path).document
+    document = audit.run(model, table, protocol, limit=10, out=tmp_path).document
     measured = read_measurements(tmp_path / document["artifacts"][0])
     robust = measured["robust"]["hit"]
     assert document["metrics"]["robust R@1"] == pytest.approx(100 * float(robust.mean()))
@@ -126,8 +126,8 @@ def test_it_is_never_above_a_single_attack(protocol: str, model: Embedder, table
 def test_a_killed_audit_goes_on_and_gives_the_same_figure(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "speed_up", lambda prepared, *_: dataclasses.replace(prepared, block=16))
-    arguments: dict[str, Any] = {"protocol": audit.Adml(eps=WEAK), "limit": 40}
+    monkeypatch.setattr(runner, "speed_up", lambda prepared, *_: dataclasses.replace(prepared, block=8))
+    arguments: dict[str, Any] = {"protocol": audit.Adml(eps=WEAK), "limit": 24}
     whole = audit.run(model, table, out=tmp_path / "whole", **arguments).document
     real, kept = AuditState.put, []
     deaths = iter((12, 17, 20))  # the protocol makes 9 blocks, the gallery 6, the rest is the ensemble's
