@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.audit import ensemble, ers, masking, plan, subject
+from holdfast.audit import ensemble, ers, plan, probes, subject
 from holdfast.report import origin
 from small_photos import draw_photos
 
@@ -68,7 +68,7 @@ def _short_probe(request: pytest.FixtureRequest) -> Iterator[None]:
             patch.setattr(subject, "SQUARE_QUERIES", 5)
         if request.path.name not in ("test_flags.py", "test_masking.py", "test_fakes.py", "test_honest_models.py"):
             for name, few in (("IMAGES", 8), ("STEPS", 4), ("QUERIES", 10)):
-                patch.setattr(masking, name, few)
+                patch.setattr(probes, name, few)
         patch.setattr(plan, "PROBE_SECONDS", 0.0)
         yield
 

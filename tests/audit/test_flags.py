@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import audit
-from holdfast.audit import masking
+from holdfast.audit import probes
 from holdfast.data import ImageTable
 from holdfast.models import Embedder
 from holdfast.models.preprocessing import IMAGENET_MEAN, IMAGENET_STD
@@ -161,7 +161,7 @@ def test_a_model_in_training_mode(model: Embedder, table: ImageTable) -> None:
 def test_a_randomised_model_is_attacked_through_its_mean(
     model: Embedder, table: ImageTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masking, "QUERIES", 20)  # every look is a mean of many; that search wins is tried above
+    monkeypatch.setattr(probes, "QUERIES", 20)  # every look is a mean of many; that search wins is tried above
     noisy = Noisy(model).eval()
     documents = [audit.run(noisy, table, protocol="adml", limit=10, size=SIZE).document for _ in range(2)]
     assert [flag["name"] for flag in documents[0]["flags"]] == ["randomised"]

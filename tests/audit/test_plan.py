@@ -12,7 +12,7 @@ import torch
 
 from holdfast import audit, console
 from holdfast.attacks.forward import counting
-from holdfast.audit import ensemble, ers, masking, plan, runner, subject
+from holdfast.audit import ensemble, ers, masking, plan, probes, runner, subject
 from holdfast.audit.plan import Passes, Progress, Speed, TimeLimit, duration
 from holdfast.audit.preparation import Execution, Selection, make_subject
 from holdfast.cli import main
@@ -68,7 +68,7 @@ def test_the_passes_counted_before_are_those_that_are_made(
     monkeypatch.setattr(subject, "SQUARE_QUERIES", 20)
     monkeypatch.setattr(ensemble, "STEPS", 5)
     monkeypatch.setattr(ers, "STEPS", 5)
-    monkeypatch.setattr(masking, "IMAGES", 16)
+    monkeypatch.setattr(probes, "IMAGES", 16)
     audit.run(untrained, DATA, protocol=protocol, limit=limit)
     (progress,) = recorded
     attacks = [entry for entry in progress.done if entry[0].startswith("attack")]
@@ -95,8 +95,8 @@ def test_a_bar_moves_inside_an_attack_and_is_not_full_before_the_last_check(
 
     monkeypatch.setattr(Progress, "_move", move)
     monkeypatch.setattr(masking, "MARGIN", -1.0)  # so that every check is made
-    monkeypatch.setattr(masking, "FARTHER", 1e9)
-    monkeypatch.setattr(masking, "IMAGES", 16)
+    monkeypatch.setattr(probes, "FARTHER", 1e9)
+    monkeypatch.setattr(probes, "IMAGES", 16)
     with console.shown():
         audit.run(untrained, DATA, protocol="adml", limit=16)
     places = [place for _, place in seen]
@@ -225,7 +225,7 @@ def test_steps_of_a_first_look_still_cross_the_ball(
 def test_checks_end_early_where_the_gradient_breaks_everything(
     untrained: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masking, "square", lambda *_, **__: pytest.fail("nothing is masked that it could show"))
+    monkeypatch.setattr(probes, "square", lambda *_, **__: pytest.fail("nothing is masked that it could show"))
     monkeypatch.setattr(masking, "MARGIN", 1.0)  # as if the gradient had broken every query
     audit.run(untrained, DATA, protocol="adml", limit=8)
 
