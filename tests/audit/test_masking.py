@@ -32,9 +32,18 @@ Change = Callable[[Tensor], Tensor]
 
 
 class Fake(nn.Module):
-    def __init__(self, model: nn.Module, before: Change | None = None, behind: Change | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        before: Change | None = None,
+        inside: Change | None = None,
+        behind: Change | None = None,
+    ) -> None:
         super().__init__()
         self.model, self.before, self.behind = model, before, behind
+        if inside:
+            first = next(part for part in model.modules() if isinstance(part, nn.Conv2d))
+            first.register_forward_hook(lambda module, inputs, maps: inside(maps))
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.model(self.before(images) if self.before else images)
@@ -74,7 +83,7 @@ def probe(subject: Subject, reported: dict[str, Tensor] | None = None) -> Probed
         ("numpy", "before", {"before": leaking(in_numpy)}),
         ("median", "(before|inside)", {"before": leaking(median)}),
         ("tanh", "behind", {"behind": lambda z: torch.tanh(1500 * z)}),
-        ("cut", "inside", {"behind": lambda z: z.detach() + 1e-3 * z.roll(1, 1) ** 2}),
+        ("maps", "inside", {"inside": lambda h: (4 * h).round().detach() / 4 + 1e-3 * h.roll(1, 1)}),
     ],
 )
 def test_a_fake_is_told_with_its_cause(
@@ -112,7 +121,8 @@ def test_a_sound_model_has_no_flag_and_takes_the_passes_that_were_planned(model:
 
 
 def test_what_probes_break_counts_in_robust_recall(model: Embedder, table: ImageTable) -> None:
-    document = audit.run(Fake(model, before=lambda x: (8 * x).round() / 8).eval(), table, limit=12, size=SIZE).document
+    fake = Fake(model, before=lambda x: (8 * x).round() / 8).eval()
+    document = audit.run(fake, table, protocol="adml", limit=12, size=SIZE).document
     assert any(name.startswith("probe: ") for name in document["robust"]["broken_by"])
     assert document["metrics"]["robust R@1"] < 20 < document["metrics"]["R@1"]
 
