@@ -220,11 +220,6 @@ def sine(size: float, frequency: float) -> Change:
     return lambda values: values + size * torch.sin(frequency * values)
 
 
-def drifting_sine(size: float, frequency: float) -> Change:
-    """A wave whose phase is drawn anew at every pass."""
-    return lambda values: values + size * torch.sin(frequency * values + 6.3 * torch.rand(len(values), 1, 1, 1))
-
-
 def triangle(size: float, frequency: float) -> Change:
     """Straight lines up and down in place of a sine."""
     return lambda values: values + size * (2 * ((frequency * values) % 2 - 1).abs() - 1)
@@ -243,17 +238,6 @@ def staircase(count: int, slope: float) -> Change:
 def small_numbers(dtype: torch.dtype, scale: float) -> Change:
     """Pixels in a format of few bits, multiplied so that gradients fall below its smallest number."""
     return lambda images: (images * scale).to(dtype).float() / scale
-
-
-def winners(share: float) -> Change:
-    """k-winners-take-all: the largest activations of an image stay, the others are zero."""
-
-    def keep(maps: Tensor) -> Tensor:
-        flat = maps.flatten(1)
-        least = flat.topk(max(1, int(share * flat.shape[1])), dim=1).values[:, -1:]
-        return torch.where(flat >= least, flat, 0).view_as(maps)
-
-    return keep
 
 
 def leaking_maps(change: Change, share: float = 1e-2) -> Change:

@@ -146,30 +146,6 @@ def looked_up(images: Tensor) -> Tensor:
     return table[(images.clamp(0, 1) * 31).round().long()]
 
 
-def resized(images: Tensor) -> Tensor:
-    """A little smaller, at a random place on grey."""
-    side = images.shape[-1]
-    size = int(torch.randint(side - 4, side, ()))
-    left, top = (int(torch.randint(side - size + 1, ())) for _ in range(2))
-    small = F.interpolate(images, (size, size), mode="bilinear", align_corners=False)
-    return F.pad(small, (left, side - size - left, top, side - size - top), value=0.5)
-
-
-def noise(size: float) -> Change:
-    return lambda images: images + size * torch.randn_like(images)
-
-
-def dropped(share: float) -> Change:
-    """Dropout of pixels that stays on."""
-    return lambda images: 0.5 + F.dropout(images - 0.5, share, training=True) * (1 - share)
-
-
-def dropped_channels(images: Tensor) -> Tensor:
-    """One of the three colours is grey at every pass."""
-    lost = torch.randint(3, (len(images), 1, 1, 1), device=images.device)
-    return torch.where(torch.arange(3, device=images.device).view(1, 3, 1, 1) == lost, images.mean(1, True), images)
-
-
 def _neighbours(images: Tensor) -> Any:
     """Each pixel's 3×3 surroundings, (B, C, 9, H, W)."""
     padded = F.pad(images, [1] * 4, mode="reflect")
