@@ -31,7 +31,7 @@ from holdfast_studies.store import Store
 def _run() -> Files:
     with tempfile.TemporaryDirectory() as folder:
         flag = {"name": "collapse", "level": "warning", "why": "one point", "advice": "train again"}
-        make_run(Path(folder) / "run", flags=[flag], audit={"budget": {"eps_normalized": 0.15}})
+        make_run(Path(folder) / "run", flags=[flag], audit={"budget": {"eps_normalized": 0.15}}, robust=3.5)
         add_exhibits(Path(folder) / "run", 5, 0, [1, 2, 3, 4, 5, 6])
         return _read(Path(folder) / "run")
 
@@ -151,6 +151,7 @@ def _entry() -> bytes:
     terms |= {"LTM": 20.0, "GTM": 20.0, "GTT": 20.0, "ERS": 20.0}
     record = dict.fromkeys(leaderboard.FIELDS, "x") | {"schema": 1, "dim": 8, "epochs": 2, "seeds": [0, 1]}
     record |= {"clean": {"R@1": 50.0}, "ers": {"fixed": terms, "published": None, "limit": None}}
+    record |= {"robust": {"R@1": 3.5, "eps": 8 / 255, "norm": "linf"}, "natural": {"R@1": 40.0}}
     return json.dumps(record | {"cost": {"passes": 1.0, "seconds": 5.0, "hardware": "CPU"}}).encode()
 
 
