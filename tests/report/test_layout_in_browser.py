@@ -11,7 +11,7 @@ from reported_runs import run_folder
 
 from holdfast.report import compare, write
 
-NAME = "Black_footed_Albatross"
+NAME = "043.Bentley_Continental_Supersports_Conv._Convertible_2012"
 BROKEN_WORDS = """
 () => {
   document.querySelectorAll("details").forEach((e) => { e.open = true; });
@@ -20,7 +20,7 @@ BROKEN_WORDS = """
   while (walker.nextNode()) {
     const node = walker.currentNode;
     if (node.parentElement.closest("script, style, .hidden-text, select")) continue;
-    for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+    for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+(?:\\s%)?/gu)) {
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
       const lines = [...range.getClientRects()].map((box) => box.top);
