@@ -81,6 +81,11 @@ def batch_size(recipe: Mapping[str, Any]) -> int | None:
     return None if size is None else int(size)
 
 
+def is_fitted(recipe: Mapping[str, Any]) -> bool:
+    """Whether a recipe fits a head in closed form and takes no step."""
+    return recipe.get("epochs") == 0 and bool(block(recipe, "model").get("head"))
+
+
 def training_seconds(log: Sequence[Mapping[str, Any]], batch: int | None) -> float | None:
     """Time spent in training steps: what the log counts, without evaluations and starting.
 

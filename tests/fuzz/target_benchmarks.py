@@ -63,12 +63,12 @@ def _inshop() -> Files:
 
 def _rows(name: str, text: str) -> list[str]:
     """Paths that a list names, read the plain way."""
-    lines = text.splitlines()
+    lines = [line for line in text.splitlines() if line.strip()]
     if name == "cub":
-        return [line.split(None, 1)[1].strip() for line in lines if line.strip()]
+        return [line.split(None, 1)[1].strip() for line in lines]
     if name == "sop":
         return [line.split()[3] for line in lines[1:]]
-    return [line.split()[0] for line in lines[2:] if line.strip()]
+    return [line.split()[0] for line in lines[2:]]
 
 
 LISTED: dict[str, Callable[[], Files]] = {"cub": _cub, "sop": _sop, "inshop": _inshop}

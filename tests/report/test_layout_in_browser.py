@@ -12,7 +12,7 @@ from reported_runs import write as write_file
 
 from holdfast.report import compare, write
 
-NAME = "Black_footed_Albatross"
+NAME = "043.Bentley_Continental_Supersports_Conv._Convertible_2012"
 ERROR = {"name": "masked-gradient", "level": "error", "why": "70.0; 0.5 past x + 0.02 sin(900 x)", "advice": "audit it"}
 BROKEN_WORDS = """
 () => {
@@ -22,7 +22,7 @@ BROKEN_WORDS = """
   while (walker.nextNode()) {
     const node = walker.currentNode;
     if (node.parentElement.closest("script, style, .hidden-text, select")) continue;
-    for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+    for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+(?:\\s%)?/gu)) {
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
       const lines = [...range.getClientRects()].map((box) => box.top);

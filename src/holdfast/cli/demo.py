@@ -61,5 +61,5 @@ def summary(done: Demo) -> str:
 {EXPLANATION}
 
 Done in {minutes} min {seconds} s. The page:  {done.page}
-Next:  holdfast train pocket --data folder:YOUR_PHOTOS
+Next:  holdfast train --data folder:YOUR_PHOTOS --init torchvision:mobilenet_v2
        holdfast audit YOUR_MODEL --data folder:YOUR_PHOTOS"""

@@ -23,6 +23,7 @@ from holdfast.run_files import (
     batch_size,
     eps_words,
     finite,
+    is_fitted,
     outcome_lines,
     passes_per_step,
     steps,
@@ -75,7 +76,8 @@ def card_text(
     from huggingface_hub import ModelCardData
 
     evaluation = evaluation or {}
-    title = heading(title or f"{said(recipe['loss']['name'])} on {data_name(recipe['data'])}")
+    learnt = "fitted head" if is_fitted(recipe) else said(recipe["loss"]["name"])
+    title = heading(title or f"{learnt} on {data_name(recipe['data'])}")
     found = results(evaluation, audits)
     header = ModelCardData(
         library_name=LIBRARY,
@@ -152,11 +154,18 @@ def training_rows(recipe: Document, evaluation: Document, log: Sequence[Document
         ("backbone", model.get("backbone")),
         ("dims", model.get("dim") or "those of the backbone"),
         ("start", PurePath(str(weights)).name if weights else "random weights"),
-        ("loss", json.dumps(recipe["loss"])),
-        ("regime", json.dumps(recipe.get("regime", "standard"))),
-        ("batch", per_batch),
-        ("optimiser", f"{optimizer.get('name')}, learning rate {optimizer.get('lr')}"),
-        ("epochs", recipe.get("epochs")),
+        ("pooling", model.get("pooling")),
+        ("head", model.get("head")),
+    ]
+    if not is_fitted(recipe):
+        rows += [
+            ("loss", json.dumps(recipe["loss"])),
+            ("regime", json.dumps(recipe.get("regime", "standard"))),
+            ("batch", per_batch),
+            ("optimiser", f"{optimizer.get('name')}, learning rate {optimizer.get('lr')}"),
+            ("epochs", recipe.get("epochs")),
+        ]
+    rows += [
         ("seed", recipe.get("seed")),
         ("recipe", evaluation.get("recipe")),
         ("cost", training_cost(recipe, log)),

@@ -23,7 +23,7 @@ from holdfast.report.sections.recipe import name_of
 from holdfast.report.sections.strips import shown_strip
 from holdfast.report.tables import Column, Table, to_csv, to_latex, to_markdown
 from holdfast.robustness import ROBUST
-from holdfast.run_files import block, blocks
+from holdfast.run_files import block, blocks, is_fitted
 from holdfast.run_folder import DAMAGED
 from holdfast.version import __version__
 
@@ -172,6 +172,8 @@ def _heading(runs: Sequence[ComparedRun]) -> str:
 def _words(run: ComparedRun) -> str:
     """A run at a glance."""
     recipe = run.files.recipe
+    if is_fitted(recipe):
+        return "fitted head"
     parts = [short(name) for key in ("regime", "loss") if (name := block(recipe, key).get("name"))]
     parts += [f"{recipe['epochs']} epochs"] if recipe.get("epochs") else []
     return " · ".join(parts) or "audited model"

@@ -15,6 +15,8 @@ from holdfast.run_files import block, finite
 
 NONE = "–"
 """Stands where a number is missing."""
+SPACES = re.compile(r"[^\S\xa0\u202f]+")
+"""Those at which a line may end: the spaces before a percent sign stay as they are."""
 WORD_ENDS = re.compile(r"(?<=[^\W\d_][_/\\.:=+,|&-])(?=\w)|(?<=[_/\\.:=+,|@&-])(?=[^\W\d_])|(?<=[a-z])(?=[A-Z])")
 """Where a name can be broken without breaking a word or a number."""
 
@@ -93,7 +95,7 @@ def duration(seconds: Any) -> str:
 
 def short(text: Any, length: int = 40) -> str:
     """The text, cut where it would break a line of its own."""
-    whole = " ".join(str(text).split())
+    whole = SPACES.sub(" ", str(text)).strip()
     return whole if len(whole) <= length else f"{whole[: length - 1]}…"
 
 

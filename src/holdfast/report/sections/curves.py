@@ -24,7 +24,8 @@ def show(context: PageContext) -> dict[str, Any]:
     log = context.files.log
     loss, recall, tested = points(log, "loss"), validation(log), points(curve_on_test(log), "R@1")
     if not loss and not recall and not tested:
-        raise Absent("no metrics.jsonl with logged steps: this model was not trained here")
+        why = "the model was fitted in one go" if log else "no metrics.jsonl: this model was not trained here"
+        raise Absent(why)
     recalls = {"Validation R@1, percent": recall, "Test R@1, percent": tested}
     charts = [_chart(title, {"R@1": line}, percent=True) for title, line in recalls.items() if line]
     charts += [_chart("Training loss", {"loss": loss})] if loss else []

@@ -10,7 +10,7 @@ import yaml
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, CollectContext, PageContext, Section
 from holdfast.report.public import public_path, public_values, report_command, spec
-from holdfast.run_files import batch_size, block, blocks
+from holdfast.run_files import batch_size, block, blocks, is_fitted
 from holdfast.run_folder import RunFiles
 
 CLASSES, EACH = 12, 4
@@ -72,10 +72,11 @@ def sentence(files: RunFiles) -> str:
         model = public_path(audited.get("model", "a model"))
         return f"How well {model} finds images of {data}, and how easily it is fooled."
     network, loss = block(files.recipe, "model"), name_of(files.recipe.get("loss"))
-    return (
-        f"A {network.get('backbone', 'small')} network that turns an image into {network.get('dim', 'a few')} "
-        f"numbers, trained on {data} with the {loss} loss, {_regime(files)}."
-    )
+    learnt = f"trained on {data} with the {loss} loss, {_regime(files)}"
+    if is_fitted(files.recipe):
+        learnt = f"with a head fitted to {data} in closed form"
+    numbers = f"{network['dim']} numbers" if network.get("dim") else "a vector"
+    return f"A {network.get('backbone', 'small')} network that turns an image into {numbers}, {learnt}."
 
 
 def show(context: PageContext) -> dict[str, Any]:
@@ -85,6 +86,8 @@ def show(context: PageContext) -> dict[str, Any]:
     if not recipe and not card:
         raise Absent("this folder holds an audit without a recipe or data card", report_command(files))
     title = f"{fmt.counted(recipe.get('epochs'), 'epoch')} on {data}, {_regime(files)}"
+    if is_fitted(recipe):
+        title = f"A head fitted to {data} in closed form"
     return {
         "title": title if recipe else f"Audited on {data}",
         "facts": _facts(recipe) if recipe else [],
@@ -112,16 +115,19 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     weights = f"{public_path(model['weights'])} weights" if model.get("weights") else "from scratch"
     if recipe.get("init"):
         weights = f"starting from the weights of ‘{fmt.short(PurePath(str(recipe['init'])).name)}’"
-    facts = [
-        ("Network", f"{model.get('backbone')}, {model.get('dim')} dimensions, {weights}"),
-        ("Loss", _words(recipe.get("loss"))),
-        ("Regime", _words(recipe.get("regime"))),
-        ("Batch", f"{made_of}{images}"),
-        ("Augmentation", _words(recipe.get("augment"))),
-        ("Optimiser", _words(recipe.get("optimizer"))),
-        ("Schedule", f"{_words(recipe.get('schedule'))}, {fmt.counted(recipe.get('epochs'), 'epoch')}"),
-        ("Seed", str(recipe.get("seed"))),
-    ]
+    dims = f"{model['dim']} dimensions" if model.get("dim") else "its own dimensions"
+    facts = [("Network", f"{model.get('backbone')}, {dims}, {weights}")]
+    facts += [(key.capitalize(), str(model.get(key) or "")) for key in ("pooling", "head")]
+    if not is_fitted(recipe):
+        facts += [
+            ("Loss", _words(recipe.get("loss"))),
+            ("Regime", _words(recipe.get("regime"))),
+            ("Batch", f"{made_of}{images}"),
+            ("Augmentation", _words(recipe.get("augment"))),
+            ("Optimiser", _words(recipe.get("optimizer"))),
+            ("Schedule", f"{_words(recipe.get('schedule'))}, {fmt.counted(recipe.get('epochs'), 'epoch')}"),
+        ]
+    facts += [("Seed", str(recipe.get("seed")))]
     return [(name, text) for name, text in facts if text and not text.startswith("None")]
 
 
