@@ -56,7 +56,7 @@ def _is_where(func: Function) -> bool:
     return getattr(func, "__name__", "") == "where"
 
 
-def _blend(chosen: Tensor, yes: Any, no: Any) -> Tensor:
+def _blend(chosen: Tensor, yes: Tensor | float, no: Tensor | float) -> Tensor:
     return chosen * yes + (1 - chosen) * no
 
 

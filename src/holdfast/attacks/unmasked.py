@@ -22,12 +22,12 @@ LIKE = 0.5
 """Fraction of a tensor's variance that the image must explain for the tensor to be the image, changed."""
 SMALLEST = 8
 """Height and width from which a tensor may be an image."""
-ENTRANCES = ("conv1d", "conv2d", "conv3d", "conv_transpose2d", "linear", "matmul", "__matmul__", "einsum", "unfold")
-ENTRANCES += ("reshape", "view", "flatten")
+ENTRANCES = {"conv1d", "conv2d", "conv3d", "conv_transpose2d", "linear", "matmul", "__matmul__", "einsum", "unfold"}
+ENTRANCES |= {"reshape", "view", "flatten"}
 """Operations by which images enter a network."""
-LAYERS = ("linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "bilinear")
-LAYERS += ("batch_norm", "layer_norm", "group_norm", "instance_norm", "mean", "sum", "amax", "flatten")
-LAYERS += ("adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "__matmul__", "__rmatmul__")
+LAYERS = {"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "bilinear"}
+LAYERS |= {"batch_norm", "layer_norm", "group_norm", "instance_norm", "mean", "sum", "amax", "flatten"}
+LAYERS |= {"adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "__matmul__", "__rmatmul__"}
 """Operations that a network is made of; what is done to vectors behind the last of them is no part of it."""
 
 
@@ -62,7 +62,8 @@ class Unmasked(nn.Module):
             return z
         inside = "inside" in self.cuts
         with _without_hooks(self.model) if inside else nullcontext(), _own_backward() if inside else nullcontext():
-            with _Watch(images, self.cuts, self.blur) as watch:
+            watch = _Watch(images, self.cuts, self.blur)
+            with watch:
                 z = self.model(images)
             return watch.reconnected(z)
 

@@ -63,7 +63,7 @@ class Outcome:
 
 def _by_chance(heads: int, tosses: int) -> float:
     """How likely a fair coin shows so many heads or more."""
-    return sum(math.comb(tosses, k) for k in range(heads, tosses + 1)) / 2**tosses
+    return sum(math.comb(tosses, k) for k in range(heads, tosses + 1)) / float(2**tosses)
 
 
 def probed_rows(subject: Subject) -> Tensor:

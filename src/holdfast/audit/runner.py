@@ -22,9 +22,10 @@ from holdfast.audit.base import Cut, Protocol, registry
 from holdfast.audit.ensemble import ROBUST, Ensemble, Robust
 from holdfast.audit.examples import save_examples
 from holdfast.audit.flags import Flag
-from holdfast.audit.masking import falls_at_once, find_masking, masking_passes, reported_hits
+from holdfast.audit.masking import falls_at_once, find_masking, reported_hits
 from holdfast.audit.plan import FEW, Passes, Progress, Speed, TimeLimit, duration
 from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject, measure_speed, speed_up
+from holdfast.audit.probes import masking_passes
 from holdfast.audit.state import AuditState, Queue, attack_all, kept_choice
 from holdfast.audit.subject import Subject
 from holdfast.config import instantiate
