@@ -120,6 +120,11 @@ def test_a_weights_file_that_is_not_there_leaves_nothing_behind(named: str, phot
     assert not (tmp_path / "run").exists()
 
 
+def test_a_mistyped_backbone_is_refused_before_anything_is_chosen(photographs: str, weights: Path) -> None:
+    with pytest.raises(holdfast.HoldfastError, match="did you mean 'torchvision:mobilenet_v2'"):
+        choose_recipe(photographs, (f"init=torchvision:mobilnet_v2@{weights}",), CPU)
+
+
 @pytest.mark.parametrize("start", ["runs/mine", "mine.pth"])
 def test_what_names_no_backbone_needs_a_recipe_or_a_name(start: str, photographs: str) -> None:
     with pytest.raises(holdfast.HoldfastError, match="torchvision:NAME@FILE"):

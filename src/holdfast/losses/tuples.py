@@ -87,12 +87,18 @@ class TupleLoss(AveragedLoss):
         given = None if tuples is None else as_tuples(tuples, embeddings.device)
         if self.queue is None:
             if given is None and self.miner is not None:
-                return Comparison(embeddings, labels, tuples=self.miner(embeddings, labels, generator, images))
+                return self.mined(self.miner, embeddings, labels, generator, images)
             return Comparison(embeddings, labels, tuples=given, given=given is not None)
         recalled = self.queue.recall(embeddings, labels, images)
         mined = None if self.miner is None else self.miner(embeddings, labels, generator, images, recalled)
         beside = None if given is None else shifted(given, len(recalled.vectors) - len(embeddings))
         return Comparison(embeddings, labels, recalled, mined, beside, given is not None)
+
+    def mined(
+        self, miner: Miner, embeddings: Tensor, labels: Tensor, generator: Generator | None, images: Tensor | None
+    ) -> Comparison:
+        """The batch, and what a miner chooses of it."""
+        return Comparison(embeddings, labels, tuples=miner(embeddings, labels, generator, images))
 
     def batch_loss(
         self, encoded: Encoded, tuples: IndicesTuple | None, generator: Generator | None, step: int
@@ -151,23 +157,17 @@ class PairLoss(TupleLoss):
             neg: which are negative pairs.
         """
 
-    def compare(
-        self,
-        embeddings: Tensor,
-        labels: Tensor,
-        tuples: IndicesTuple | None,
-        generator: Generator | None,
-        images: Tensor | None = None,
+    def mined(
+        self, miner: Miner, embeddings: Tensor, labels: Tensor, generator: Generator | None, images: Tensor | None
     ) -> Comparison:
         """As for any loss; a miner that looks at what this loss compares does so once."""
-        once = tuples is None and self.queue is None and type(self).matrix is TupleLoss.matrix
-        if not once or self.measure != "similarity" or type(self.miner) is not MultiSimilarityMiner:
-            return super().compare(embeddings, labels, tuples, generator, images)
-        self.check_lengths(embeddings)
+        same = self.measure == "similarity" and type(self).matrix is TupleLoss.matrix
+        if not same or type(miner) is not MultiSimilarityMiner:
+            return super().mined(miner, embeddings, labels, generator, images)
         positive, negative = relations(embeddings, labels, images)
         require_classes(negative)
         s = similarity(embeddings)
-        return Comparison(embeddings, labels, similarities=s, chosen=self.miner.masks(s.detach(), positive, negative))
+        return Comparison(embeddings, labels, similarities=s, chosen=miner.masks(s.detach(), positive, negative))
 
     def single(self, compared: Comparison) -> list[Unreduced]:
         """The losses as `pairs` returns them."""

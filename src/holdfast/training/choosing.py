@@ -116,8 +116,9 @@ def _seen_larger(backbone: str, side: float) -> tuple[str, ...]:
 
 def _poolable(backbone: str) -> bool:
     """Whether a backbone's average can become a generalised mean."""
+    module = build_backbone(backbone).module
     try:
-        pool_by_gem(build_backbone(backbone).module)
+        pool_by_gem(module)
     except ModelError:
         return False
     return True

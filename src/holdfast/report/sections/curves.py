@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.report import formatting as fmt
 from holdfast.report.charts import PERCENT_TICKS, Axis, Chart, Label, Points, line_chart, round_axis
 from holdfast.report.context import Absent, PageContext, Section
-from holdfast.run_files import ON_TEST, best_on_test, block, curve_on_test, finite
+from holdfast.run_files import ON_TEST, best_on_test, block, curve_on_test, finite, is_fitted
 
 BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation", ON_TEST}
 WORDS = {
@@ -24,8 +24,9 @@ def show(context: PageContext) -> dict[str, Any]:
     log = context.files.log
     loss, recall, tested = points(log, "loss"), validation(log), points(curve_on_test(log), "R@1")
     if not loss and not recall and not tested:
-        why = "the model was fitted in one go" if log else "no metrics.jsonl: this model was not trained here"
-        raise Absent(why)
+        if is_fitted(context.files.recipe):
+            raise Absent("the model was fitted in one go")
+        raise Absent("no metrics.jsonl with logged steps: this model was not trained here")
     recalls = {"Validation R@1, percent": recall, "Test R@1, percent": tested}
     charts = [_chart(title, {"R@1": line}, percent=True) for title, line in recalls.items() if line]
     charts += [_chart("Training loss", {"loss": loss})] if loss else []
