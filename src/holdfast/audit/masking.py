@@ -22,14 +22,12 @@ from holdfast.attacks.unmasked import CUTS, Cut, Unmasked
 from holdfast.audit import probes
 from holdfast.audit.flags import Flag
 from holdfast.audit.plan import Passes, Progress
-from holdfast.audit.probes import CAUSES, FORCE, REPORTED, UNMASKED, Outcome, Probes, masking_passes, steps_of
+from holdfast.audit.probes import CAUSES, FORCE, REPORTED, SLOPE, UNMASKED, Outcome, Probes, masking_passes, steps_of
 from holdfast.audit.subject import Expectation, Subject
 
 HUGE = 0.5
 MARGIN = 0.1
 """Fraction of the queries that an attack may leave without saying anything."""
-SLOPE = 5.0
-"""How many times as much, or as little, as its gradient says may change along it before that is no gradient of it."""
 TRIED = 4
 """Images that tell, before images are chosen by the clock, whether the heavier probes will be needed."""
 

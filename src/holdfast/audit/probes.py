@@ -33,6 +33,10 @@ FARTHER = 1.25
 """How many times as far as by the model's own gradient an attack must get before that is masked."""
 CHANCE = 0.01
 """How likely its advantage may be, image by image, if both gradients were as good."""
+SLOPE = 5.0
+"""How many times as much, or as little, as its gradient says may change along it before that is no gradient of it."""
+SHORTER = (1, 1 / 4, 1 / 16, 1 / 64)
+"""Lengths of short steps along a gradient."""
 OWN, UNMASKED, CAUSES, REPORTED, FORCE = "own gradient", "no mask", "causes", "reported attack", "large eps"
 LONG = ("blurred", "noise", "noise, no mask", "one step", FORCE, "finite differences", "random search")
 """Probes of models that hold, where nothing was found at once."""
@@ -96,7 +100,7 @@ def _costs(subject: Subject) -> dict[str, Passes]:
         return costs
     return costs | {
         OWN: attack,
-        "slope": Passes(forward=2, back=1) * (1 + len(CUTS)),
+        "slope": Passes(forward=2 * len(SHORTER), back=1) * (1 + len(CUTS)),
         "blurred": attack,
         "noise": averaged,
         "noise, no mask": averaged,
@@ -147,17 +151,22 @@ class Probes:
     def slope(self, module: nn.Module) -> float:
         """What a short step along a gradient changes, as a multiple of what the gradient says: the median of images.
 
-        Near the images, not at them: a model may treat 8-bit pixels otherwise.
+        Near the images, not at them: a model may treat 8-bit pixels otherwise. A step that changes less than it should
+        may have been too long, as many pixels together bend any network's margin; shorter ones are tried then.
         """
         few = slice(self.subject.chunk)
         margin, ball = self.margin.take(few), Ball(self.images[few], self.eps / 4, "linf")
         points = ball.start(self.eps / 4, self.subject.generator("probe-slope"))
         _, gradient = Forward(module).gradient(points, margin, first=True)
-        change = min(self.eps / 8, 1 / 255) * gradient.sign()
-        forward = Forward(self.subject.model)
-        ends = [forward.loss((points + side * change).clamp(0, 1), margin) for side in (1, -1)]
-        said = (gradient * change).flatten(1).sum(1)
-        return float(((ends[0] - ends[1]) / 2 / said).nan_to_num(torch.inf).median())
+        forward, found = Forward(self.subject.model), []
+        for part in SHORTER:
+            change = part * min(self.eps / 8, 1 / 255) * gradient.sign()
+            ends = [forward.loss((points + side * change).clamp(0, 1), margin) for side in (1, -1)]
+            said = (gradient * change).flatten(1).sum(1)
+            found.append(float(((ends[0] - ends[1]) / 2 / said).nan_to_num(torch.inf).median()))
+            if found[-1] > 1 / SLOPE:
+                break
+        return max(found)
 
     def own(self) -> Outcome:
         """What the audit's attacks go by: the model's own gradient, or search where it has none."""
