@@ -22,7 +22,18 @@ from holdfast.attacks.unmasked import CUTS, Cut, Unmasked
 from holdfast.audit import probes
 from holdfast.audit.flags import Flag
 from holdfast.audit.plan import Passes, Progress
-from holdfast.audit.probes import CAUSES, FORCE, REPORTED, SLOPE, UNMASKED, Outcome, Probes, masking_passes, steps_of
+from holdfast.audit.probes import (
+    CAUSES,
+    FORCE,
+    REPORTED,
+    SLOPE,
+    UNMASKED,
+    Outcome,
+    Probes,
+    breaks_more,
+    masking_passes,
+    steps_of,
+)
 from holdfast.audit.subject import Expectation, Subject
 
 HUGE = 0.5
@@ -105,7 +116,7 @@ class Verdict(Probes):
         if other is not None and other.beats(own):
             return self._causes(own, other)
         if not self.subject.differentiable:
-            return []
+            return self._searched_in_vain()
         found = self._false_slope(own)
         if found or not self._claims(own):
             return found
@@ -113,29 +124,55 @@ class Verdict(Probes):
 
     def _causes(self, own: Outcome, other: Outcome) -> list[Flag]:
         """Which of the cuts alone gets as far as all of them, and what the reported attacks would have found by it."""
-        model = self.subject.model
-        with self.counted(CAUSES):
-            alone = {cut: self.tried(partial(self.by_steps, Unmasked(model, [cut]), "apgd")) for cut in PASSED_BY}
-        by_cut = {cut: outcome for cut, outcome in alone.items() if outcome is not None and outcome.beats(own)}
+        by_cut = {cut: outcome for cut, outcome in self._alone().items() if outcome.beats(own)}
         enough = [cut for cut in by_cut if not other.beats(by_cut[cut])][:1]
         cuts = enough or list(by_cut) or list(CUTS)
         best = by_cut[cuts[0]] if enough else other
         return [Flag(f"masked-{cuts[0]}", self._told(own, best, cuts))]
 
+    def _alone(self) -> dict[Cut, Outcome]:
+        """What gradients do that pass by one cut each."""
+        model = self.subject.model
+        with self.counted(CAUSES):
+            alone = {cut: self.tried(partial(self.by_steps, Unmasked(model, [cut]), "apgd")) for cut in PASSED_BY}
+        return {cut: outcome for cut, outcome in alone.items() if outcome is not None}
+
     def _told(self, own: Outcome, other: Outcome, cuts: list[Cut]) -> str:
         """The figure with and without a cause: of the reported attack that left most, or else of the probe itself."""
-        words = " and ".join(PASSED_BY[cut] for cut in cuts)
         by_own = "by the model's own gradient" if self.subject.differentiable else "by random search"
         what, before, after = by_own, own.left, other.left
+        named = self._held_best()
+        again = self._reported_again(named, cuts) if named else None
+        if named and again is not None and int(again.left.sum()) < int(self.reported[named].sum()):
+            what, before, after = f"under the reported attack {named}", self.reported[named], again.left
+        return f"{self._figures(what, before, after, cuts)}, and {self._farther(own, other)}"
+
+    def _figures(self, what: str, before: Tensor, after: Tensor, cuts: list[Cut]) -> str:
+        words = " and ".join(PASSED_BY[cut] for cut in cuts)
+        return f"R@1 {what} {self.percent(before)}; {self.percent(after)} when gradients pass by {words}"
+
+    def _held_best(self) -> str | None:
+        """The reported attack that left most, of those that can be made again."""
         known = [name for name in AGAIN if name in self.reported]
-        named = max(known, key=lambda name: int(self.reported[name].sum()), default=None)
-        if named is not None:
-            budget = Budget(eps=self.eps, steps=2 * steps_of(self.subject))
-            again = self.run(REPORTED, lambda: self.by_goal(named, Unmasked(self.subject.model, cuts), budget))
-            if again is not None and int(again.left.sum()) < int(self.reported[named].sum()):
-                what, before, after = f"under the reported attack {named}", self.reported[named], again.left
-        figures = f"R@1 {what} {self.percent(before)}; {self.percent(after)} when gradients pass by"
-        return f"{figures} {words}, and {self._farther(own, other)}"
+        return max(known, key=lambda name: int(self.reported[name].sum()), default=None)
+
+    def _reported_again(self, named: str, cuts: list[Cut]) -> Outcome | None:
+        """A reported attack by a gradient without its mask."""
+        budget = Budget(eps=self.eps, steps=2 * steps_of(self.subject))
+        return self.run(REPORTED, lambda: self.by_goal(named, Unmasked(self.subject.model, cuts), budget))
+
+    def _searched_in_vain(self) -> list[Flag]:
+        """A reported attack by search that clearly more queries hold against than against gradients past masks."""
+        named = self._held_best()
+        if named is None:
+            return []
+        alone = self._alone()
+        cut = max(alone, key=lambda each: float(alone[each].reached.sum()), default=None)
+        again = self._reported_again(named, [cut]) if cut else None
+        if cut is None or again is None or not breaks_more(again.left, self.reported[named]):
+            return []
+        what = f"under the reported attack {named}, by random search,"
+        return [Flag(f"masked-{cut}", self._figures(what, self.reported[named], again.left, [cut]))]
 
     def _farther(self, own: Outcome, other: Outcome) -> str:
         by_own = float(own.reached.sum())

@@ -65,6 +65,12 @@ class Outcome:
         return farther and _by_chance(ahead, ahead + behind) <= CHANCE
 
 
+def breaks_more(left: Tensor, before: Tensor) -> bool:
+    """Whether an attack leaves clearly fewer queries than another on the same ones did."""
+    only, other = int((before & ~left).sum()), int((left & ~before).sum())
+    return _by_chance(only, only + other) <= CHANCE
+
+
 def _by_chance(heads: int, tosses: int) -> float:
     """How likely a fair coin shows so many heads or more."""
     return sum(math.comb(tosses, k) for k in range(heads, tosses + 1)) / float(2**tosses)
