@@ -181,12 +181,6 @@ def shuffled_pixels(gradient: Tensor, images: Tensor) -> Tensor:
     return gradient.flatten(1)[:, order].view_as(gradient)
 
 
-def on_grid_only(gradient: Tensor, images: Tensor) -> Tensor:
-    """A gradient at 8-bit images alone: one step works, the next ones see nothing."""
-    off = (255 * images - (255 * images).round()).abs().flatten(1).amax(1) > 1e-3
-    return torch.where(off.view(-1, 1, 1, 1), 0, gradient)
-
-
 def flipped_half(gradient: Tensor) -> Tensor:
     """Every second channel with the wrong sign."""
     sign = 1 - 2 * (torch.arange(gradient.shape[1], device=gradient.device) % 2)
@@ -214,6 +208,11 @@ def leaking_vectors(change: Change, share: float = 1e-3) -> Change:
 
 def levels(count: int) -> Change:
     return lambda values: (values * count).round() / count
+
+
+def two_bits(vectors: Tensor) -> Tensor:
+    """The sign of each coordinate, and whether it is large."""
+    return torch.sign(vectors) * (1 + 0.5 * torch.sign(vectors.abs() - 0.12))
 
 
 def sine(size: float, frequency: float) -> Change:

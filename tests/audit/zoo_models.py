@@ -33,7 +33,7 @@ PLAIN: dict[str, Any] = {
 TRIPLET = {"name": "triplet", "margin": 0.2, "miner": "softhard"}
 STEPS = {"eps": "8/255", "step": "4/255", "steps": 2}
 TARGETED = {"eps": 0.03, "units": "normalized", "steps": 1, "start": "uniform", "start_radius": 0.0015}
-HM = {"name": "hm", "source": "softhard", "destination": "lga", "budget": STEPS}
+HM = {"name": "hm", "source": "softhard", "destination": "lga", "budget": STEPS | {"step": "2/255", "steps": 4}}
 
 CHANGES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -42,11 +42,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "triplet": {"loss": TRIPLET},
     "attention": {
         "model": {"backbone": "zoo_attention:build", "dim": 64, "size": 32, "canvas": 32},
-        "optimizer": {"name": "adam", "lr": 0.0005},
+        "optimizer": {"name": "adam", "lr": 0.002},
+        "epochs": 40,
     },
-    "HM": {"loss": TRIPLET, "regime": HM},
-    "HM, seed 1": {"loss": TRIPLET, "regime": HM, "seed": 1},
-    "HM and ICS": {"loss": TRIPLET, "regime": HM | {"ics": 0.5}},
+    "HM": {"loss": TRIPLET, "regime": HM, "epochs": 16},
+    "HM, seed 1": {"loss": TRIPLET, "regime": HM, "seed": 1, "epochs": 16},
+    "HM and ICS": {"loss": TRIPLET, "regime": HM | {"ics": 0.5}, "epochs": 16},
     "ACT": {"loss": TRIPLET, "regime": {"name": "act", "source": "random", "budget": STEPS}},
     "EST": {"loss": TRIPLET | {"miner": "random"}, "regime": {"name": "est", "budget": STEPS}},
     "AT": {"regime": {"name": "at", "goal": "single-target", "budget": TARGETED}},

@@ -101,10 +101,7 @@ class _Watch(TorchFunctionMode):
             return value
         if value.shape[1] != self.images.shape[1] or min(value.shape[2:]) < SMALLEST:
             return value
-        rows = _matching_rows(value, self.images)
-        if rows is None:
-            return value
-        for fitted in _fits(self.images[rows], value.shape[2:]):
+        for fitted in _fits(self.images[_matching_rows(value, self.images)], value.shape[2:]):
             source = _blurred(fitted) if self.blur else fitted
             scale, explained = _explained(value.detach(), fitted.detach())
             if explained >= LIKE:
@@ -151,13 +148,13 @@ def _fits(images: Tensor, size: Sequence[int]) -> Iterator[Tensor]:
     yield F.pad(images, (left, size[1] - width - left, top, size[0] - height - top))
 
 
-def _matching_rows(value: Tensor, images: Tensor) -> Tensor | slice | None:
-    """Which image each row of a tensor shows; None where that cannot be told."""
+def _matching_rows(value: Tensor, images: Tensor) -> Tensor | slice:
+    """Which image each row of a tensor shows."""
     if len(value) == len(images):
         return slice(None)
     small = [F.adaptive_avg_pool2d(t.detach().float(), SMALLEST).flatten(1) for t in (value, images)]
-    near = torch.stack([F.normalize(t - t.mean(1, keepdim=True), dim=1) for t in small[:1]])[0]
-    return (near @ F.normalize(small[1] - small[1].mean(1, keepdim=True), dim=1).T).abs().argmax(1)
+    shown, known = (F.normalize(t - t.mean(1, keepdim=True), dim=1) for t in small)
+    return (shown @ known.T).abs().argmax(1)
 
 
 def _blurred(images: Tensor) -> Tensor:
