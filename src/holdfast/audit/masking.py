@@ -27,6 +27,7 @@ from holdfast.audit.probes import (
     FORCE,
     REPORTED,
     SLOPE,
+    SLOPES,
     UNMASKED,
     Outcome,
     Probes,
@@ -239,8 +240,9 @@ class Verdict(Probes):
         model = self.subject.model
         with self.counted("slope"):
             found = self.slope(model)
-            if _off(found) <= math.log(SLOPE):
-                return []
+        if _off(found) <= math.log(SLOPE):
+            return []
+        with self.counted(SLOPES):
             slopes = {cut: self.tried(partial(self.slope, Unmasked(model, [cut]))) for cut in PASSED_BY}
         off = {cut: _off(slope or 0.0) for cut, slope in slopes.items()}
         why = "the gradient is zero near most images"

@@ -37,10 +37,11 @@ SLOPE = 5.0
 """How many times as much, or as little, as its gradient says may change along it before that is no gradient of it."""
 SHORTER = (1, 1 / 4, 1 / 16, 1 / 64)
 """Lengths of short steps along a gradient."""
-OWN, UNMASKED, CAUSES, REPORTED, FORCE = "own gradient", "no mask", "causes", "reported attack", "large eps"
+OWN, UNMASKED, FORCE = "own gradient", "no mask", "large eps"
+CAUSES, REPORTED, SLOPES = "causes", "reported attack", "slopes"
 LONG = ("blurred", "noise", "noise, no mask", "one step", FORCE, "finite differences", "random search")
 """Probes of models that hold, where nothing was found at once."""
-EXPLAIN = (CAUSES, REPORTED)
+EXPLAIN = (CAUSES, REPORTED, SLOPES)
 """Attacks that follow where something was found; the long probes, which then do not, take more."""
 
 
@@ -100,13 +101,15 @@ def _costs(subject: Subject) -> dict[str, Passes]:
     attack = Passes(forward=2, back=steps)
     search = Passes(forward=queries + 2)
     averaged = Passes(forward=1, back=COPIES * steps)
+    slope = Passes(forward=2 * len(SHORTER), back=1)
     costs = {UNMASKED: attack, OWN: search, CAUSES: attack * len(CUTS)}
     costs[REPORTED] = Passes(forward=1, back=2 * steps)
     if not subject.differentiable:
         return costs
     return costs | {
         OWN: attack,
-        "slope": Passes(forward=2 * len(SHORTER), back=1) * (1 + len(CUTS)),
+        "slope": slope,
+        SLOPES: slope * len(CUTS),
         "blurred": attack,
         "noise": averaged,
         "noise, no mask": averaged,
