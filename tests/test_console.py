@@ -23,6 +23,11 @@ def test_the_library_is_quiet_unless_it_is_shown(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == "one line\n"
 
 
+def test_figures_have_the_digits_they_are_given() -> None:
+    assert [console.figure(value, 1) for value in (0.0, 7.25, 84.04, None, True)] == ["0.0", "7.2", "84.0", "-", "yes"]
+    assert [console.figure(value) for value in (0.25, 84.04, 3)] == ["0.250", "84.0", "3"]
+
+
 def test_processes_share_the_work_of_a_block() -> None:
     two = Processes(1, 2)
     seen = []

@@ -70,14 +70,19 @@ def bar(total: int, done: int = 0, unit: str = "step", what: str = "") -> tqdm[A
     )
 
 
-def figure(value: Any) -> str:
-    """A number as a table shows it."""
+def figure(value: Any, digits: int | None = None) -> str:
+    """A number as a table shows it.
+
+    Args:
+        value: or what stands in its place.
+        digits: after the point; fewer for large numbers when left out.
+    """
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+        return f"{value:.{digits if digits is not None else 1 if abs(value) >= 10 else 3}f}"
     return str(value)
 
 

@@ -209,6 +209,12 @@ def test_own_reports_are_linked_from_where_the_page_lies(folders: list[Path], tm
     assert links == ["../runs/hm/report.html"]
 
 
+def test_marks_are_explained_where_there_are_any(folders: list[Path], tmp_path: Path) -> None:
+    assert "is marked ▸" in read(folders, tmp_path / "compare.html")[1]
+    alike = [make_run(tmp_path / name) for name in "ab"]
+    assert "is marked ▸" not in read(alike, tmp_path / "alike.html")[1]
+
+
 def test_unlike_measurements_are_said_and_nobody_wins(tmp_path: Path) -> None:
     folders = [make_run(tmp_path / "a"), make_run(tmp_path / "b", 66.0, 30.0, audit={"mode": "published"})]
     page, text = read(folders, tmp_path / "compare.html")

@@ -14,7 +14,7 @@ from holdfast.audit.ers import TERMS
 from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, above_zero, non_negative, positive, shared
 from holdfast.console import figure, table
 from holdfast.errors import plural
-from holdfast.metric_info import stored
+from holdfast.metric_info import MetricInfo, stored
 from holdfast.run_files import eps_words
 
 
@@ -101,9 +101,10 @@ def audit_table(document: dict[str, Any]) -> str:
     terms = TERMS if document["protocol"] == "ers" else {}
     for key, value in document["metrics"].items():
         interval = document["intervals"].get(key)
-        ends = f"{figure(interval[0])} to {figure(interval[1])}" if interval else ""
-        term = [figure(terms[key](value)) if key in terms and value is not None else ""] if terms else []
-        rows.append((key, figure(value), ends, *term, described[key].meaning if key in described else ""))
+        info = described.get(key, MetricInfo())
+        ends = f"{figure(interval[0], info.digits)} to {figure(interval[1], info.digits)}" if interval else ""
+        term = [figure(terms[key](value), 1) if key in terms and value is not None else ""] if terms else []
+        rows.append((key, figure(value, info.digits), ends, *term, info.meaning))
     columns = ["figure", "value", "95 % interval", *(["term of ERS"] if terms else []), "meaning"]
     text = table(columns, rows, left=(len(columns) - 1,))
     budget = document["budget"]
@@ -136,7 +137,7 @@ def _robust(robust: dict[str, Any] | None) -> str:
 def _by_strength(cells: dict[str, list[float | None]]) -> str:
     """R@1 under every kind of damage and at each strength."""
     strengths = range(1, 1 + max(map(len, cells.values())))
-    rows = [(kind, *map(figure, row)) for kind, row in cells.items()]
+    rows = [(kind, *(figure(value, 1) for value in row)) for kind, row in cells.items()]
     return f"\n\nR@1 by kind and strength of damage\n{table(['', *map(str, strengths)], rows)}\n"
 
 

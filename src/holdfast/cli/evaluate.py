@@ -56,15 +56,18 @@ def metrics_table(content: dict[str, Any], every: bool = False) -> str:
     """The metrics of an evaluation, perhaps a stranger's; those that its metrics say matter most, or every one."""
     from holdfast.report.formatting import described
 
-    values = content["metrics"]
-    names = [name for name, info in described(content).items() if name in values and _matters(name, info, values[name])]
+    values, known = content["metrics"], described(content)
+    names = [name for name, info in known.items() if name in values and _matters(name, info, values[name])]
     names += [name for name in values if name not in names] if every else []
-    lines = table(["metric", "value"], [(name, figure(values[name])) for name in names])
+    rows = [(name, figure(values[name], known[name].digits if name in known else None)) for name in names]
+    lines = table(["metric", "value"], rows)
     reasons = "".join(f"\n{name}: {why}" for name, why in content["undefined"].items() if name in names)
     skipped = f"\n{plural(len(content['skipped']), 'unreadable image')} left out" if content["skipped"] else ""
     best = content.get("best_on_test")
     if isinstance(best, dict) and (recall := finite(best.get("R@1"))) is not None:
-        skipped += f"\nbest on test: R@1 {figure(recall)}, epoch {best.get('epoch')}; above: {content.get('reported')}"
+        skipped += (
+            f"\nbest on test: R@1 {figure(recall, 1)}, epoch {best.get('epoch')}; above: {content.get('reported')}"
+        )
     return harmless(f"{plural(content['images'], 'image')} of the {content['split']} split\n{lines}{reasons}{skipped}")
 
 

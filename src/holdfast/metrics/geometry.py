@@ -84,7 +84,10 @@ class Geometry(Metric):
             "collapsed": "whether every image lies near every other",
         }
         raw = ("pi_intra", "pi_inter", "energy_0", "energy_1", "gaussian_energy")
-        shown = {key: MetricInfo(text, better=None, shown="page") for key, text in words.items()}
+        digits = {"effective_rank": 1}
+        shown = {
+            key: MetricInfo(text, better=None, digits=digits.get(key, 3), shown="page") for key, text in words.items()
+        }
         return shown | {key: MetricInfo(better=None, shown="file") for key in raw}
 
     @torch.no_grad()

@@ -140,6 +140,11 @@ class Table:
         """Whether some value is not to be trusted."""
         return any(cell.doubted for column in self.columns for cell in column.cells)
 
+    @property
+    def led(self) -> bool:
+        """Whether some value is marked as the best of its column."""
+        return any(cell.best for column in self.columns for cell in column.cells)
+
     def without_empty(self) -> Table:
         """Only the columns in which some row has a value."""
         filled = [column for column in self.columns if any(cell.value is not None for cell in column.cells)]
