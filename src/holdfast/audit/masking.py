@@ -182,8 +182,9 @@ class Verdict(Probes):
         return f"the same attack gets {float(other.reached.sum()) / by_own:.1f} times as far"
 
     def _claims(self, own: Outcome) -> bool:
-        """Whether there is a robustness to doubt."""
-        left = [own.left, *self.reported.values()]
+        """Whether there is a robustness to doubt, under attacks that want another class to be found."""
+        aimed = [name for name in AGAIN if name in self.reported] or list(self.reported)
+        left = [own.left, *(self.reported[name] for name in aimed)]
         return max(float(each.double().mean()) for each in left) > MARGIN
 
     def _rough(self, own: Outcome) -> list[Flag]:
