@@ -103,6 +103,17 @@ def test_the_reported_attack_that_left_most_is_made_again(model: Embedder, table
     assert "R@1 under the reported attack gtm" in flag.why
 
 
+@pytest.mark.parametrize(("held", "flags"), [(20, ["masked-before"]), (0, [])])
+def test_a_search_that_left_more_than_gradients_past_the_mask_is_told(
+    held: int, flags: list[str], model: Embedder, table: ImageTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Outcome, "beats", lambda *_: False)  # as if a short search had come as far
+    subject = dataclasses.replace(subject_of(Fake(model, before=in_numpy), table), differentiable=False)
+    found = probe(subject, {"es": (torch.arange(20) < held).float()}).flags
+    assert [flag.name for flag in found] == flags
+    assert all("under the reported attack es, by random search" in flag.why for flag in found)
+
+
 def test_a_sound_model_has_no_flag_and_takes_the_passes_that_were_planned(model: Embedder, table: ImageTable) -> None:
     subject = subject_of(model, table)
     taken = Passes()
