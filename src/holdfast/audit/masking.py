@@ -28,6 +28,7 @@ from holdfast.audit.probes import (
     REPORTED,
     SLOPE,
     SLOPES,
+    STEADY,
     UNMASKED,
     Outcome,
     Probes,
@@ -201,9 +202,12 @@ class Verdict(Probes):
             "noise": ("rough-surface", smoothed(model), "momentum", mean),
             "noise, no mask": ("rough-surface", smoothed(Unmasked(model)), "momentum", f"{mean} and passes by masks"),
         }
+        alike: dict[Method, Outcome | None] = {"apgd": own}
         for name, (flag, module, method, words) in tries.items():
+            if method not in alike:
+                alike[method] = self.run(STEADY, partial(self.by_steps, model, method))
             other = self.run(name, partial(self.by_steps, module, method))
-            if other is not None and other.beats(own):
+            if other is not None and all(same is None or other.beats(same) for same in alike.values()):
                 why = f"R@1 by the model's own gradient {self.percent(own.left)}; {self.percent(other.left)} when it"
                 return [Flag(flag, f"{why} {words}, and {self._farther(own, other)}")]
         return []

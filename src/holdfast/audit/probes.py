@@ -37,9 +37,9 @@ SLOPE = 5.0
 """How many times as much, or as little, as its gradient says may change along it before that is no gradient of it."""
 SHORTER = (1, 1 / 4, 1 / 16, 1 / 64)
 """Lengths of short steps along a gradient."""
-OWN, UNMASKED, FORCE = "own gradient", "no mask", "large eps"
+OWN, STEADY, UNMASKED, FORCE = "own gradient", "own gradient, momentum", "no mask", "large eps"
 CAUSES, REPORTED, SLOPES = "causes", "reported attack", "slopes"
-LONG = ("blurred", "noise", "noise, no mask", "one step", FORCE, "finite differences", "random search")
+LONG = ("blurred", STEADY, "noise", "noise, no mask", "one step", FORCE, "finite differences", "random search")
 """Probes of models that hold, where nothing was found at once."""
 EXPLAIN = (CAUSES, REPORTED, SLOPES)
 """Attacks that follow where something was found; the long probes, which then do not, take more."""
@@ -111,6 +111,7 @@ def _costs(subject: Subject) -> dict[str, Passes]:
         "slope": slope,
         SLOPES: slope * len(CUTS),
         "blurred": attack,
+        STEADY: Passes(forward=1, back=steps),
         "noise": averaged,
         "noise, no mask": averaged,
         "one step": Passes(forward=1, back=1),
