@@ -143,6 +143,13 @@ def test_a_planted_fault_raises_its_flags(
     assert raised <= flags(fault(model).eval(), table)
 
 
+def test_a_model_that_refuses_a_lone_image_is_audited(model: Embedder, table: ImageTable) -> None:
+    fault = BatchStatistics(model).eval()
+    with pytest.raises(ValueError, match="more than 1 value"):
+        fault(torch.zeros(1, 3, SIZE, SIZE))
+    assert "batch-dependent" in flags(fault, table, limit=1)
+
+
 @pytest.mark.parametrize("fault", [ExpectsBytes, NormalisedTwice])
 def test_pixels_in_another_range_than_expected(fault: type[Wrapped], model: Embedder, learnt: ImageTable) -> None:
     """On characters it has learnt: unseen ones of 16 pixels are told apart too poorly for the range to matter."""

@@ -109,7 +109,7 @@ def test_a_model_without_gradients_is_searched_for_patches(few: ImageTable, monk
 
 def test_a_larger_patch_and_a_first_look(model: Embedder, few: ImageTable) -> None:
     only = ("patch",)
-    small, large = (audit.run(model, few, audit.Natural(only=only, area=area), limit=LIMIT) for area in (0.01, 0.3))
+    small, large = (audit.run(model, few, audit.Natural(only=only, area=area), limit=LIMIT) for area in (1e-4, 0.3))
     assert large.document["metrics"]["patch R@1"] < small.document["metrics"]["patch R@1"]
     assert "natural R@1" not in small.document["metrics"]
     quick = audit.run(model, few, audit.Natural(only=only), quick=True).document

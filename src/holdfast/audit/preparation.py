@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from holdfast.audit import flags as checks
 from holdfast.audit.flags import Flag
 from holdfast.audit.plan import Speed, TimeLimit
 from holdfast.audit.sampling import balanced_rows, few_classes
-from holdfast.audit.subject import Expectation, Subject
+from holdfast.audit.subject import Accompanied, Expectation, Subject
 from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
@@ -36,6 +36,8 @@ GPU_BLOCK = 512
 """Images attacked together on a GPU, which small batches would leave idle."""
 TIMED = 8
 """Images whose passes are timed on a CPU, where more at once are no faster."""
+Called: TypeAlias = Embedder | Expectation | Accompanied
+"""A model as attacks call it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,10 +154,10 @@ def make_subject(
     )
     if through_sets:
         views = {name: Through(embedder, name) for name in embedder.bank.names()}
-        averaged = {name: Expectation(view) if isinstance(model, Expectation) else view for name, view in views.items()}
+        called = {name: view if isinstance(model, Embedder) else type(model)(view) for name, view in views.items()}
         sets = {
             name: dataclasses.replace(subject, model=view, references=_references(view, stores, seed, batch))
-            for name, view in averaged.items()
+            for name, view in called.items()
         }
         subject = dataclasses.replace(subject, sets=sets)
     return subject, [entry for each in stores for entry in each.skipped], [*raised, *lost]
@@ -192,7 +194,7 @@ def measure_speed(subject: Subject, execution: Execution) -> Speed:
     return Speed.measure(subject.model, images, execution.precision_on(device), subject.differentiable)
 
 
-def _references(model: Embedder | Expectation | Through, stores: list[ImageStore], seed: int, batch: int) -> References:
+def _references(model: Called | Through, stores: list[ImageStore], seed: int, batch: int) -> References:
     """Clean embeddings of the images that may be attacked and, where it is another set, of the gallery."""
     device = model.mean.device
     torch.manual_seed(seeds.derive(seed, "clean"))  # for randomised models
@@ -219,20 +221,20 @@ def _digest(tables: list[ImageTable]) -> str:
 
 def _first_checks(
     embedder: Embedder, store: ImageStore, labels: torch.Tensor, seed: int
-) -> tuple[Embedder | Expectation, list[Flag]]:
-    """The model to attack (averaged, if it turns out to be random) and its flags."""
+) -> tuple[Called, list[Flag]]:
+    """The model to attack (averaged or in company, if it turns out to be random or to need it) and its flags."""
     probe = few_classes(labels, *PROBED, seed)
     images = store.inputs(probe)
     torch.manual_seed(seeds.derive(seed, "checks"))
     with console.bar(4, unit="check", what="first checks") as bar:
         random = checks.randomised(embedder, images)
         bar.update()
-        model = Expectation(embedder) if random else embedder
+        model: Called = Expectation(embedder) if random else embedder
         raised = [*random, *checks.non_unit(embedder, images)]
         bar.update()
         raised += checks.inputs(model, images, labels[probe.to(labels.device)])
         bar.update()
-        if not random:
-            raised += checks.batch_dependent(embedder, images[:APART])
+        if not random and (dependent := checks.batch_dependent(embedder, images[:APART])):
+            model, raised = Accompanied(embedder), raised + dependent
         bar.update()
     return model, raised

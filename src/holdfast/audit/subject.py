@@ -47,6 +47,26 @@ class Expectation(nn.Module):
         return F.normalize(torch.stack(vectors).mean(0), dim=1)
 
 
+class Accompanied(nn.Module):
+    """A model that wants batch statistics, which refuses an image that comes alone: that one comes twice.
+
+    Args:
+        model: maps images to vectors that depend on the rest of the batch.
+    """
+
+    def __init__(self, model: Embedder | Through) -> None:
+        super().__init__()
+        self.model = model
+        self.size, self.dim, self.mean = model.size, model.dim, model.mean
+        self.training = model.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        """As the model's, for one image or more."""
+        company = images.repeat(2, 1, 1, 1) if len(images) == 1 else images
+        vectors: Tensor = self.model(company)
+        return vectors[: len(images)]
+
+
 @dataclasses.dataclass(frozen=True)
 class Subject:
     """A model under audit.
