@@ -104,6 +104,11 @@ def passes_per_step(log: Sequence[Mapping[str, Any]]) -> float | None:
     return finite(sum(taken * each for taken, each in passes) / total) if total else None
 
 
+def passed_images(log: Sequence[Mapping[str, Any]]) -> float:
+    """How many images went forward and back through the model, each as often as it did; of one process."""
+    return finite(sum(taken * each for taken, each in _since_the_last(log, "passed"))) or 0.0
+
+
 def _since_the_last(log: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float, float]]:
     """The numbers above zero that steps have under a key, each with how many steps it stands for."""
     known = [(step, value) for step, line in steps(log) if (value := finite(line.get(key)))]

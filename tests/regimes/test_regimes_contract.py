@@ -240,4 +240,6 @@ def test_from_the_command_line(name: str, precision: str, tiny: dict[str, Any], 
     passes = regimes.build(name).passes
     least = 2 if name == "hm" else passes  # hm alone has a goal that may be reached, and stops crafting there
     assert all(math.isfinite(line["loss"]) and least <= line["passes"] <= passes for line in lines)
+    if name in ("standard", "at", "mdprop"):  # others pass triplets, or parts of them
+        assert all(line["passed"] == line["passes"] * 2 * CLASSES for line in lines)
     assert yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())["regime"]["name"] == name

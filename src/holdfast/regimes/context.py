@@ -60,12 +60,14 @@ class StepContext:
         self.group = 0
         """Which part of a batch this is, where mining groups cut it into parts; otherwise 0."""
         self.passes = 0
+        self.passed = 0
+        """Images of this process in those passes, as often as they went through."""
         self.looks = 0
 
     def start(self, step: int) -> None:
         """Enter a step; layers that draw by themselves (dropout) draw from torch's global generator, seeded here."""
         self.step, self.replay, self.group = step, 0, 0
-        self.passes = self.looks = 0
+        self.passes = self.passed = self.looks = 0
         other = (self._processes.rank,) if self._processes.rank else ()  # its images must not all drop the same
         torch.manual_seed(seeds.derive(self._seed, step, "layers", *other))
 
@@ -91,6 +93,7 @@ class StepContext:
             numbers: which image of the dataset each shows, as the batch has it, so that miners know copies.
         """
         self.passes += 1
+        self.passed += len(images)
         return self._embed(images, labels, distribution, blocks)._replace(numbers=numbers)
 
     @torch.no_grad()
@@ -142,6 +145,7 @@ class StepContext:
                 shard=shard,
             )
         self.passes += crafted.passes
+        self.passed += crafted.passes * len(images)
         return crafted.images
 
     def criterion(self, encoded: Encoded, tuples: Tuples | None = None, stage: str = "loss") -> Tensor:

@@ -52,17 +52,19 @@ class Interval:
     """
 
     def __init__(self, device: torch.device, state: Mapping[str, Any] | None = None) -> None:
-        before = state or {"sums": {}, "steps": 0, "passes": 0}
+        before = state or {"sums": {}, "steps": 0, "passes": 0, "passed": 0}
         self._device = device
         self._sums: dict[str, Tensor] = {name: torch.tensor(v, device=device) for name, v in before["sums"].items()}
         self._steps: int = before["steps"]
         self._passes: int = before["passes"]
+        self._passed: int = before.get("passed", 0)
         self._timed = 0  # since this process began
         self._start = time.perf_counter()
 
-    def add(self, result: StepResult, passes: int) -> None:
-        """Take note of one step's result and of how often it ran the model forward and back."""
+    def add(self, result: StepResult, passes: int, passed: int) -> None:
+        """Take note of one step's result, its passes forward and back, and the images in all of them."""
         self._passes += passes
+        self._passed += passed
         values = {"loss": result.loss, **result.terms, **result.logs}
         for name, value in values.items():
             self._sums[name] = self._sums.get(name, torch.zeros((), device=self._device)) + value.detach()
@@ -82,16 +84,18 @@ class Interval:
             "sums": {name: float(total) for name, total in self._sums.items()},
             "steps": self._steps,
             "passes": self._passes,
+            "passed": self._passed,
         }
 
     def close(self, batch: int) -> dict[str, float]:
-        """The means since the last call, passes per step and images per second, given the images per step."""
+        """The means since the last call, passes and their images per step, images per second, given images per step."""
         line = {name: float(total) / self._steps for name, total in self._sums.items()}
         line["passes"] = self._passes / self._steps
+        line["passed"] = self._passed / self._steps
         now = time.perf_counter()
         if now > self._start:  # a clock that went back says nothing
             line["images_per_second"] = round(self._timed * batch / (now - self._start), 1)
-        self._sums, self._steps, self._timed, self._passes, self._start = {}, 0, 0, 0, now
+        self._sums, self._steps, self._timed, self._passes, self._passed, self._start = {}, 0, 0, 0, 0, now
         return line
 
 

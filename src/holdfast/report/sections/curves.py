@@ -9,7 +9,7 @@ from holdfast.report.charts import PERCENT_TICKS, Axis, Chart, Label, Points, li
 from holdfast.report.context import Absent, PageContext, Section
 from holdfast.run_files import ON_TEST, best_on_test, block, curve_on_test, finite, is_fitted
 
-BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "validation", ON_TEST}
+BOOKKEEPING = {"step", "epoch", "lr", "loss", "images_per_second", "passes", "passed", "validation", ON_TEST}
 WORDS = {
     "hardness": "Hardness of triplets; above 0, wrong ones are nearer",
     "shift": "How far attacks move embeddings",
