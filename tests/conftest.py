@@ -73,6 +73,14 @@ def _short_probe(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is kept in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOLDFAST_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _one_seed() -> None:
     torch.manual_seed(0)

@@ -23,6 +23,18 @@ def kind_of(path: Path) -> Literal["file", "folder", "other"] | None:
     return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
 
 
+def cache_folder() -> Path | None:
+    """Where what can be made again is kept between runs: `HOLDFAST_CACHE`, or the user's own cache; None if empty."""
+    chosen = os.environ.get("HOLDFAST_CACHE")
+    if chosen is not None:
+        return Path(chosen).expanduser().absolute() if chosen else None
+    home = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(home) if home else Path.home() / ".cache") / "holdfast"
+    except RuntimeError:  # a user without a home
+        return None
+
+
 def write_atomic(file: Path, content: bytes | str) -> None:
     """Write aside, sync, rename."""
     data = content.encode() if isinstance(content, str) else content

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from accelerate import Accelerator
 import holdfast
 from holdfast import attacks, losses, regimes
 from holdfast.attacks import Budget, References
+from holdfast.attacks.frozen import frozen
 from holdfast.audit import Execution
 from holdfast.losses import Criterion
 from holdfast.models import Embedder
@@ -54,17 +57,46 @@ def test_any_batch_size_in_any_mode(distribution: str) -> None:
 
 
 @pytest.mark.usefixtures("backend")
-def test_the_number_of_graphs_does_not_grow_with_batch_sizes() -> None:
-    plain = model()
+def test_sizes_and_sets_need_no_graph_of_their_own() -> None:
+    """From the first call on: no graph is made for one size and then again for others."""
+    plain = model("freeze-statistics")
     run = CompiledPasses(plain)
     before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    for count in (12, 7, 20, 33, 16):
+
+    def graphs() -> int:
+        return torch._dynamo.utils.counters["stats"]["unique_graphs"] - before
+
+    def craft(count: int, distribution: str) -> None:
+        with frozen(plain):
+            pixels = images(count).requires_grad_()
+            torch.autograd.grad(run(pixels, False, distribution).sum(), pixels)
+
+    for count in (12, 7, 20):
         for distribution in ("clean", "stax", "mtax"):
-            run(images(count), False, distribution)
-    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] - before
-    assert 3 <= graphs <= 6, (
-        "one per set, and perhaps a second one for other sizes than the first, of which there are four"
-    )
+            craft(count, distribution)
+            run(images(count), True, distribution)[0].sum().backward()
+    assert graphs() == 4, "to craft and to learn, through the clean set and through another"
+
+
+@pytest.mark.usefixtures("backend")
+def test_torch_caches_every_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One operation that its cache does not know, and every process traces the backward pass again."""
+    autograd_cache = pytest.importorskip("torch._functorch._aot_autograd.autograd_cache")
+    seen = []
+
+    def check(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Callable[..., Any]:
+        autograd_cache.check_cacheable(graph)
+        seen.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=check))
+    plain = model()
+    run = CompiledPasses(plain)
+    for distribution in ("clean", "stax"):
+        run(images(), True, distribution)
+        with torch.autocast("cpu", torch.bfloat16):
+            run(images(), True, distribution)
+    assert len(seen) == 4
 
 
 @pytest.mark.usefixtures("backend")

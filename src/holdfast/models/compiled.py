@@ -1,8 +1,9 @@
 """Compiled passes through an embedder, for the passes that repeat thousands of times.
 
-One callable serves every batch size: the first dimension is compiled as a variable. BatchNorm set, mode and what needs
-a gradient choose among its graphs, one or two each, so training with K sets builds a handful. Evaluation and anything
-else that calls the model itself stays as it was.
+One callable serves every batch size, because the first dimension is compiled as a variable, and one graph every
+auxiliary BatchNorm set, because their tensors are inputs. Mode and what needs a gradient choose among the graphs:
+looking, crafting and learning, each through the clean set or another. They are kept for the next process
+(compile_cache.py). Evaluation and anything else that calls the model itself stays as it was.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.models.bank import CLEAN
+from holdfast.models.compile_cache import open_cache
 from holdfast.models.embedder import Embedder
 
 Compile: TypeAlias = bool | Literal["auto"]
@@ -37,12 +39,16 @@ class CompiledPasses:
     def __init__(self, model: Embedder) -> None:
         limit = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"
         setattr(torch._dynamo.config, limit, max(GRAPHS, getattr(torch._dynamo.config, limit)))
-        self._call: Callable[..., Any] = torch.compile(model.forward)
+        self._model = model
+        self._call: Callable[..., Any] = torch.compile(model.through)
+        self._cache = open_cache(model, model.mean.device)
 
     def __call__(self, images: Tensor, return_pooled: bool = False, distribution: str = CLEAN) -> Any:
         """As `Embedder.forward`."""
         torch._dynamo.maybe_mark_dynamic(images, 0)
-        return self._call(images, return_pooled, distribution)
+        found = self._call(images, return_pooled, self._model.set_tensors(distribution))
+        self._cache.keep()
+        return found
 
 
 def worth_compiling(choice: Compile, device: torch.device, passes: float) -> bool:

@@ -167,15 +167,19 @@ class Embedder(
 
     def features(self, images: Tensor, distribution: str = CLEAN) -> Tensor:
         """Pooled backbone features of images in [0, 1], through the BatchNorm set of a distribution."""
-        return self._pooled(images, distribution)[0]
+        return self._pooled(images, self.set_tensors(distribution))[0]
 
-    def _pooled(self, images: Tensor, distribution: str) -> tuple[Tensor, Tensor]:
+    def set_tensors(self, distribution: str) -> dict[str, Tensor] | None:
+        """The BatchNorm set of a distribution, as `through` takes it; None for the backbone's own."""
+        return None if distribution == CLEAN else self.bank.tensors(distribution)
+
+    def _pooled(self, images: Tensor, tensors: dict[str, Tensor] | None) -> tuple[Tensor, Tensor]:
         """The features that embeddings come from, and those that losses learn from."""
         pixels = (images - self.mean) / self.std
-        if distribution == CLEAN:
+        if tensors is None:
             pooled: Tensor = self.backbone(pixels)
         else:
-            pooled = functional_call(self.backbone, self.bank.tensors(distribution), (pixels,))
+            pooled = functional_call(self.backbone, tensors, (pixels,))
         if not self.max_pooled:
             return pooled, pooled
         average, largest = pooled.chunk(2, dim=1)
@@ -186,8 +190,8 @@ class Embedder(
         z = self.head(pooled)
         if not self.normalize:
             return z  # type: ignore[no-any-return]
-        with torch.autocast(z.device.type, enabled=False):
-            return F.normalize(z.float() if z.dtype in (torch.bfloat16, torch.float16) else z, dim=-1)
+        # Autocast lowers no operation of it. A switch inside the graph would keep torch from caching what it compiles.
+        return F.normalize(z.float() if z.dtype in (torch.bfloat16, torch.float16) else z, dim=-1)
 
     @overload
     def forward(self, images: Tensor, return_pooled: Literal[False] = False, distribution: str = CLEAN) -> Tensor: ...
@@ -207,7 +211,13 @@ class Embedder(
             return_pooled: return the pooled features beside the embeddings.
             distribution: whose BatchNorm set the images go through; `bank` holds the auxiliary ones.
         """
-        features, pooled = self._pooled(images, distribution)
+        return self.through(images, return_pooled, self.set_tensors(distribution))
+
+    def through(
+        self, images: Tensor, return_pooled: bool, tensors: dict[str, Tensor] | None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """As `forward`, through the BatchNorm set whose tensors are given, so that one graph serves any."""
+        features, pooled = self._pooled(images, tensors)
         z = self.project(features)
         return (z, pooled) if return_pooled else z
 
