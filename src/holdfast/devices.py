@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from holdfast.errors import HoldfastError
 
@@ -27,6 +28,11 @@ def choose_device(name: str | torch.device | None) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise HoldfastError(f"no device '{name}' here; the last one is cuda:{torch.cuda.device_count() - 1}")
     return device
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host on a device, without waiting for what the device is at."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def seeded_devices(device: torch.device) -> list[int]:

@@ -14,6 +14,7 @@ from holdfast.errors import DataError
 from holdfast.metrics.base import EmbeddedSet, blocks
 from holdfast.metrics.neighbours import neighbours
 from holdfast.mining import draw
+from holdfast.mining.known import in_training
 from holdfast.sphere import Mask, precise, squared_distances
 
 Term: TypeAlias = Callable[[Tensor, slice], Tensor]
@@ -97,11 +98,11 @@ class References:
             raise DataError("this goal compares labels; give References(..., query_labels=...) beside queries")
 
     def rows(self, rows: Tensor) -> Tensor:
-        """Rows on this device, checked."""
+        """Rows on this device, checked; those of a training step are its own."""
         count = len(self._own)
         if rows.ndim != 1 or rows.is_floating_point() or rows.dtype == torch.bool:
             raise DataError(f"rows must be a list of integers, got {rows.dtype} of shape {tuple(rows.shape)}")
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < count:
+        if len(rows) and not in_training() and not 0 <= int(rows.min()) <= int(rows.max()) < count:
             raise DataError(f"rows must lie between 0 and {count - 1}, got {int(rows.min())} to {int(rows.max())}")
         return rows.to(self.device, torch.int64)
 

@@ -35,7 +35,7 @@ class Margin(TripletLoss):
         memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: two or more images per class and two or more classes in a batch; a relevance matrix needs a shared
-        β. Per-class β reads the label range on the host, to answer a wrong label with a clear error.
+        β. Outside training per-class β reads the label range on the host, to answer a wrong label with a clear error.
     Relations: usually with the miner `distance`; `contrastive` has fixed boundaries.
     Reference: Wu et al., ICCV 2017; averaged as in Roth et al., ICML 2020.
     """

@@ -15,9 +15,8 @@ from holdfast.losses.base import Encoded
 from holdfast.losses.comparison import Comparison, shifted
 from holdfast.losses.memory import Memory
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, total_mean
-from holdfast.mining import IndicesTuple, Miner, MultiSimilarityMiner, Triplets
+from holdfast.mining import IndicesTuple, Miner, MiningBatch, Triplets
 from holdfast.mining.base import as_tuples
-from holdfast.mining.batch import relations, require_classes
 from holdfast.sphere import Mask, distances, similarity, squared_distances
 
 Part: TypeAlias = Literal["both", "positive", "negative"]
@@ -97,7 +96,15 @@ class TupleLoss(AveragedLoss):
     def mined(
         self, miner: Miner, embeddings: Tensor, labels: Tensor, generator: Generator | None, images: Tensor | None
     ) -> Comparison:
-        """The batch, and what a miner chooses of it."""
+        """The batch, and what a miner chooses of it: masks where it has those, which need no GPU to be asked."""
+        if not miner.triplets:
+            batch, s = MiningBatch(embeddings, labels, images), None
+            if self.measure == "similarity" and type(self).matrix is TupleLoss.matrix:
+                s = similarity(embeddings)
+                batch.similarity = s.detach()  # a miner that looks at what this loss compares does so once
+            chosen = miner.masks(batch)
+            if chosen is not None:
+                return Comparison(embeddings, labels, similarities=s, chosen=chosen)
         return Comparison(embeddings, labels, tuples=miner(embeddings, labels, generator, images))
 
     def batch_loss(
@@ -156,18 +163,6 @@ class PairLoss(TupleLoss):
             pos: which of them are positive pairs.
             neg: which are negative pairs.
         """
-
-    def mined(
-        self, miner: Miner, embeddings: Tensor, labels: Tensor, generator: Generator | None, images: Tensor | None
-    ) -> Comparison:
-        """As for any loss; a miner that looks at what this loss compares does so once."""
-        same = self.measure == "similarity" and type(self).matrix is TupleLoss.matrix
-        if not same or type(miner) is not MultiSimilarityMiner:
-            return super().mined(miner, embeddings, labels, generator, images)
-        positive, negative = relations(embeddings, labels, images)
-        require_classes(negative)
-        s = similarity(embeddings)
-        return Comparison(embeddings, labels, similarities=s, chosen=miner.masks(s.detach(), positive, negative))
 
     def single(self, compared: Comparison) -> list[Unreduced]:
         """The losses as `pairs` returns them."""

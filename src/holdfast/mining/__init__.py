@@ -5,13 +5,23 @@ from holdfast.mining.base import IndicesTuple, Miner, Pairs, Recalled, Triplets,
 from holdfast.mining.batch import MiningBatch
 from holdfast.mining.distance import Distance
 from holdfast.mining.easy_positive import EasyPositive
+from holdfast.mining.known import Known, training_batch
 from holdfast.mining.multi_similarity import MultiSimilarityMiner
 from holdfast.mining.semihard import SemiHard, SoftHard
 from holdfast.mining.triplet import EasyPositiveHardNegative, Hardest, Random, TripletMiner
 
 build, names = builder(registry), registry.names
 
-__all__ = ["Distance", "EasyPositive", "EasyPositiveHardNegative", "Hardest", "IndicesTuple", "Miner", "MiningBatch"]
+__all__ = [
+    "Distance",
+    "EasyPositive",
+    "EasyPositiveHardNegative",
+    "Hardest",
+    "IndicesTuple",
+    "Known",
+    "Miner",
+    "MiningBatch",
+]
 __all__ += [
     "MultiSimilarityMiner",
     "Pairs",
@@ -22,5 +32,6 @@ __all__ += [
     "TripletMiner",
     "Triplets",
     "Tuples",
+    "training_batch",
 ]
 __all__ += ["build", "names", "register"]

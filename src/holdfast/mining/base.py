@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -12,6 +12,9 @@ from torch import Generator, Tensor
 from holdfast.configurable import Configurable
 from holdfast.errors import DataError
 from holdfast.registry import Registry
+
+if TYPE_CHECKING:
+    from holdfast.mining.batch import MiningBatch
 
 
 class Triplets(NamedTuple):
@@ -115,6 +118,21 @@ class Miner(Configurable, ABC):
                 memory, whose last rows are the batch. The batch itself when left out; a miner that does not take
                 this argument goes with every loss that has no memory.
         """
+
+    def masks(self, batch: MiningBatch) -> tuple[Tensor, Tensor] | None:
+        """The positive and negative pairs it chooses as masks, for losses that need no list of them.
+
+        None where it cannot say so: losses then call it for its tuples.
+        """
+        return None
+
+    def pairs(self, batch: MiningBatch) -> Pairs:
+        """The pairs of its masks as indices, anchor by anchor."""
+        chosen = self.masks(batch)
+        assert chosen is not None
+        positive, negative = chosen
+        anchor, other = (positive | negative).nonzero(as_tuple=True)
+        return Pairs(anchor, other, positive[anchor, other])
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

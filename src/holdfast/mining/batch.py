@@ -9,6 +9,7 @@ from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.mining.base import Recalled
+from holdfast.mining.known import known_of
 from holdfast.sphere import Mask, pair_masks, similarity, squared_distances
 
 
@@ -44,12 +45,6 @@ def relations(
     return positive & (images[:, None] != others[None, :]), negative
 
 
-def require_classes(negative: Mask) -> None:
-    """Refuse a batch in which nothing can be told apart."""
-    if not bool(negative.any()):
-        raise DataError("every image of this batch has the same label; mining needs two or more classes per batch")
-
-
 def some(mask: Mask) -> Tensor:
     """Which rows hold anything: `any(1)`, which is slow for booleans on a CPU."""
     return mask.view(torch.uint8).amax(1).bool()
@@ -73,6 +68,9 @@ class MiningBatch:
         recalled: Recalled | None = None,
     ) -> None:
         self.positive, self.negative = relations(embeddings, labels, images, recalled)
+        known = known_of(labels)
+        self.known_complete = known is not None and (known.complete if images is None else known.distinct)
+        self.known_paired = known is not None and known.paired
         self.vectors = embeddings.detach()
         self.others = None if recalled is None else recalled.vectors
 
@@ -91,6 +89,11 @@ class MiningBatch:
     def complete(self) -> Tensor:
         """Which rows have a positive and a negative."""
         return some(self.positive) & some(self.negative)
+
+    def require_classes(self) -> None:
+        """Refuse a batch in which nothing can be told apart."""
+        if not bool(self.negative.any()):
+            raise DataError("every image of this batch has the same label; mining needs two or more classes per batch")
 
     @property
     def own(self) -> Tensor:

@@ -7,11 +7,13 @@ from torch import Generator, Tensor
 
 from holdfast.configurable import built
 from holdfast.errors import RecipeError
-from holdfast.mining.base import Miner, Pairs, Recalled, Tuples, register
+from holdfast.mining.base import Miner, Recalled, Tuples, register
 from holdfast.mining.batch import MiningBatch, some
 from holdfast.mining.draw import nearest
-from holdfast.mining.multi_similarity import MultiSimilarityMiner, pairs_from
+from holdfast.mining.known import in_training
+from holdfast.mining.multi_similarity import MultiSimilarityMiner
 from holdfast.mining.triplet import Anchors, Random, TripletMiner
+from holdfast.sphere import Mask
 
 
 @register("easy-positive")
@@ -52,7 +54,7 @@ class EasyPositive(TripletMiner):
     ) -> Tuples:
         """Mine a batch."""
         if isinstance(self.negative, MultiSimilarityMiner):
-            return self._pairs(MiningBatch(embeddings, labels, images, recalled), self.negative)
+            return self.pairs(MiningBatch(embeddings, labels, images, recalled))
         return super().__call__(embeddings, labels, generator, images, recalled)
 
     def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
@@ -64,10 +66,15 @@ class EasyPositive(TripletMiner):
         assert isinstance(self.negative, TripletMiner)
         return self.negative.choose_negatives(batch, positive, generator)
 
-    def _pairs(self, batch: MiningBatch, miner: MultiSimilarityMiner) -> Pairs:
+    def masks(self, batch: MiningBatch) -> tuple[Mask, Mask] | None:
+        """With negatives of `multi-similarity`: the nearest positive and what that miner finds beside it."""
+        if not isinstance(self.negative, MultiSimilarityMiner):
+            return None
+        if not in_training():  # a recipe sees to it that its batches have two classes
+            batch.require_classes()
         s = batch.similarity
         anchors = self.eligible(batch)[:, None]
         easiest = s.masked_fill(~batch.positive, -torch.inf).argmax(1, keepdim=True)
         easy = torch.zeros_like(batch.positive).scatter_(1, easiest, True) & anchors
-        hard = miner.hard_negatives(s, easy, batch.negative)
-        return pairs_from(easy & some(hard)[:, None], hard, batch.negative)
+        hard = self.negative.hard_negatives(s, easy, batch.negative)
+        return easy & some(hard)[:, None], hard

@@ -6,8 +6,9 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.mining.base import Miner, Pairs, Recalled, register
-from holdfast.mining.batch import relations, require_classes
-from holdfast.sphere import Mask, similarity
+from holdfast.mining.batch import MiningBatch
+from holdfast.mining.known import in_training
+from holdfast.sphere import Mask
 
 
 @register("multi-similarity")
@@ -40,29 +41,18 @@ class MultiSimilarityMiner(Miner):
         recalled: Recalled | None = None,
     ) -> Pairs:
         """Mine a batch; nothing is drawn at random."""
-        positive, negative = relations(embeddings, labels, images, recalled)
-        s = similarity(embeddings.detach(), None if recalled is None else recalled.vectors)
-        return pairs_from(*self.masks(s, positive, negative), negative)
+        return self.pairs(MiningBatch(embeddings, labels, images, recalled))
 
-    def masks(self, s: Tensor, positive: Mask, negative: Mask) -> tuple[Mask, Mask]:
-        """The informative ones of the positive and negative pairs, for those who have their similarities already."""
-        hardest_negative = s.masked_fill(~negative, -torch.inf).amax(1, keepdim=True)
-        hard_positive = positive & (s < hardest_negative + self.epsilon)
-        return hard_positive, self.hard_negatives(s, positive, negative)
+    def masks(self, batch: MiningBatch) -> tuple[Mask, Mask]:
+        """The informative ones of the positive and negative pairs."""
+        if not in_training():  # a recipe sees to it that its batches have two classes
+            batch.require_classes()
+        s = batch.similarity
+        hardest_negative = s.masked_fill(~batch.negative, -torch.inf).amax(1, keepdim=True)
+        hard_positive = batch.positive & (s < hardest_negative + self.epsilon)
+        return hard_positive, self.hard_negatives(s, batch.positive, batch.negative)
 
     def hard_negatives(self, s: Tensor, positive: Mask, negative: Mask) -> Mask:
         """Negatives nearly as similar as the least similar positive."""
         hardest_positive = s.masked_fill(~positive, torch.inf).amin(1, keepdim=True)
         return negative & (s > hardest_positive - self.epsilon)
-
-
-def pairs_from(positive: Mask, hard_negative: Mask, negative: Mask) -> Pairs:
-    """The chosen pairs as indices, anchor by anchor; an error if the batch has one class only.
-
-    Args:
-        negative: all negative pairs of the batch.
-    """
-    anchor, other = (positive | hard_negative).nonzero(as_tuple=True)
-    if len(anchor) == 0:
-        require_classes(negative)
-    return Pairs(anchor, other, positive[anchor, other])

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from holdfast.errors import DataError
 from holdfast.mining.base import Miner, Recalled, Triplets, Tuples, register
-from holdfast.mining.batch import MiningBatch, require_classes
+from holdfast.mining.batch import MiningBatch
 from holdfast.mining.draw import nearest, uniform
 
 Anchors: TypeAlias = Literal["each", "first"]
@@ -49,9 +49,7 @@ class TripletMiner(Miner):
         """Mine a batch whose pairs are known; several miners may share one."""
         positive = self.choose_positives(batch, generator)
         negative = self.choose_negatives(batch, positive, generator)
-        anchor = self.eligible(batch).nonzero().squeeze(1)
-        if len(anchor) == 0:
-            self.explain_empty(batch)
+        anchor = self.anchor_rows(batch)
         return Triplets(anchor, positive[anchor], negative[anchor])
 
     def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
@@ -61,6 +59,16 @@ class TripletMiner(Miner):
     @abstractmethod
     def choose_negatives(self, batch: MiningBatch, positive: Tensor, generator: Generator | None) -> Tensor:
         """A negative for every row, given the row's positive."""
+
+    def anchor_rows(self, batch: MiningBatch) -> Tensor:
+        """The rows that are anchors; a GPU is asked which only where the host does not know that none is left out."""
+        if batch.known_complete and (batch.known_paired or not self.needs_pairs):
+            every = 2 if self.anchors == "first" else 1
+            return torch.arange(0, len(batch.vectors), every, device=batch.vectors.device)
+        anchor = self.eligible(batch).nonzero().squeeze(1)
+        if len(anchor) == 0:
+            self.explain_empty(batch)
+        return anchor
 
     def eligible(self, batch: MiningBatch) -> Tensor:
         """Which rows are anchors."""
@@ -76,7 +84,7 @@ class TripletMiner(Miner):
 
     def explain_empty(self, batch: MiningBatch) -> None:
         """No anchor is left: an error where the batch is to blame, nothing where it just has no positive pair."""
-        require_classes(batch.negative)
+        batch.require_classes()
         if self.needs_pairs and bool(batch.positive.any()):
             raise DataError("no two consecutive images share a class; anchors: first and variant: published need pairs")
 

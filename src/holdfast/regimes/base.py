@@ -15,6 +15,7 @@ from holdfast.attacks import Budget
 from holdfast.configurable import Configurable
 from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
+from holdfast.mining import Known
 from holdfast.models.bank import SetStart
 from holdfast.processes import current_processes
 from holdfast.regimes.context import StepContext as StepContext
@@ -37,12 +38,14 @@ class Batch:
         make: the images of any rows of the whole batch; left out where `images` has them all.
         numbers: which image of the dataset each row of the whole batch shows, by which miners know copies; left out,
             every row shows another one.
+        known: what the host knows of its labels, or of those of each of its `parts`.
     """
 
     images: Tensor
     labels: Tensor
     make: Callable[[Tensor], Tensor] | None = None
     numbers: Tensor | None = None
+    known: Known | None = None
 
     def pick(self, rows: Tensor) -> Tensor:
         """The images of any rows of the whole batch."""
@@ -60,7 +63,9 @@ class Batch:
     def _part(self, rows: Tensor) -> Batch:
         mine = rows[current_processes().shard(len(rows))]
         numbers = self.numbers_of(rows)
-        return Batch(self.pick(mine), self.labels[rows], lambda positions: self.pick(rows[positions]), numbers)
+        return Batch(
+            self.pick(mine), self.labels[rows], lambda positions: self.pick(rows[positions]), numbers, self.known
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +83,16 @@ class StepResult:
     encoded: Encoded
     terms: dict[str, Tensor] = dataclasses.field(default_factory=dict)
     logs: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+
+    def detached(self) -> StepResult:
+        """The same without a graph, which would keep the memory of its step."""
+        z, pooled, labels, numbers = self.encoded
+        return StepResult(
+            loss=self.loss.detach(),
+            encoded=Encoded(z.detach(), pooled.detach(), labels, numbers),
+            terms={name: value.detach() for name, value in self.terms.items()},
+            logs={name: value.detach() for name, value in self.logs.items()},
+        )
 
     @staticmethod
     def mean(results: Sequence[StepResult]) -> StepResult:

@@ -139,7 +139,11 @@ class GradualAdversary(Destination):
 
     def remember(self, loss: Tensor, group: int = 0) -> None:
         """Keep the loss on its device, so that no step waits for it."""
-        self._losses[group] = loss.detach()
+        kept = self._losses.get(group)
+        if kept is None or kept.device != loss.device:
+            self._losses[group] = loss.detach().clone()
+        else:
+            kept.copy_(loss.detach())  # in its place, where a captured step finds it again
 
     def state(self) -> dict[str, float]:
         """The losses of the latest step: `previous_loss`, and `previous_loss/1` and so on of further mining groups."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +64,11 @@ class Session:
     def device(self) -> torch.device:
         """Where training runs."""
         return torch.device(self.accelerator.device)
+
+    @functools.cached_property
+    def host_labels(self) -> Tensor:
+        """The class numbers where no device has to be asked for them."""
+        return self.labels.cpu()
 
     @property
     def evaluated_model(self) -> Embedder:

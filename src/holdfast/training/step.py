@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor, nn
 
+from holdfast.devices import sent
+from holdfast.mining import Known, training_batch
 from holdfast.processes import current_processes
 from holdfast.regimes import Batch, StepContext, StepResult
 from holdfast.training.session import Session
@@ -40,13 +42,22 @@ def image_maker(session: Session, rows: Tensor, generator: Generator) -> Callabl
 
 def load_batch(session: Session, context: StepContext, rows: Tensor) -> Batch:
     """Augmented images of this process's shard of some rows, and class and image numbers of all, on the device."""
-    numbers = rows.to(session.device)
-    labels = session.labels[numbers]
+    numbers = sent(rows, session.device)
+    labels, known = session.labels[numbers], _known(session, rows)
     if not current_processes().several:
-        images = session.augment(session.store.get(rows), context.generator("augment"))
-        return Batch(images, labels, numbers=numbers)
+        stored = session.store.get(numbers if session.store.cache == "device" else rows)
+        return Batch(session.augment(stored, context.generator("augment")), labels, None, numbers, known)
     make = image_maker(session, rows, context.generator("augment"))
-    return Batch(make(context.mine(torch.arange(len(rows), device=session.device))), labels, make, numbers)
+    return Batch(make(context.mine(torch.arange(len(rows), device=session.device))), labels, make, numbers, known)
+
+
+def _known(session: Session, rows: Tensor) -> Known | None:
+    """What the host knows of every mining group of a batch, where that is the same of all."""
+    recipe = session.recipe
+    parts = {Known.of(session.host_labels[part], part) for part in rows.chunk(recipe.mining_groups)}
+    if recipe.batch.sampler != "classes":  # batches of pairs differ in how many classes they have
+        parts = {part._replace(classes=None) for part in parts}
+    return parts.pop() if len(parts) == 1 else None
 
 
 def one_step(session: Session, context: StepContext, batch: Batch, update: bool) -> StepResult:
@@ -59,7 +70,7 @@ def one_step(session: Session, context: StepContext, batch: Batch, update: bool)
             _update(session)
     if processes.several:
         result.logs["communicated"] = torch.tensor(float(processes.gathered + processes.reduced - before))
-    return result
+    return result.detached()
 
 
 def _learn_once(session: Session, context: StepContext, batch: Batch) -> StepResult:
@@ -67,8 +78,9 @@ def _learn_once(session: Session, context: StepContext, batch: Batch) -> StepRes
     groups = session.recipe.mining_groups
     results = []
     for context.group, part in enumerate(batch.parts(groups)):
-        result = session.regime.step(context, part)
-        session.accelerator.backward(result.loss / groups)
+        with training_batch(part.labels, part.known):
+            result = session.regime.step(context, part)
+            session.accelerator.backward(result.loss / groups)
         results.append(result)
     return results[0] if groups == 1 else StepResult.mean(results)
 

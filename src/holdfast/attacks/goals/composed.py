@@ -36,7 +36,8 @@ class BoundGoals(BoundGoal):
             raise RecipeError("goals can only be combined when they attack groups of the same size")
         (self.group,) = sizes
         self.stationary = any(goal.stationary for goal in members)
-        self.floor = float(self._combined([torch.tensor([goal.floor]) for goal in members]))
+        floors = [weight * goal.floor for weight, goal in zip(self.weights, members, strict=True)]
+        self.floor = min(floors) if self.combine is torch.amin else sum(floors)
 
     def loss(self, z: Tensor) -> Tensor:
         """The members' losses, combined."""
@@ -55,8 +56,8 @@ class BoundGoals(BoundGoal):
         return dataclasses.replace(self, goals={name: goal.take(groups) for name, goal in self.goals.items()})
 
     def _combined(self, losses: list[Tensor]) -> Tensor:
-        weights = torch.tensor(self.weights, dtype=losses[0].dtype, device=losses[0].device)
-        return self.combine(torch.stack(losses) * weights[:, None], 0)
+        weighted = [weight * loss for weight, loss in zip(self.weights, losses, strict=True)]
+        return self.combine(torch.stack(weighted), 0)
 
 
 class _Several(Goal):

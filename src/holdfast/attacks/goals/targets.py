@@ -11,6 +11,7 @@ from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.references import References
 from holdfast.errors import DataError, RecipeError
 from holdfast.mining.draw import sample
+from holdfast.mining.known import known_of
 from holdfast.sphere import Mask, distance, precise, row_mean
 
 
@@ -90,7 +91,8 @@ class SingleTarget(Goal):
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Draw a target of another class for each image."""
         target = references.draw(references.rows(rows), same=False, generator=generator)[:, None]
-        if bool((target < 0).any()):
+        known = known_of(references.labels)
+        if not (known is not None and known.complete) and bool((target < 0).any()):
             raise DataError("an attacked image has no reference of another label; give references of two classes")
         return BoundTargets(references, target, target >= 0)
 
@@ -118,11 +120,14 @@ class MultiTarget(Goal):
     def bind(self, references: References, rows: Tensor, generator: Generator | None = None) -> BoundGoal:
         """Draw targets of different other classes for each image."""
         rows = references.rows(rows)
-        by_class, start, count = _by_class(references.labels)
+        known = known_of(references.labels)
+        classes = None if known is None else known.classes
+        by_class, start, count = _by_class(references.labels, classes)
         drawn = []
         for part in references.parts(rows):
             chosen, real = _several(references.negatives(rows[part])[:, by_class[start]], self.targets, generator)
-            if chosen.shape[1] < self.targets or not bool(real.all()):
+            enough = bool(real.all()) if classes is None else classes > self.targets
+            if chosen.shape[1] < self.targets or not enough:
                 raise DataError(f"multi-target needs {self.targets} other classes per image; ask for fewer targets")
             within = sample(torch.rand, chosen.shape, device=references.device, generator=generator) * count[chosen]
             drawn.append(by_class[start[chosen] + torch.minimum(within.long(), count[chosen] - 1)])
@@ -137,13 +142,25 @@ def _several(allowed: Mask, count: int, generator: Generator | None) -> tuple[Te
     return chosen, key >= 0
 
 
-def _by_class(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Items sorted by class, and where each class starts and how many it has; irrelevant images are classes of one."""
+def _by_class(labels: Tensor, classes: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Items sorted by class, and where each class starts and how many it has; irrelevant images are classes of one.
+
+    Args:
+        labels: classes, or a relevance matrix.
+        classes: how many there are, if that is known; otherwise the device is asked.
+    """
     if labels.dtype == torch.bool:
         items = torch.arange(labels.shape[1], device=labels.device)
         return items, items, torch.ones_like(items)
-    _, index, count = labels.unique(return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
-    return index.argsort(stable=True), count.cumsum(0) - count, count
+    ordered, order = labels.sort(stable=True)
+    last = torch.ones_like(ordered, dtype=torch.bool)
+    last[:-1] = ordered[:-1] != ordered[1:]
+    if classes is None:
+        ends = last.nonzero().squeeze(1)
+    else:
+        ends = last.to(torch.uint8).argsort(descending=True, stable=True)[:classes]
+    count = torch.diff(ends, prepend=torch.full_like(ends[:1], -1))
+    return order, ends + 1 - count, count
 
 
 @register("unadversarial")
