@@ -214,6 +214,8 @@ class Lagged:
         """
         if question.device.type != "cuda":
             return bool(question)
+        if torch.cuda.is_current_stream_capturing():  # what is captured runs to the end
+            return False
         before, ready = self._answer, self._ready
         self._answer = torch.empty((), dtype=torch.bool, pin_memory=True)
         self._answer.copy_(question, non_blocking=True)

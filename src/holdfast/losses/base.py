@@ -79,6 +79,10 @@ class Loss(Configurable, nn.Module):
             generator: passed to the loss's own miner.
         """
 
+    def phase(self, step: int) -> int:
+        """Which of its forms it has at a step of training, where terms start later; a captured step has one form."""
+        return 0
+
     def check_lengths(self, embeddings: Tensor) -> None:
         """Warn of vectors that a formula for unit vectors is not made for; only the first batch makes a GPU wait."""
         if self._lengths_checked or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():

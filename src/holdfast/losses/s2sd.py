@@ -92,6 +92,10 @@ class S2SD(Loss):
         """As the inner loss."""
         return self.loss.on_triplets
 
+    def phase(self, step: int) -> int:
+        """Whether the features teach already."""
+        return int(step >= self.feature_after)
+
     def forward(
         self, embeddings: Tensor, labels: Tensor, tuples: IndicesTuple | None = None, generator: Generator | None = None
     ) -> Tensor:
@@ -116,7 +120,7 @@ class S2SD(Loss):
             losses.append(loss.batch_loss(encoded._replace(z=wide), tuples, generator, step))
             divergences.append(self._divergence(_cosines(wide.detach()), seen))
         total: Tensor = (base + torch.stack(losses).mean()) / 2 + self.weight * torch.stack(divergences).mean()
-        if step >= self.feature_after:
+        if self.phase(step):
             total = total + self.feature_weight * self._divergence(_cosines(pooled.detach()), seen)
         return total
 

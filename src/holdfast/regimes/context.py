@@ -6,9 +6,10 @@ its shard of a batch, and labels, embeddings, tuples, draws and losses are those
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from accelerate import Accelerator
@@ -26,6 +27,9 @@ from holdfast.models.compiled import CompiledPasses
 from holdfast.models.embedder import Through
 from holdfast.processes import Blocks, current_processes
 from holdfast.processes.batchnorm import SharedBatchNorm
+
+Purpose: TypeAlias = tuple[str, ...]
+"""What a generator of a step is for: its stage, and which replay and mining group where there are several."""
 
 
 class StepContext:
@@ -53,6 +57,7 @@ class StepContext:
         self._criterion = criterion
         self._accelerator = accelerator
         self._seed = seed
+        self._draw_from: Callable[[Purpose], Generator] = self.fresh_generator
         self._std = float(model.std.mean())  # read once: asking a GPU makes it wait
         self.step = 0
         self.replay = 0
@@ -162,7 +167,24 @@ class StepContext:
         """A generator on the training device, seeded from (seed, step, stage)."""
         # A replayed or second part of a batch must not repeat the draws of the first; the first keeps its plain name.
         part = (f"{self.replay}/{self.group}",) if self.replay or self.group else ()
-        return seeds.generator(self._seed, self.step, stage, *part, device=self._accelerator.device)
+        return self._draw_from((stage, *part))
+
+    def fresh_generator(self, purpose: Purpose) -> Generator:
+        """A generator of its own for a purpose of this step."""
+        return seeds.generator(self._seed, self.step, *purpose, device=self._accelerator.device)
+
+    def seed_for(self, purpose: Purpose) -> int:
+        """What seeds the generator of a purpose in this step."""
+        return seeds.derive(self._seed, self.step, *purpose)
+
+    @contextmanager
+    def drawing_from(self, source: Callable[[Purpose], Generator]) -> Iterator[None]:
+        """In the block, generators come from a source, which is asked in the order in which a step needs them."""
+        self._draw_from = source
+        try:
+            yield
+        finally:
+            self._draw_from = self.fresh_generator
 
     def _embed(self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None) -> Encoded:
         """Embed this process's images and put them together with those of the others."""

@@ -26,15 +26,17 @@ from holdfast.processes import current_processes, joined
 from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import FITTED, KEPT, ON_TEST, START
 from holdfast.training import health
+from holdfast.training.captured import CapturedStep
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.choosing import choose_recipe, shrunk_line
 from holdfast.training.evaluations import finish, measure_on_test, measure_start, open_test_stores
 from holdfast.training.fitting import fit_head
 from holdfast.training.folder import TrainingFolder, default_folder
 from holdfast.training.logs import Interval, MetricsLog
+from holdfast.training.optimizers import set_rates
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.session import Session, build_session
-from holdfast.training.step import load_batch, one_step
+from holdfast.training.step import load_batch
 
 
 class Interrupted(HoldfastError):
@@ -150,6 +152,7 @@ class Loop:
         images = batches * recipe.batch.classes * recipe.batch.per_class
         compiled = worth_compiling(recipe.compile, session.device, images)
         context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled)
+        learn = CapturedStep(session, context)
         schedule = recipe.schedule.build()
         self.interval = Interval(session.device, interval)
         if self.step == self.total:  # a kill may have come while older checkpoints were removed
@@ -167,8 +170,7 @@ class Loop:
             save_due = False
             for rows, following in pairwise(chain(_rows_from(session, self.step), (None,))):
                 assert rows is not None  # only what follows the last batch is
-                for group in session.optimizer.param_groups:
-                    group["lr"] = group["initial_lr"] * schedule.factor(self.step, self.total)
+                self.rate = set_rates(session.optimizer, schedule.factor(self.step, self.total))
                 context.start(self.step)
                 batch = load_batch(session, context, rows)
                 if following is not None:
@@ -176,7 +178,7 @@ class Loop:
                 self.step += 1
                 last = self.step == self.total
                 update = last or self.step % recipe.accumulate == 0
-                result = one_step(session, context, batch, update)
+                result = learn(batch, update)
                 self.finite.watch(result.loss)
                 self.interval.add(result, context.passes, context.passed)
                 self.bar.update()
@@ -202,8 +204,7 @@ class Loop:
         warning = self.watch.look(line.get("triplet", line["loss"]), result.encoded.z)
         line["spread"] = self.watch.spread
         epoch = self.step / self.epoch_steps
-        lr = self.session.optimizer.param_groups[0]["lr"]
-        self._write({"epoch": round(epoch, 4), "lr": lr, **line})
+        self._write({"epoch": round(epoch, 4), "lr": self.rate, **line})
         self.session.accelerator.log(line, step=self.step)
         self.bar.set_description(f"epoch {math.ceil(epoch)}/{self.recipe.epochs}", refresh=False)
         caption = f"loss {line['loss']:.3f}  {self.session.regime.caption(line)}".rstrip()

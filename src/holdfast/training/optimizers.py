@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from holdfast.registry import Registry
 
@@ -31,6 +31,9 @@ class Optimizer:
     loss_weight_decay: float = 0.0
     torch_class: ClassVar[Callable[..., torch.optim.Optimizer]]
     """Takes parameter groups, with their rates and weight decay, and the settings that a class adds to those above."""
+    on_gpu: ClassVar[dict[str, bool]] = {}
+    """More arguments of a class that updates all weights at once on a GPU, at a rate which that GPU holds: what a
+    captured step needs."""
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or (self.loss_lr is not None and self.loss_lr <= 0):
@@ -49,7 +52,23 @@ class Optimizer:
                 groups.append({"params": own, "lr": lr, "initial_lr": lr, "weight_decay": decay})
         common = {field.name for field in dataclasses.fields(Optimizer)}
         added = {name: value for name, value in vars(self).items() if name not in common}
+        device = next(model.parameters()).device
+        if device.type == "cuda" and self.on_gpu:
+            added |= self.on_gpu
+            for group in groups:
+                group["lr"] = torch.tensor(group["lr"], device=device)
         return type(self).torch_class(groups, **added)
+
+
+def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> float:
+    """Set every group's learning rate to a multiple of its first, and say that of the model."""
+    for group in optimizer.param_groups:
+        rate = group["initial_lr"] * factor
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+    return float(optimizer.param_groups[0]["initial_lr"] * factor)
 
 
 registry: Registry[Optimizer] = Registry("optimizer", Optimizer, "holdfast.training.optimizers")
@@ -63,6 +82,7 @@ class Adam(Optimizer):
 
     betas: tuple[float, float] = (0.9, 0.999)
     torch_class: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.Adam
+    on_gpu = {"fused": True, "capturable": True}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,6 +106,7 @@ class SGD(Optimizer):
     momentum: float = 0.0
     nesterov: bool = False
     torch_class = torch.optim.SGD
+    on_gpu = {"fused": True}  # noqa: RUF012
 
 
 class Average:
@@ -103,7 +124,6 @@ class Average:
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Move the average towards the model's present weights."""
-        for mine, theirs in zip(self.model.parameters(), model.parameters(), strict=True):
-            mine.lerp_(theirs.detach(), 1 - self._decay)
-        for own, present in zip(self.model.buffers(), model.buffers(), strict=True):
-            own.copy_(present)
+        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - self._decay)
+        if own := list(self.model.buffers()):
+            torch._foreach_copy_(own, list(model.buffers()))

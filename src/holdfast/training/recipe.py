@@ -86,6 +86,7 @@ class Recipe:
         seed: of everything random.
         precision: `auto` is bfloat16 where the device is fast at it, float32 elsewhere.
         compile: run the network through `torch.compile`; `auto` does on a GPU when the run is long enough to gain.
+            On a GPU steps are captured as CUDA graphs too, where that can be had; `false` leaves both out.
         clip: largest gradient norm; None leaves gradients as they are.
         accumulate: batches per update.
         mining_groups: parts of a batch that are mined and learnt apart, gradients averaged: one device as several.

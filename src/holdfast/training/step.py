@@ -60,14 +60,24 @@ def _known(session: Session, rows: Tensor) -> Known | None:
     return parts.pop() if len(parts) == 1 else None
 
 
-def one_step(session: Session, context: StepContext, batch: Batch, update: bool) -> StepResult:
-    """Learn from a batch, as often as the regime replays it."""
+def one_step(
+    session: Session, context: StepContext, batch: Batch, update: bool, keep_gradients: bool = False
+) -> StepResult:
+    """Learn from a batch, as often as the regime replays it.
+
+    Args:
+        session: what learns.
+        context: set to the step.
+        batch: what it learns from.
+        update: move the weights; otherwise gradients are gathered for a later step.
+        keep_gradients: after an update they are zeros in their place, where a captured step adds to them.
+    """
     processes = current_processes()
     before = processes.gathered + processes.reduced
     for context.replay in range(session.regime.replays):
         result = _learn_once(session, context, batch)
         if update:
-            _update(session)
+            _update(session, keep_gradients)
     if processes.several:
         result.logs["communicated"] = torch.tensor(float(processes.gathered + processes.reduced - before))
     return result.detached()
@@ -90,7 +100,7 @@ def gradients(module: nn.Module) -> list[Tensor]:
     return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
 
 
-def _update(session: Session) -> None:
+def _update(session: Session, keep_gradients: bool) -> None:
     """Move the weights along the gathered gradients."""
     recipe, accelerator, processes = session.recipe, session.accelerator, current_processes()
     processes.add_all(gradients(session.model))
@@ -100,6 +110,6 @@ def _update(session: Session) -> None:
         parameters = [p for group in session.optimizer.param_groups for p in group["params"]]
         accelerator.clip_grad_norm_(parameters, recipe.clip)
     session.optimizer.step()
-    session.optimizer.zero_grad(set_to_none=True)
+    session.optimizer.zero_grad(set_to_none=not keep_gradients)
     if session.average:
         session.average.update(session.model)
