@@ -42,7 +42,9 @@ class Counting(Recorder):
         return replay
 
 
-def learnt(recipe: dict[str, Any], recorder: Recorder | None) -> tuple[Session, list[float], list[int]]:
+def learnt(
+    recipe: dict[str, Any], recorder: Recorder | None
+) -> tuple[Session, list[float], list[tuple[int, int, int]]]:
     """A session after some steps, with the loss and the passes of each."""
     session = build_session(load_recipe(recipe), "cpu")
     context = StepContext(session.model, session.criterion, session.accelerator, 0)
@@ -55,7 +57,7 @@ def learnt(recipe: dict[str, Any], recorder: Recorder | None) -> tuple[Session, 
         batch = load_batch(session, context, next(iter(session.batches)))
         update = (step + 1) % session.recipe.accumulate == 0
         losses.append(float(learn(batch, update).loss))
-        passes.append(context.passes)
+        passes.append((context.passes, context.passed, context.looks))
     return session, losses, passes
 
 

@@ -112,13 +112,13 @@ class CudaRecorder(Recorder):
 
 @dataclasses.dataclass(frozen=True)
 class _Captured:
-    """A recorded step: where it reads its batch, what it draws from and for what, how to run it, its passes."""
+    """A recorded step: where it reads its batch, what it draws from and for what, how to run it, what it counts."""
 
     batch: Batch
     generators: list[Generator]
     purposes: list[Purpose]
     run: Work
-    passes: int
+    counted: tuple[int, int, int]
 
 
 class CapturedStep:
@@ -136,7 +136,7 @@ class CapturedStep:
         self._patience = WARM
         self._warmed: Counter[Kind] = Counter()
         self._purposes: dict[Kind, list[Purpose]] = {}
-        self._passes: dict[Kind, int] = {}
+        self._counted: dict[Kind, tuple[int, int, int]] = {}
         self._captured: dict[Kind, _Captured] = {}
         self._queued: set[Kind] = set()
 
@@ -182,7 +182,7 @@ class CapturedStep:
             self._warmed.clear()
         else:
             self._warmed[kind] += 1
-        self._purposes[kind], self._passes[kind] = purposes, context.passes
+        self._purposes[kind], self._counted[kind] = purposes, (context.passes, context.passed, context.looks)
         return result
 
     def _capture(self, kind: Kind, batch: Batch, update: bool) -> _Captured | None:
@@ -209,7 +209,7 @@ class CapturedStep:
                 session.optimizer.zero_grad(set_to_none=True)
             context.start(context.step)
             return None
-        made = self._captured[kind] = _Captured(static, generators, purposes, run, self._passes[kind])
+        made = self._captured[kind] = _Captured(static, generators, purposes, run, self._counted[kind])
         return made
 
     def _replay(self, captured: _Captured, batch: Batch) -> StepResult:
@@ -220,7 +220,7 @@ class CapturedStep:
         for generator, purpose in zip(captured.generators, captured.purposes, strict=True):
             generator.manual_seed(context.seed_for(purpose))
         result = captured.run()
-        context.passes = captured.passes
+        context.passes, context.passed, context.looks = captured.counted
         return result
 
     def _queue(self, kind: Kind, why: str) -> None:
