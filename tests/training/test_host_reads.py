@@ -24,7 +24,8 @@ def combinations() -> dict[str, dict[str, Any]]:
         recipe = load_recipe(name)
         parts = {"loss": recipe.loss.plain, "regime": recipe.regime.plain, "sampler": recipe.batch.sampler}
         found.setdefault(json.dumps(parts, sort_keys=True, default=str), (name, parts))
-    return dict(found.values())
+    n_pair = {"loss": {"name": "n-pair"}, "regime": {"name": "standard"}, "sampler": "classes"}
+    return {**dict(found.values()), "n-pair": n_pair}
 
 
 COMBINATIONS = combinations()

@@ -12,6 +12,7 @@ from holdfast.losses.tuples import PairLoss, Part
 from holdfast.losses.unreduced import Unreduced, masked_logsumexp, require_positive
 from holdfast.mining import Miner
 from holdfast.mining.batch import relations, require_labels
+from holdfast.mining.known import known_of
 from holdfast.pair_matrix import packed, weights
 from holdfast.sphere import Mask, precise, similarity
 
@@ -72,7 +73,7 @@ class NPair(InfoNCE):
         memory: how many earlier embeddings a batch is compared with; none when left out.
 
     Requirements: two or more images per class and two or more classes in a batch. Without tuples it reads the number
-        of classes on the host, once per batch.
+        of classes on the host, once per batch, unless training knows it.
     Relations: `info-nce` uses every pair, with a temperature.
     Reference: Sohn, NeurIPS 2016.
     """
@@ -113,7 +114,11 @@ def _first_pairs(embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Mask | Non
     repeated = ordered[1:] == ordered[:-1]
     fresh = torch.ones_like(repeated)
     fresh[1:] = ~repeated[:-1]
-    place = (repeated & fresh).nonzero().squeeze(1)
+    starts, known = repeated & fresh, known_of(labels)
+    if known is not None and known.complete and known.classes is not None:
+        place = starts.to(torch.uint8).argsort(descending=True, stable=True)[: known.classes]
+    else:
+        place = starts.nonzero().squeeze(1)
     return order[torch.cat([place, place + 1])], None
 
 
