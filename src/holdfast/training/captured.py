@@ -9,6 +9,7 @@ step, draw by draw, and a run that goes on from a checkpoint is the same run.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -88,19 +89,21 @@ class CudaRecorder(Recorder):
 
     def record(self, work: Work, generators: Sequence[Generator]) -> Work:
         """The graph; all graphs share memory, as only one runs at a time and its results are read before the next."""
-        graph = torch.cuda.CUDAGraph()
+        gc.collect()  # graphs of earlier steps, which remember their streams
+        graph, present = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         for generator in generators:
             graph.register_generator_state(generator)
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
                 result = work()
-        except Exception:
+        except Exception as error:
+            # Torch leaves its stream as the present one, and the generator of the device in the middle of a capture.
+            torch.cuda.set_stream(present)
             torch.cuda.synchronize(self._device)
-            # Torch leaves the generator of the device in the middle of a capture.
             index = torch.cuda.current_device() if self._device.index is None else self._device.index
-            present = torch.cuda.default_generators[index]
-            present.graphsafe_set_state(torch.Generator(self._device).graphsafe_get_state())
-            raise
+            fresh = torch.Generator(self._device).graphsafe_get_state()
+            torch.cuda.default_generators[index].graphsafe_set_state(fresh)
+            raise (error.__context__ or error) from None
         self._pool = graph.pool()
 
         def replay() -> StepResult:
