@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Generator, Tensor
@@ -24,14 +26,16 @@ class Ball:
         images: the centres, in [0, 1].
         eps: ε in pixel units.
         norm: `linf` or `l2` over all pixels of an image.
+        compiled: find the bounds of pixels in one kernel on a GPU, where twenty take as long as a third of a pass.
     """
 
-    def __init__(self, images: Tensor, eps: float, norm: Norm) -> None:
+    def __init__(self, images: Tensor, eps: float, norm: Norm, compiled: bool = False) -> None:
         self.images = images
         self.eps = eps
         self.norm = norm
         if norm == "linf":
-            self.low, self.high = self._bound(-eps).clamp_min(0), self._bound(eps).clamp_max(1)
+            find = _compiled_bounds() if compiled and images.is_cuda else pixel_bounds
+            self.low, self.high = find(images, eps)
 
     def part(self, rows: slice) -> Ball:
         """The ball of some of the images."""
@@ -97,10 +101,22 @@ class Ball:
         over = _lengths(points.double() - self.images.double()) > self.eps
         return torch.where(per_image(over, points), self.images, points)
 
-    def _bound(self, eps: float) -> Tensor:
-        bound = (self.images.double() + eps).to(self.images.dtype)
-        outside = (bound.double() - self.images.double()).abs() > abs(eps)
-        return torch.where(outside, torch.nextafter(bound, self.images), bound)
+
+def pixel_bounds(images: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The least and the greatest number in [0, 1] that is within ε of each pixel, rounded towards the pixel."""
+    return _bound(images, -eps).clamp_min(0), _bound(images, eps).clamp_max(1)
+
+
+def _bound(images: Tensor, eps: float) -> Tensor:
+    bound = (images.double() + eps).to(images.dtype)
+    outside = (bound.double() - images.double()).abs() > abs(eps)
+    return torch.where(outside, torch.nextafter(bound, images), bound)
+
+
+@functools.cache
+def _compiled_bounds() -> Callable[[Tensor, float], tuple[Tensor, Tensor]]:
+    compiled: Callable[[Tensor, float], tuple[Tensor, Tensor]] = torch.compile(pixel_bounds, dynamic=True)
+    return compiled
 
 
 def along(gradient: Tensor, norm: Norm) -> Tensor:

@@ -138,7 +138,7 @@ def _craft(
     shard: Shard | None = None,
 ) -> Crafted:
     require_pixels(budget)
-    ball = Ball(images, budget.eps, budget.norm)
+    ball = Ball(images, budget.eps, budget.norm, compiled=forward.run is not None)
     start = ball.start(budget.start_eps, generator, shard)
     processes = current_processes() if shard else ALONE
     made, previous, slopes, passed = [], [], [], 0

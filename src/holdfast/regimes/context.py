@@ -146,7 +146,7 @@ class StepContext:
                 precision="bfloat16" if self._accelerator.mixed_precision == "bf16" else "float32",
                 normalize=self._model.normalize,
                 checked=False,
-                run=partial(self._run, distribution=distribution),
+                run=None if self._run is self._model else partial(self._run, distribution=distribution),
                 shard=shard,
             )
         self.passes += crafted.passes
