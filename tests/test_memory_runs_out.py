@@ -12,7 +12,7 @@ import yaml
 import holdfast.evaluation
 from holdfast.cli import main
 from holdfast.models import Embedder
-from holdfast.training import loop
+from holdfast.training import captured
 from holdfast.training.checkpoint import load_checkpoint
 
 HOST = RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory")
@@ -70,8 +70,8 @@ def test_a_training_keeps_its_checkpoint_and_goes_on(
     recipe, run = tmp_path / "recipe.yaml", tmp_path / "run"
     recipe.write_text(yaml.safe_dump(tiny), "utf-8")
     words = ["train", str(recipe), "--out", str(run), "--device", "cpu", "--json"]
-    real, steps = loop.one_step, iter(range(1000))
-    monkeypatch.setattr(loop, "one_step", lambda *a: failing(error)() if next(steps) == 6 else real(*a))
+    real, steps = captured.one_step, iter(range(1000))
+    monkeypatch.setattr(captured, "one_step", lambda *a: failing(error)() if next(steps) == 6 else real(*a))
     assert main(words) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert "memory ran out" in said[-1]

@@ -157,9 +157,9 @@ def _read_only_once(
 
 def refuse_writes(place: str, step: int) -> None:
     """In a child: from a step on, nothing under a folder can be written, made or moved."""
-    from holdfast.training import loop
+    from holdfast.training import captured
 
-    calls, real, active = iter(range(10**6)), loop.one_step, False
+    calls, real, active = iter(range(10**6)), captured.one_step, False
 
     def turning(*arguments: object) -> object:
         nonlocal active
@@ -170,7 +170,7 @@ def refuse_writes(place: str, step: int) -> None:
         if active and writes(event, arguments) and str(arguments[0]).startswith(place):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(arguments[0]))
 
-    loop.one_step = turning  # type: ignore[assignment]
+    captured.one_step = turning  # type: ignore[assignment]
     sys.addaudithook(hook)
 
 

@@ -89,9 +89,9 @@ def look_on(file: str) -> None:
     import psutil
 
     from holdfast import console
-    from holdfast.training import loop
+    from holdfast.training import captured
 
-    real_step, real_bar, process = loop.one_step, console.bar, psutil.Process()
+    real_step, real_bar, process = captured.one_step, console.bar, psutil.Process()
     bars: list[Any] = []
     count = 0
 
@@ -112,7 +112,7 @@ def look_on(file: str) -> None:
         return real_step(*arguments)
 
     console.bar = bar
-    loop.one_step = step
+    captured.one_step = step
 
 
 def _left(bar: Any) -> float | None:

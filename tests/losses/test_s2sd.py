@@ -20,7 +20,7 @@ from holdfast.errors import ModelError, RecipeError
 from holdfast.losses import Criterion, Encoded
 from holdfast.losses.s2sd import S2SD
 from holdfast.mining import Triplets
-from holdfast.training import loop
+from holdfast.training import captured
 from holdfast.training.checkpoint import load_checkpoint
 
 FEATURES = 8
@@ -222,7 +222,7 @@ def test_a_resumed_run_has_its_heads_back(
 ) -> None:
     whole = holdfast.train(recipe, out=tmp_path / "whole")
     steps = []
-    one_step = loop.one_step
+    one_step = captured.one_step
 
     def interrupted(*arguments: Any) -> Any:
         steps.append(1)
@@ -231,7 +231,7 @@ def test_a_resumed_run_has_its_heads_back(
         return one_step(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "one_step", interrupted)
+        patch.setattr(captured, "one_step", interrupted)
         with pytest.raises(KeyboardInterrupt):
             holdfast.train(recipe, out=tmp_path / "cut")
     saved = load_checkpoint(tmp_path / "cut" / "checkpoint")

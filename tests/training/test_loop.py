@@ -16,7 +16,7 @@ import holdfast
 from holdfast.errors import HoldfastError, RecipeError, TrainingError
 from holdfast.losses import Loss
 from holdfast.run_files import best_on_test, curve_on_test
-from holdfast.training import loop
+from holdfast.training import captured, loop
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import NARROW, Collapsed, keep_last_good
@@ -94,14 +94,14 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
 
 def test_a_stop_request_saves_and_leaves(tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handler = signal.getsignal(signal.SIGTERM)
-    real, calls = loop.one_step, iter(range(1000))
+    real, calls = captured.one_step, iter(range(1000))
 
     def interrupts(*arguments: Any) -> Any:
         if next(calls) == 5:
             os.kill(os.getpid(), signal.SIGTERM)
         return real(*arguments)
 
-    monkeypatch.setattr(loop, "one_step", interrupts)
+    monkeypatch.setattr(captured, "one_step", interrupts)
     with pytest.raises(loop.Interrupted, match="stopped at step 6 of"):
         holdfast.train(tiny, out=tmp_path / "run")
     found = load_checkpoint(tmp_path / "run" / "checkpoint")
@@ -137,14 +137,14 @@ def test_another_recipe_in_the_same_folder_is_refused(tiny: dict[str, Any], tmp_
 def test_nan_stops_with_the_last_good_checkpoint_in_place(
     tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = loop.one_step, iter(range(1000))
+    real, calls = captured.one_step, iter(range(1000))
 
-    def poisons(session: Any, context: Any, batch: Any, update: bool) -> Any:
+    def poisons(session: Any, context: Any, batch: Any, *how: bool) -> Any:
         if next(calls) == 6:
             batch = type(batch)(batch.images * float("nan"), batch.labels)
-        return real(session, context, batch, update)
+        return real(session, context, batch, *how)
 
-    monkeypatch.setattr(loop, "one_step", poisons)
+    monkeypatch.setattr(captured, "one_step", poisons)
     with pytest.raises(TrainingError, match="checkpoint of step 4 is kept"):
         holdfast.train(tiny, out=tmp_path / "run")
     found = load_checkpoint(tmp_path / "run" / "checkpoint")
