@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import os
 import re
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
 
 from holdfast import console
-from holdfast.errors import HoldfastError, described
+from holdfast.devices import choose_device
+from holdfast.errors import HoldfastError, plural
 from holdfast.training import Interrupted
 from holdfast_studies.jobs import Cell, Measure, Training, measure_key
 from holdfast_studies.running import Places, run_cell
+from holdfast_studies.side_by_side import SideBySide, threads_of
 from holdfast_studies.store import Store
-
-DIED = "its process was killed (out of memory?); run the same command, it goes on"
+from holdfast_studies.workers import line
 
 
 def distinct(cells: Sequence[Cell]) -> list[Cell]:
@@ -46,28 +45,56 @@ def part_of(cells: Sequence[Cell], part: str) -> list[Cell]:
     return distinct(cells)[number - 1 :: parts]
 
 
-def run_cells(
-    cells: Sequence[Cell], store: Store, places: Places, jobs: int = 1, deadline: float | None = None
-) -> dict[str, str]:
-    """Run what is left of some cells; returns cell → why it could not be run, for those that could not.
+class Pending:
+    """Cells that are left, in the order in which they are to be run, and why some cannot be.
 
-    A cell that fails does not stop the others: what is finished is filed, and the same command tries the rest again.
+    A cell that starts from the model of another waits for that one's training, which is part of what is left.
 
     Args:
-        cells: in the order of their importance.
-        store: what is done already, and where results go.
+        cells: that are wanted.
+        store: what is done already.
         places: of datasets and weights.
-        jobs: cells side by side, each in a process of its own if more than one.
-        deadline: no cell is begun after this time (`time.monotonic()`, which no change of the clock moves).
     """
-    work = _Work(store, places, jobs, deadline, {})
-    # Before all others, so that no two processes train the start they share.
-    starts = [start for cell in cells if not store.done(cell) and (start := _start(cell)) is not None]
-    waiting = [cell for cell in distinct(starts) if not store.done(cell) or not work.over(cell)]
-    if waiting:
-        work.run(waiting)
-    work.run([cell for cell in distinct(cells) if not store.done(cell)])
-    return work.failed
+
+    def __init__(self, cells: Sequence[Cell], store: Store, places: Places) -> None:
+        self.store, self.places = store, places
+        self.failed: dict[str, str] = {}
+        undone = [cell for cell in cells if not store.done(cell)]
+        starts = [start for cell in undone if (start := _start(cell)) is not None and not self._over(start)]
+        self.cells = distinct([*starts, *undone])
+
+    def sort(self, key: Callable[[Cell], Any]) -> None:
+        """Put them into another order."""
+        self.cells.sort(key=key)
+
+    def take(self) -> Cell | None:
+        """The next cell that can be run now; those that never can be are failed on the way."""
+        for cell in list(self.cells):
+            start = _start(cell)
+            lost = None if start is None else self.store.stopped(start) or self.failed.get(start.key)
+            if lacks := self.places.lacks(cell):
+                self.fail(cell, f"needs {lacks}")
+            elif lost is not None:
+                self.fail(cell, f"the model it starts from was not trained: {lost}")
+            elif start is None or self._over(start):
+                self.cells.remove(cell)
+                return cell
+        return None
+
+    def put_back(self, cell: Cell) -> None:
+        """Run a cell again, before all others."""
+        self.cells.insert(0, cell)
+
+    def fail(self, cell: Cell, why: str) -> None:
+        """Give a cell up."""
+        self.failed[cell.key] = why
+        if cell in self.cells:
+            self.cells.remove(cell)
+
+    def _over(self, start: Cell) -> bool:
+        """Whether a start's model is there, or never will be; a record alone may be of another machine."""
+        trained = isinstance(start.job, Training) and self.store.trained(start.job, start.seed)
+        return trained or self.store.stopped(start) is not None
 
 
 def _start(cell: Cell) -> Cell | None:
@@ -75,87 +102,108 @@ def _start(cell: Cell) -> Cell | None:
     return cell.job.first(cell.seed) if isinstance(cell.job, Training) else None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Work:
-    """What `run_cells` is given, and why cells could not be run."""
+@dataclasses.dataclass
+class Tally:
+    """What a campaign came to.
 
-    store: Store
-    places: Places
-    jobs: int
-    deadline: float | None
-    failed: dict[str, str]
+    Args:
+        cells: that were finished.
+        left: that were not, failures aside.
+        seconds: that it took.
+        ideal: seconds in which its devices, at the ceilings of their networks, would have passed as many images forward
+            and back; audits count when they are finished.
+        devices: that it ran on.
+    """
 
-    def over(self, start: Cell) -> bool:
-        """Whether a start's model is there, or never will be; a record alone may be of another machine."""
-        trained = isinstance(start.job, Training) and self.store.trained(start.job, start.seed)
-        return trained or self.store.stopped(start) is not None
+    cells: int = 0
+    left: int = 0
+    seconds: float = 0.0
+    ideal: float = 0.0
+    devices: int = 1
 
-    def run(self, cells: Sequence[Cell]) -> None:
-        """Run those cells that can be."""
-        left = []
-        for cell in cells:
-            start = _start(cell)
-            lost = None if start is None else self.store.stopped(start) or self.failed.get(start.key)
-            if lacks := self.places.lacks(cell):
-                self.failed[cell.key] = f"needs {lacks}"
-            elif lost is not None:
-                self.failed[cell.key] = f"the model it starts from was not trained: {lost}"
-            elif start is None or self.over(start):  # else there was no time for the start
-                left.append(cell)
-        with console.bar(len(left), unit="cell", what="cells") as bar:
-            in_time = itertools.takewhile(lambda _: self.deadline is None or time.monotonic() <= self.deadline, left)
-            for cell, error in self.in_turn(in_time) if self.jobs == 1 else self.side_by_side(in_time):
-                if error is not None:
-                    self.failed[cell.key] = _line(error)
+    def start(self, devices: int = 1) -> None:
+        """From now on it counts."""
+        self.devices, self._began = devices, time.monotonic()
+
+    def add(self, ideal: float, cells: int) -> None:
+        """Work that was done, and cells that it finished."""
+        self.ideal += ideal
+        self.cells += cells
+
+    def stop(self, left: int) -> None:
+        """It is over."""
+        self.left, self.seconds = left, time.monotonic() - self._began
+
+    def plain(self) -> dict[str, float | None]:
+        """As plain data; the share is None where nothing was trained, or no ceiling is known."""
+        hours = self.seconds / 3600
+        return {
+            "cells": self.cells,
+            "left": self.left,
+            "minutes": round(self.seconds / 60, 2),
+            "cells_per_hour": round(self.cells / hours, 1) if hours else None,
+            "share_of_ceiling": round(self.ideal / self.seconds / self.devices, 3) if self.ideal else None,
+        }
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        found = self.plain()
+        share, per_hour = found["share_of_ceiling"], found["cells_per_hour"]
+        text = f"{plural(self.cells, 'cell')} in {found['minutes']:g} minutes"
+        text += "" if per_hour is None else f", {per_hour:g} cells per hour"
+        return text if share is None else f"{text}, {100 * share:.0f} % of the ceiling"
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    store: Store,
+    places: Places,
+    jobs: int | None = 1,
+    deadline: float | None = None,
+    devices: Sequence[str] = (),
+    tally: Tally | None = None,
+) -> dict[str, str]:
+    """Run what is left of some cells; returns cell → why it could not be run, for those that could not.
+
+    A cell that fails does not stop the others: what is finished is filed, and the same command tries the rest again.
+    One cell at a time is run here, in the order given; more, or any number in a limited time, in processes of their
+    own, longest first.
+
+    Args:
+        cells: what is wanted.
+        store: what is done already, and where results go.
+        places: of datasets and weights.
+        jobs: cells side by side; None for as many as the devices have use for.
+        deadline: when to stop at a checkpoint (`time.monotonic()`, which no change of the clock moves).
+        devices: that share the cells; that of `places` when left out.
+        tally: told what the campaign came to.
+    """
+    pending, told = Pending(cells, store, places), tally or Tally()
+    chosen = [choose_device(name) for name in devices or (places.device,)]
+    if jobs == 1 and deadline is None:
+        _in_turn(pending, dataclasses.replace(places, device=str(chosen[0])), told)
+    else:
+        SideBySide(pending, run_cell, places, chosen, jobs, deadline, told).run()
+    return pending.failed
+
+
+def _in_turn(pending: Pending, places: Places, tally: Tally) -> None:
+    """Run cells one after another, here."""
+    device, threads = choose_device(places.device), torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(threads_of(device))
+    tally.start()
+    try:
+        with console.bar(len(pending.cells), unit="cell", what="cells") as bar:
+            while (cell := pending.take()) is not None:
+                try:
+                    run_cell(cell, pending.store, places)
+                    tally.add(0.0, cells=1)
+                except Interrupted:
+                    raise
+                except Exception as error:  # one bad cell must not end a night's work
+                    pending.fail(cell, line(error))
                 bar.update()
-
-    def in_turn(self, cells: Iterator[Cell]) -> Iterator[tuple[Cell, Exception | None]]:
-        """Each cell with why it could not be run, None where it was."""
-        for cell in cells:
-            try:
-                run_cell(cell, self.store, self.places)
-            except Interrupted:
-                raise
-            except Exception as error:  # one bad cell must not end a night's work
-                yield cell, error
-            else:
-                yield cell, None
-
-    def side_by_side(self, cells: Iterator[Cell]) -> Iterator[tuple[Cell, Exception | None]]:
-        """The same, in processes; where one is killed, a new pool does the rest."""
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.jobs)))
-        while (following := next(cells, None)) is not None:
-            with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:
-                yield from self.in_pool(pool, itertools.chain([following], cells))
-
-    def in_pool(self, pool: ProcessPoolExecutor, cells: Iterator[Cell]) -> Iterator[tuple[Cell, Exception | None]]:
-        """Let a pool work through cells, the next taken when a process is free, until all are done or it breaks."""
-        running: dict[Future[None], Cell] = {}
-        broken = False
-        while True:
-            for cell in itertools.islice(cells, 0 if broken else self.jobs - len(running)):
-                running[self.submit(pool, cell)] = cell
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                error = future.exception()
-                if isinstance(error, Interrupted) or not (error is None or isinstance(error, Exception)):
-                    raise error
-                broken = broken or isinstance(error, BrokenProcessPool)
-                yield running.pop(future), error
-
-    def submit(self, pool: ProcessPoolExecutor, cell: Cell) -> Future[None]:
-        """The cell's future; a pool that broke a moment ago gives one that has failed."""
-        try:
-            return pool.submit(run_cell, cell, self.store, self.places)
-        except BrokenProcessPool as error:
-            failed: Future[None] = Future()
-            failed.set_exception(error)
-            return failed
-
-
-def _line(error: Exception) -> str:
-    """What went wrong, in one line; what is no error of ours says its kind."""
-    if isinstance(error, BrokenProcessPool):  # one was killed, and takes those beside it along
-        return DIED
-    return str(error) if isinstance(error, HoldfastError) else described(error)
+    finally:
+        torch.set_num_threads(threads)
+    tally.stop(left=0)

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import console
+from holdfast.cli.study import AUTO
 from holdfast.console import table
 from holdfast.data import names as datasets
 from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError, harmless, unknown
 from holdfast_studies import base
 from holdfast_studies.base import Study
-from holdfast_studies.campaign import part_of, run_cells
+from holdfast_studies.bundle import take_bundle, write_bundle
+from holdfast_studies.campaign import Tally, part_of, run_cells
 from holdfast_studies.document import document, planned_seeds, results_of, write
 from holdfast_studies.jobs import Cell, Scale
 from holdfast_studies.judging import verdicts
@@ -33,16 +35,19 @@ FINISHED = ("done", "stopped early")
 
 def run(options: argparse.Namespace) -> None:
     """Run what is missing; print tables and verdicts; write raw results, figures and a page."""
-    scale: Scale = options.scale
+    began, scale = time.monotonic(), options.scale
     studies = chosen(options.ids, scale)
     store = Store(Path(options.out) / scale)
     places = _places(options)
     check_weights(places.weights, studies, scale)
-    choose_device(places.device)
+    devices = devices_from(options.devices)
     seeds = tuple(dict.fromkeys(options.seeds)) if options.seeds else None
     cells = only_arms([cell for study in studies for cell in study.cells(scale, seeds)], options.arm)
     if options.part:
         cells = part_of(cells, options.part)
+    bundle = None if options.bundle is None else Path(options.bundle)
+    if bundle is not None and bundle.exists():
+        take_bundle(bundle, store)
     for other in options.merge or ():
         nested = Path(other) / scale
         for file in store.merge(nested if nested.is_dir() else other).differing:
@@ -50,12 +55,18 @@ def run(options: argparse.Namespace) -> None:
     if options.list:
         _list(cells, store, places, options.json)
         return
-    failed: dict[str, str] = {}
+    failed, tally = dict[str, str](), None
     if not options.summary:
-        deadline = time.monotonic() + options.limit_seconds if options.limit_seconds else None
-        failed = run_cells(cells, store, places, options.jobs or 1, deadline)
+        deadline = None if options.minutes is None else began + 60 * options.minutes
+        jobs, tally = None if options.jobs == AUTO else options.jobs or 1, Tally()
+        try:
+            failed = run_cells(cells, store, places, jobs, deadline, devices, tally)
+        finally:
+            if bundle is not None:
+                write_bundle(bundle, store, cells, options.bundle_limit)
     names = {cell.key: f"{cell.arm}, seed {cell.seed}" for cell in cells} if failed else {}
-    _tell(studies, scale, store, seeds, {names.get(key, key): why for key, why in failed.items()}, options.json)
+    told = {names.get(key, key): why for key, why in failed.items()}
+    _tell(studies, scale, store, seeds, told, tally, options.json)
     if failed:
         raise SystemExit(1)
 
@@ -66,6 +77,7 @@ def _tell(
     store: Store,
     seeds: tuple[int, ...] | None,
     failed: dict[str, str],
+    tally: Tally | None,
     plain: bool,
 ) -> None:
     """Write the raw files and the page, and print what they say."""
@@ -86,10 +98,13 @@ def _tell(
     page = store.folder / "results.md"
     write_page(scale, store.folder, page, store.folder / "figures")
     if plain:
-        print(json.dumps({"studies": documents, "failed": failed, "page": str(page)}, ensure_ascii=False))
+        ran = {} if tally is None else {"campaign": tally.plain()}
+        print(json.dumps({"studies": documents, "failed": failed, **ran, "page": str(page)}, ensure_ascii=False))
         return
     if failed:
         lines += ["Not run:", *[f"  {name}: {why}" for name, why in failed.items()], ""]
+    if tally is not None and tally.cells + tally.left:
+        lines.append(str(tally))
     print(harmless("\n".join([*lines, f"written to {page}"])))
 
 
@@ -117,7 +132,15 @@ def _places(options: argparse.Namespace) -> Places:
     for name, file in weights.items():
         if not Path(file.partition("@")[0]).is_file():
             raise HoldfastError(f"--weights {name}: {file.partition('@')[0]} is no file; give the weights' file")
-    return Places(data=data, weights=weights, device=options.device)
+    return Places(data=data, weights=weights)
+
+
+def devices_from(text: str | None) -> list[str]:
+    """The devices of `0,1` or `cpu`, where a number is that GPU; none for the best there is."""
+    names = [f"cuda:{word}" if word.isdecimal() else word for word in (text.split(",") if text else ())]
+    for name in names:
+        choose_device(name)
+    return list(dict.fromkeys(names))
 
 
 def _pairs(words: Sequence[str] | None, option: str, example: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from holdfast import audit, console
+from holdfast.attacks.forward import counting
 from holdfast.config import builder
 from holdfast.data import load
 from holdfast.devices import choose_device
@@ -123,12 +125,18 @@ def run_cell(cell: Cell, store: Store, places: Places) -> None:
     for measure in cell.job.measures:
         if measure_key(measure) in record["measures"]:
             continue
-        start = time.perf_counter()
-        if isinstance(cell.job, Training):
-            taken = _measure(measure, cell.job, cell.seed, store, places, scene)
-        else:
-            taken = _probe(cell.job.measure, scene)
+        start, passed = time.perf_counter(), [0, 0]
+
+        def count(images: int, back: bool, passed: list[int] = passed) -> None:
+            passed[back] += images
+
+        with counting(count):
+            if isinstance(cell.job, Training):
+                taken = _measure(measure, cell.job, cell.seed, store, places, scene)
+            else:
+                taken = _probe(cell.job.measure, scene)
         taken["changes"] = names()
+        taken["passed"] = passed[True]
         taken["seconds"] = round(time.perf_counter() - start, 2)
         record["measures"] = {**record["measures"], measure_key(measure): taken}
         store.write(cell, record)
@@ -185,6 +193,7 @@ def _measure(
         model = load_model(str(folder), trust_code=recipe["model"]["backbone"], sets=True).to(scene.device)
         table = load(recipe["data"])
         return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
+    under_way = store.audit(job, seed, measure)
     found = audit.run(
         str(folder),
         recipe["data"],
@@ -193,7 +202,9 @@ def _measure(
         split=measure.split,
         seed=seed,
         device=places.device,
+        out=under_way,
     )
+    shutil.rmtree(under_way, ignore_errors=True)
     values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
     return {
         "figures": {key: float(value) for key, value in values.items()},

@@ -22,7 +22,7 @@ SCHEMA = 1
 
 
 class Store:
-    """A folder of records, and beside them the runs they came from.
+    """A folder of records, and beside them the runs they came from, audits under way and what machines can do.
 
     Cells are filed by what they do, not by the study that asked: a training that two studies share is one record, and
     a measure that a later study adds is put into it. Folders of several machines merge by copying records.
@@ -35,6 +35,8 @@ class Store:
         self.folder = Path(folder)
         self.records = self.folder / "cells"
         self.runs = self.folder / "runs"
+        self.audits = self.folder / "audits"
+        self.machine = self.folder / "machine.json"
 
     def run(self, job: Training, seed: int) -> Path:
         """The run folder of a training; a changed default, or a change of behaviour, makes it another one."""
@@ -42,6 +44,11 @@ class Store:
         if behaviour:
             digest = hashlib.sha256("\n".join([digest, *behaviour]).encode()).hexdigest()
         return self.runs / f"{job.key(seed)}-{digest[:4]}"
+
+    def audit(self, job: Training, seed: int, measure: Measure) -> Path:
+        """Where an audit keeps what it has measured until it is finished."""
+        digest = hashlib.sha256(measure_key(measure).encode()).hexdigest()
+        return self.audits / f"{self.run(job, seed).name}-{digest[:8]}"
 
     def trained(self, job: Training, seed: int) -> bool:
         """Whether its run is here and finished; a record may have come from another machine without it."""

@@ -5,62 +5,41 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from fake_training import FakeTraining, evaluation_of, fake_training
+from fake_workers import HereWorker, workers_here
 
 from holdfast.training import Interrupted
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import Diverged
 from holdfast.training.recipe import load_recipe
-from holdfast_studies import campaign
+from holdfast_studies import campaign, probes, running
 from holdfast_studies.jobs import AuditMeasure, Cell, Computation, Probe, Training, measure_key
 from holdfast_studies.running import Places, relocate
 from holdfast_studies.store import Store
 
-__all__ = ["fake_training"]
+__all__ = ["fake_training", "workers_here"]
 
 AUDITS = (AuditMeasure(limit=10), AuditMeasure(mode="published"))
 CELLS = [Cell(arm=f"{n}", job=Training(recipe="pocket", settings={"epochs": n}), seed=0) for n in (1, 2, 3)]
 HERE = Places(device="cpu")
 
 
-class Pool:
-    """Cells in this process, but told as by another."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, function: Any, *arguments: Any) -> Future[None]:
-        future: Future[None] = Future()
-        try:
-            future.set_result(function(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
 @pytest.fixture(params=[1, 2])
-def jobs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(campaign, "ProcessPoolExecutor", Pool)
+def jobs(request: pytest.FixtureRequest, workers_here: type[HereWorker]) -> int:
     return int(request.param)
 
 
-def test_an_interruption_ends_the_campaign(tmp_path: Path, fake_training: FakeTraining, jobs: int) -> None:
+def test_an_interruption_ends_the_campaign(tmp_path: Path, fake_training: FakeTraining) -> None:
     fake_training.errors[CELLS[1].key] = Interrupted("stopped at step 3")
     store = Store(tmp_path)
     with pytest.raises(Interrupted):
-        campaign.run_cells(CELLS, store, HERE, jobs)
+        campaign.run_cells(CELLS, store, HERE)
     assert not store.done(CELLS[1])
     assert not store.done(CELLS[2])
 
@@ -76,27 +55,6 @@ def test_a_cell_that_breaks_does_not_stop_the_others(
     line = f"{type(error).__name__}: {' '.join(str(error).split())}"
     assert campaign.run_cells(CELLS, store, HERE, jobs) == {CELLS[1].key: line}
     assert [store.done(cell) for cell in CELLS] == [True, False, True]
-
-
-def test_a_killed_process_is_told_and_a_new_pool_does_the_rest(
-    tmp_path: Path, fake_training: FakeTraining, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pools: list[Pool] = []
-
-    class Fragile(Pool):
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pools.append(self)
-
-        def submit(self, function: Any, *arguments: Any) -> Future[None]:
-            if arguments[0] in CELLS[:2] and len(pools) == 1:
-                raise BrokenProcessPool("killed")
-            return super().submit(function, *arguments)
-
-    monkeypatch.setattr(campaign, "ProcessPoolExecutor", Fragile)
-    store = Store(tmp_path)
-    assert campaign.run_cells(CELLS, store, HERE, 2) == {cell.key: campaign.DIED for cell in CELLS[:2]}
-    assert store.done(CELLS[2])
-    assert len(pools) == 2
 
 
 def test_a_divergence_is_a_result(tmp_path: Path, fake_training: FakeTraining) -> None:
@@ -158,6 +116,26 @@ def test_measures_of_another_model_are_dropped(same: bool, tmp_path: Path, fake_
     assert found == ({known: 7.0, elsewhere: 7.0, lacking: 1.0} if same else {known: 1.0, lacking: 1.0})
     assert record["figures"]["R@1"] == 1.0
     assert (record["place"]["device"] == "far") == same
+
+
+def test_an_audit_keeps_what_it_measured_until_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, job = Store(tmp_path), dataclasses.replace(CELLS[0].job, measures=AUDITS)
+    scene = probes.Scene(seed=0, device=torch.device("cpu"))
+    found: list[bool] = []
+
+    def attacks(*_: Any, out: Path, **__: Any) -> Any:
+        found.append(out.is_dir())
+        out.mkdir(parents=True, exist_ok=True)
+        if len(found) == 1:
+            raise OSError("disk full")
+        return SimpleNamespace(document={"metrics": {"ERS": 1.0}, "flags": [], "intervals": {}})
+
+    monkeypatch.setattr(running.audit, "run", attacks)
+    with pytest.raises(OSError, match="disk full"):
+        running._measure(AUDITS[0], job, 0, store, HERE, scene)
+    assert running._measure(AUDITS[0], job, 0, store, HERE, scene)["figures"] == {"ERS": 1.0}
+    assert found == [False, True], "the second goes on where the first was"
+    assert list(store.audits.iterdir()) == []
 
 
 def test_the_file_of_weights_is_on_record(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from small_study import Constant, registered
 
 from holdfast.cli import main
 from holdfast.cli import study as command
+from holdfast_studies import command as studies
 from holdfast_studies.base import Study
 
 
@@ -121,17 +121,22 @@ def test_records_of_another_model_are_named(tmp_path: Path, capsys: pytest.Captu
     assert "a-s0.json is of another model than the record here" in capsys.readouterr().err
 
 
-def test_no_cell_is_begun_after_the_time_limit(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from holdfast_studies import campaign
+def test_a_bundle_is_written_and_taken_up_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run("X9", "--device", "cpu", "--seeds", "0", "--out", "a", "--bundle", "b.tar.gz", "--bundle-limit", "1") == 0
+    )
+    assert "2 cells in " in capsys.readouterr().out
+    assert states(capsys, "--out", "c", "--bundle", "b.tar.gz") == ["done", "done", *["missing"] * 4]
+    assert run("X9", "--device", "cpu", "--out", "c", "--bundle", "b.tar.gz", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["campaign"]["cells"] == 4
 
-    began = campaign.time.monotonic()
-    clock = itertools.chain([began], itertools.repeat(began + 100))
-    monkeypatch.setattr(campaign.time, "monotonic", clock.__next__)
-    assert run("X9", "--limit-seconds", "50", "--device", "cpu") == 0
-    monkeypatch.undo()
-    assert "not run" in capsys.readouterr().out
+
+def test_gpus_are_named_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr(studies, "choose_device", asked.append)
+    assert studies.devices_from("0,1,0") == ["cuda:0", "cuda:1"]
+    assert asked[:2] == ["cuda:0", "cuda:1"]
+    assert studies.devices_from(None) == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,11 @@ def test_no_cell_is_begun_after_the_time_limit(
         (["all", "X9"], "`all` is every study"),
         (["X9", "--summary", "--jobs", "1"], "--jobs has no effect here"),
         (["X9", "--summary", "--place", "cub=."], "--place has no effect here"),
-        (["X9", "--summary", "--device", "cpu"], "--device has no effect here"),
+        (["X9", "--summary", "--device", "cpu"], "--devices has no effect here"),
+        (["X9", "--list", "--minutes", "3"], "--minutes has no effect here"),
+        (["X9", "--bundle-limit", "3"], "--bundle-limit has no effect here: no --bundle is written"),
+        (["X9", "--minutes", "0"], "expected a number above zero"),
+        (["X9", "--jobs", "many"], "expected a whole number of 1 or more, got 'many'"),
         (["X9", "--summary", "--weights", f"resnet50={__file__}"], "--weights has no effect here"),
         (["X9", "--list", "--jobs", "2"], "--jobs has no effect here: --list runs nothing"),
         (["X9", "--scale", "huge"], "unknown scale 'huge'"),

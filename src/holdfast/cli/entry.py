@@ -31,7 +31,7 @@ and in words, or None; its docstring is its help: a sentence for the list of com
 TOGETHER = ("train", "evaluate", "embed", "index", "audit")
 """Commands that several processes do together; of any other, each would do and write all of it."""
 
-WRITTEN = ("out", "onnx", "html")
+WRITTEN = ("out", "onnx", "html", "bundle")
 """Options that say where something is written."""
 
 GPU = ("out of memory", "ALLOC_FAILED")
