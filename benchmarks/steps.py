@@ -36,7 +36,7 @@ class TrainingStep:
         regime: one of `REGIMES`.
         batch: on the model's device, the same in every step.
         compiled: run the passes through `torch.compile`.
-        captured: capture the step as a CUDA graph when it has warmed up, after three calls.
+        captured: on a GPU, capture the step as a CUDA graph when it has warmed up, after three calls.
         changed: in the block of the regime.
     """
 
@@ -46,7 +46,7 @@ class TrainingStep:
         regime: str,
         batch: Batch,
         compiled: bool = False,
-        captured: bool = False,
+        captured: bool = True,
         **changed: Any,
     ) -> None:
         loss, loss_block, block = REGIMES[regime]
