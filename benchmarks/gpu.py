@@ -1,56 +1,54 @@
-"""Adversarial steps and audits on a GPU: the peers' way, ours, and the raw ceiling, in one process.
+"""Adversarial steps and audits on a GPU: the peers' way, ours, and the ceilings, in one process.
 
-    python benchmarks/gpu.py --backbone resnet18 --json gpu-resnet18.json
+    python benchmarks/gpu.py --json gpu-resnet18.json
+    python benchmarks/gpu.py --backbone resnet50 --attacked 512 --chunk 256 --json gpu-resnet50.json
 
-The ceiling is what the card does when timm's network, compiled, in bfloat16, channels-last, is run forward and back for
-the pixels alone, and nothing else happens. `share` is images through forward and back per second of our whole step
-(mining, crafting, update) over that; `share_blocked` is over the same ceiling with our first layer (models/stem.py) in
-place of timm's. The peers' way is `peers.py` with timm's network as it comes. Random weights and images: speed does not
-depend on them. Each row is written to the JSON file as soon as it is measured.
+`share` is the time of the row's own passes and nothing else (ceiling.py) over that of our whole step. `share_512` is
+images through forward and back per second of our step over what the card does with timm's network, compiled, forward
+and back for the pixels alone in batches of 512; `share_512_blocked` has our first layer (models/stem.py) in its place.
+The peers' way is `peers.py` with timm's network as it comes. `first` is the first step of a regime in a process of its
+own that finds this one's compiled graphs in `HOLDFAST_CACHE` and nothing in torch's own folder, as on another machine.
+Random weights and images: speed does not depend on them.
+
+Each row is written to the JSON file as soon as it is measured; a second run with the same file goes on with the rows
+that are missing or failed. `gpu_tables.py` makes the tables of docs/benchmarks/gpu.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
+import os
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import peers
 import torch
+from ceiling import ETA, Ceiling, passes_of
 from steps import REGIMES, TrainingStep
+from timing import processor, seconds
 from torch import Tensor
 
 from holdfast import attacks, losses, regimes
 from holdfast.attacks import Budget, References
 from holdfast.audit.ers import GOALS
+from holdfast.files import write_json
 from holdfast.models import Embedder
+from holdfast.models.bank import batchnorm_layers
+from holdfast.models.compile_cache import open_cache
 from holdfast.models.compiled import CompiledPasses
 from holdfast.regimes import Batch
 
-ETA = 8
 GALLERY = 5924
-
-
-def seconds(work: Callable[[], object], repeats: int, warm: int = 2) -> float:
-    """Median time of a call, the device waited for."""
-    times = []
-    for number in range(repeats + warm):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        work()
-        torch.cuda.synchronize()
-        if number >= warm:
-            times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def shares(rate: float, ceiling: tuple[float, float]) -> dict[str, float]:
-    """Images per second over the two ceilings."""
-    return {"share": rate / ceiling[0], "share_blocked": rate / ceiling[1]}
+LARGE = 512
+FIRST = ("standard", "hm", "mdprop")
+"""Regimes whose first step is timed: the fewest graphs, the usual ones, those of auxiliary BatchNorm sets too."""
+ROWS = ("hm", "adml", "act", "standard", "mdprop", "ers", "first")
 
 
 class Bench:
@@ -62,21 +60,53 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.device = torch.device("cuda")
+        self.device = torch.device(options.device)
         self.began = time.perf_counter()
-        self.rows: list[dict[str, Any]] = []
         generator = torch.Generator(self.device).manual_seed(0)
         shape = (options.batch, 3, options.size, options.size)
         self.images = torch.rand(shape, device=self.device, generator=generator).contiguous(
             memory_format=torch.channels_last
         )
         self.labels = torch.arange(options.batch, device=self.device) // 2
+        self.passes = Ceiling(self.model, self.images, options.repeats)
+        name = torch.cuda.get_device_name() if self.device.type == "cuda" else processor(torch.get_num_threads())
+        self.about = {
+            "device": name,
+            "torch": torch.__version__,
+            "backbone": options.backbone,
+            "size": options.size,
+            "batch": options.batch,
+        }
+        self.rows = self._found()
+
+    def _found(self) -> dict[str, dict[str, Any]]:
+        """Rows of an earlier run that was cut short, without those that failed."""
+        file = self.options.json
+        if not file or not file.exists():
+            return {}
+        content = json.loads(file.read_text())
+        other = [name for name, value in self.about.items() if content.get(name) != value]
+        if other:
+            raise SystemExit(f"{file} holds rows of another {' and '.join(other)}; give another --json")
+        self.passes.ways.update(content.get("passes", {}))
+        return {row["row"]: row for row in content["rows"] if "error" not in row}
+
+    def keep(self, name: str, **values: Any) -> dict[str, Any]:
+        """Print and keep a row."""
+        row = {"row": name, **_rounded(values), "at": round(time.perf_counter() - self.began, 1)}
+        self.rows[name] = row
+        print(json.dumps(row), flush=True)
+        if self.options.json:
+            passes = {name: _rounded(ways) for name, ways in self.passes.ways.items()}
+            write_json(self.options.json, {**self.about, "passes": passes, "rows": list(self.rows.values())})
+        return row
 
     def model(self) -> Embedder:
         """A fresh model in training mode, as a session of ours lays it out."""
         torch.manual_seed(0)
-        model = Embedder(self.options.backbone, dim=512, size=self.options.size, batchnorm="freeze-statistics")
-        model.to(self.device, memory_format=torch.channels_last)
+        options = self.options
+        model = Embedder(options.backbone, dim=options.dim, size=options.size, batchnorm="freeze-statistics")
+        model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         return model.train()
 
     def plain(self) -> Embedder:
@@ -85,19 +115,11 @@ class Bench:
 
         model = self.model()
         model.backbone = timm.create_model(self.options.backbone, num_classes=0)
-        return model.to(self.device, memory_format=torch.contiguous_format).train()
+        return model.to(self.device, memory_format=torch.contiguous_format).train()  # type: ignore[no-any-return,call-overload]
 
-    def row(self, name: str, **values: Any) -> None:
-        """Print and keep a row."""
-        self.rows.append({"row": name, **values, "at": round(time.perf_counter() - self.began, 1)})
-        print(json.dumps(self.rows[-1]), flush=True)
-        if self.options.json:
-            hardware = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-            content = {**hardware, "backbone": self.options.backbone, "size": self.options.size, "rows": self.rows}
-            self.options.json.write_text(json.dumps(content, indent=1))
-
-    def ceiling(self, batch: int) -> tuple[float, float]:
-        """Images per second of compiled input gradients, timm's network and ours; plainer ways for the record."""
+    def ceiling(self) -> dict[str, Any]:
+        """Images per second of input gradients in large batches, timm's network and ours, in plainer ways too."""
+        batch = self.options.large
         images = self.images[:1].expand(batch, -1, -1, -1).contiguous(memory_format=torch.channels_last)
         network = self.plain().to(memory_format=torch.channels_last).eval().requires_grad_(False)  # type: ignore[call-overload]
         ours = self.model().eval().requires_grad_(False)
@@ -114,38 +136,41 @@ class Bench:
 
             def once(call: Callable[[Tensor], Tensor] = call, half: bool = half) -> None:
                 x = images.detach().requires_grad_()
-                with torch.autocast("cuda", torch.bfloat16, enabled=half):
+                with torch.autocast(x.device.type, torch.bfloat16, enabled=half and x.device.type == "cuda"):
                     z = call(x)
                 torch.autograd.grad(z.float().sum(), x)
 
-            rates[name] = batch / seconds(once, 10)
-        self.row("ceiling", batch=batch, **{name: round(rate, 1) for name, rate in rates.items()})
-        return rates["compiled"], rates["blocked_compiled"]
+            rates[name] = batch / seconds(once, min(10, self.options.repeats))
+        return self.keep("ceiling", images=batch, **rates)
 
-    def regime(self, name: str, ceiling: tuple[float, float]) -> None:
+    def shares(self, images: float, taken: float, ceiling: float) -> dict[str, float]:
+        """The three shares of a row, given its images forward and back, its seconds and those of its own passes."""
+        large = self.rows.get("ceiling") or self.ceiling()
+        return {
+            "ceiling": ceiling,
+            "share": ceiling / taken,
+            "share_512": images / taken / large["compiled"],
+            "share_512_blocked": images / taken / large["blocked_compiled"],
+        }
+
+    def regime(self, name: str) -> None:
         """One training step, ours and the peers'."""
-        ours = TrainingStep(self.model(), name, Batch(self.images, self.labels), compiled=True)
-        start = time.perf_counter()
-        ours()
-        torch.cuda.synchronize()
-        first = time.perf_counter() - start
-        mine = seconds(ours, self.options.repeats)
-        images = self.passed(name)
-        values = {"ours": mine, "first": first, "passes": ours.passes}
-        values |= shares(images / mine, ceiling)
-        torch.cuda.empty_cache()
+        model = self.model()
+        if REGIMES_WITH_SETS & {name} and not any(batchnorm_layers(model)):
+            self.keep(name, skipped="this network has no BatchNorm layers to have several sets of")
+            return
+        ours = TrainingStep(model, name, Batch(self.images, self.labels), compiled=True)
+        mine = seconds(ours, self.options.repeats, warm=3)
+        passes = passes_of(name, self.options.batch)
+        counted = sum(each.count for each in passes)
+        if ours.passes != counted:
+            raise RuntimeError(f"a step made {ours.passes} passes, its ceiling {counted}")
+        images = sum(each.count * each.images for each in passes)
+        values = {"ours": mine, "passes": counted, **self.shares(images, mine, self.passes.of(passes))}
+        open_cache(model, self.device).save()
+        self._forget()
         theirs = self.peer(name)
-        values |= {"peers": theirs, "ratio": theirs / mine}
-        self.row(name, **{k: round(v, 5) for k, v in values.items()})
-
-    def passed(self, name: str) -> int:
-        """Images that go forward and back in one step."""
-        batch, triplets = self.options.batch, self.options.batch // 2
-        if name == "hm":
-            return (ETA + 1) * 3 * triplets
-        if name == "act":
-            return ETA * 2 * triplets + 3 * triplets
-        return batch * {"standard": 1, "adml": 7 + 2, "mdprop": 3 + 2}[name]
+        self.keep(name, **values, peers=theirs, ratio=theirs / mine)
 
     def peer(self, name: str) -> float:
         """Seconds of a step the peers' way."""
@@ -165,71 +190,139 @@ class Bench:
         }
         return seconds(works[name], 3, warm=1)
 
-    def ers(self, ceiling: tuple[float, float]) -> None:
+    def ers(self) -> None:
         """The nine attacks behind ERS: a gallery of 5,924, one batch the peers' way, several of ours."""
+        options = self.options
         model = self.model().eval()
         generator = torch.Generator(self.device).manual_seed(1)
         gallery = torch.nn.functional.normalize(
-            torch.randn(GALLERY, 512, device=self.device, generator=generator), dim=1
+            torch.randn(GALLERY, options.dim, device=self.device, generator=generator), dim=1
         )
         labels = torch.arange(GALLERY, device=self.device) // 59
-        rows = torch.arange(self.options.attacked, device=self.device)
+        rows = torch.arange(options.attacked, device=self.device)
         images = self.images[:1].expand(len(rows), -1, -1, -1).contiguous(memory_format=torch.channels_last)
         references = References(gallery, labels)
-        budget = Budget(eps=8 / 255, step=3 / 255, steps=32)
-        run = CompiledPasses(model)
+        budget = Budget(eps=8 / 255, step=3 / 255, steps=options.steps)
+        half: Any = "bfloat16" if self.device.type == "cuda" else "float32"
+        common: dict[str, Any] = {"chunk": options.chunk, "precision": half, "run": CompiledPasses(model)}
         each = {}
         for name in GOALS:
             goal = attacks.build(name).bind(references, rows, torch.Generator().manual_seed(0))
+            few = attacks.build(name).bind(references, rows[: options.chunk], torch.Generator().manual_seed(0))
+            attacks.pgd(model, images[: options.chunk], few, Budget(eps=8 / 255, step=3 / 255, steps=2), **common)
 
             def once(goal: attacks.BoundGoal = goal) -> None:
-                attacks.pgd(model, images, goal, budget, chunk=self.options.chunk, precision="bfloat16", run=run)
+                attacks.pgd(model, images, goal, budget, **common)
 
-            each[name] = seconds(once, 1, warm=1)
-        mine = sum(each.values()) / len(rows)
+            each[name] = seconds(once, 1, warm=0) / len(rows) * GALLERY
+        mine = sum(each.values())
+        open_cache(model, self.device).save()
+        passes = len(GOALS) * options.steps
+        shares = self.shares(GALLERY * passes, mine, GALLERY * passes / options.chunk * self.ideal(options.chunk))
+        self._forget()
         plain = self.plain().eval()
-        count = min(112, self.options.batch)
+        count = min(112, options.batch)
         batch = (self.images[:count].contiguous(), labels[:count], gallery, labels)
         peers.ers_attacks(plain, *batch, steps=1)
-        taken = peers.ers_attacks(plain, *batch)
-        theirs = sum(taken.values()) / count
-        self.row(
-            "ers",
-            attacked=len(rows),
-            seconds_per_1000=round(1000 * mine, 2),
-            seconds_for_5924=round(GALLERY * mine, 1),
-            peers_for_5924=round(GALLERY * theirs, 1),
-            ratio=round(theirs / mine, 2),
-            **{name: round(value, 3) for name, value in shares(len(GOALS) * 32 / mine, ceiling).items()},
-            each={name: round(value / len(rows) * GALLERY, 2) for name, value in each.items()},
-            peers_per_112={name: round(value, 3) for name, value in taken.items()},
+        taken = peers.ers_attacks(plain, *batch, steps=options.steps)
+        theirs = sum(taken.values()) / count * GALLERY
+        self.keep(
+            "ers", attacked=len(rows), ours=mine, peers=theirs, ratio=theirs / mine, **shares, each=each, of_112=taken
         )
 
+    def ideal(self, count: int) -> float:
+        """Seconds of one crafting pass and nothing else."""
+        return self.passes.one("craft", count)
 
-def main() -> None:
+    def first(self) -> None:
+        """The first step of some regimes, each in a process that finds the graphs of this one in the cache."""
+        found = {}
+        for name in FIRST:
+            if "skipped" in self.rows.get(name, {}):
+                continue
+            with tempfile.TemporaryDirectory() as fresh:
+                environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": fresh}
+                environment.pop("TRITON_CACHE_DIR", None)
+                command = [sys.executable, str(Path(__file__)), "--first", name]
+                for option in ("backbone", "size", "batch", "dim", "device"):
+                    command += [f"--{option}", str(getattr(self.options, option))]
+                done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{name}: {done.stderr[-300:]}")
+            found[name] = json.loads(done.stdout.splitlines()[-1])
+        self.keep("first", ours=max(row["seconds"] for row in found.values()), each=found)
+
+    def first_step(self, name: str) -> dict[str, Any]:
+        """Seconds of a regime's first step in this process, and what torch found in its caches."""
+        model = self.model()
+        self._wait()
+        start = time.perf_counter()
+        TrainingStep(model, name, Batch(self.images, self.labels), compiled=True)()
+        self._wait()
+        taken = time.perf_counter() - start
+        counters = torch._dynamo.utils.counters
+        return {
+            "seconds": round(taken, 3),
+            "graphs": counters["stats"]["unique_graphs"],
+            "hits": counters["aot_autograd"]["autograd_cache_hit"],
+            "misses": counters["aot_autograd"]["autograd_cache_miss"],
+            "bypassed": counters["aot_autograd"]["autograd_cache_bypass"],
+        }
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _forget(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+REGIMES_WITH_SETS = {"mdprop"}
+
+
+def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+    """Floats with five digits after the point."""
+    return {
+        name: round(value, 5) if isinstance(value, float) else _rounded(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Adversarial steps and audits on a GPU against the peers' way.")
     parser.add_argument("--backbone", default="resnet18")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--batch", type=int, default=112)
+    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--large", type=int, default=LARGE, help="images per pass of the ceiling in large batches")
     parser.add_argument("--attacked", type=int, default=1024, help="images attacked in the ERS row")
     parser.add_argument("--chunk", type=int, default=512, help="images per pass in the ERS row")
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--rows", nargs="+", default=["hm", "ers", "adml", "act", "standard", "mdprop"])
+    parser.add_argument("--steps", type=int, default=32, help="of the attacks in the ERS row")
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    parser.add_argument("--device", default="cuda")
     parser.add_argument("--benchmark", action="store_true", help="let cuDNN try its algorithms")
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    parser.add_argument("--first", choices=tuple(REGIMES), help="time the first step of this regime, and that alone")
+    options = parser.parse_args(arguments)
     torch.backends.cudnn.benchmark = options.benchmark
     bench = Bench(options)
-    found = [bench.ceiling(batch) for batch in (512, 168)]
-    ceiling = (max(plain for plain, _ in found), max(blocked for _, blocked in found))
+    if options.first:
+        print(json.dumps(bench.first_step(options.first)))
+        return
     for name in options.rows:
+        if name in bench.rows:
+            continue
         try:
             if name == "ers":
-                bench.ers(ceiling)
+                bench.ers()
+            elif name == "first":
+                bench.first()
             else:
-                bench.regime(name, ceiling)
+                bench.regime(name)
         except Exception as error:  # one row that fails must not lose the others
-            bench.row(name, error=f"{type(error).__name__}: {error}"[:500])
+            bench.keep(name, error=f"{type(error).__name__}: {error}"[:500])
 
 
 if __name__ == "__main__":

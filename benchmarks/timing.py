@@ -23,6 +23,25 @@ def medians(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, f
     return {name: statistics.median(taken[1:]) for name, taken in times.items()}
 
 
+def seconds(work: Callable[[], object], repeats: int, warm: int = 2) -> float:
+    """Median time of a call, after some that are not timed; a GPU is waited for."""
+    import torch  # not every script needs it
+
+    def wait() -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    times = []
+    for number in range(repeats + warm):
+        wait()
+        start = time.perf_counter()
+        work()
+        wait()
+        if number >= warm:
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
 def write(rows: list[dict[str, Any]], path: Path | None) -> None:
     """Rows as JSON, if a file is asked for."""
     if path is not None:

@@ -45,6 +45,7 @@ class CompiledPasses:
 
     def __call__(self, images: Tensor, return_pooled: bool = False, distribution: str = CLEAN) -> Any:
         """As `Embedder.forward`."""
+        images = images.contiguous(memory_format=torch.channels_last)  # one layout, one graph
         torch._dynamo.maybe_mark_dynamic(images, 0)
         found = self._call(images, return_pooled, self._model.set_tensors(distribution))
         self._cache.keep()
