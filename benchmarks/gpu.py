@@ -156,7 +156,7 @@ class Bench:
     def regime(self, name: str) -> None:
         """One training step, ours and the peers'."""
         model = self.model()
-        if REGIMES_WITH_SETS & {name} and not any(batchnorm_layers(model)):
+        if name == "mdprop" and not any(batchnorm_layers(model)):
             self.keep(name, skipped="this network has no BatchNorm layers to have several sets of")
             return
         ours = TrainingStep(model, name, Batch(self.images, self.labels), compiled=True)
@@ -276,9 +276,6 @@ class Bench:
     def _forget(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-
-
-REGIMES_WITH_SETS = {"mdprop"}
 
 
 def _rounded(values: dict[str, Any]) -> dict[str, Any]:

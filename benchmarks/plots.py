@@ -126,15 +126,15 @@ def gpu(content: dict[str, Any]) -> Figure:
     axes = figure.subplots()
     for place, name in enumerate(names):
         row = known[name]
-        ours, peers = ("seconds_for_5924", "peers_for_5924") if name == "ers" else ("ours", "peers")
         part = 1 / row["ratio"]
         axes.barh(place, max(1.0, part), height=0.62, color=PALE)
         axes.barh(place, part, height=0.62, color=BLUE)
-        axes.text(0.015, place, f"{row[ours]:.2g} s", va="center", color="white", weight="bold")
-        theirs = f"{row[peers]:.2g} s" if row[peers] < 10 else f"{row[peers]:.0f} s"
+        axes.text(0.015, place, f"{row['ours']:.2g} s", va="center", color="white", weight="bold")
+        theirs = f"{row['peers']:.2g} s" if row["peers"] < 10 else f"{row['peers']:.0f} s"
         axes.text(0.985, place, theirs, va="center", ha="right", color=INK)
         axes.text(1.03, place, f"{row['ratio']:.1f} ×", va="center", color=INK, weight="bold")
-        axes.text(1.14, place, f"{100 * row['share']:.0f} % of the ceiling", va="center", color=INK)
+        if "share" in row:
+            axes.text(1.14, place, f"{100 * row['share']:.0f} % of the ceiling", va="center", color=INK)
     axes.set_yticks(range(len(names)), [GPU_ROWS[name] for name in names])
     axes.set(xlim=(0, 1.42), xticks=[0, 0.25, 0.5, 0.75, 1], xticklabels=["0", "¼", "½", "¾", "1"])
     axes.set_xlabel("time, as a part of the peers' way", loc="left")

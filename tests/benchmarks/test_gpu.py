@@ -8,6 +8,7 @@ from typing import Any
 
 import ceiling
 import gpu
+import gpu_tables
 import pytest
 import torch
 from ceiling import passes_of
@@ -64,6 +65,24 @@ def test_the_first_step_is_that_of_a_new_process(capsys: pytest.CaptureFixture[s
     row = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert row["seconds"] > 0
     assert row["misses"] == 0
+
+
+def test_tables_show_what_files_hold_and_leave_the_rest_of_the_page(tmp_path: Path) -> None:
+    standard = {"row": "standard", "ours": 0.005, "peers": 0.02, "ratio": 4.0, "ceiling": 0.0044, "share": 0.88}
+    first = {"row": "first", "ours": 6.1, "each": {"hm": {"seconds": 6.1, "graphs": 3}}}
+    rows = [{**standard, "share_512": 0.4, "share_512_blocked": 0.3}, {"row": "hm", "error": "out of memory"}, first]
+    (tmp_path / "gpu-resnet18.json").write_text(json.dumps({"backbone": "resnet18", "rows": rows}))
+    page = tmp_path / "gpu.md"
+    page.write_text(f"before\n{gpu_tables.BEGIN}\nold\n{gpu_tables.END}\nafter\n")
+    gpu_tables.update(tmp_path)
+    written = page.read_text()
+    assert "| standard | 20.0 ms | 5.0 ms | 4.0 | 4.4 ms | 88 % | ≥ 80 % | 40 % | 30 % |" in written
+    assert "| ResNet-18 | – | 6.1 s (3 graphs) | – | ≤ 8 s |" in written
+    assert written.startswith("before\n")
+    assert written.endswith("after\n")
+    assert "old" not in written
+    gpu_tables.update(tmp_path)
+    assert page.read_text() == written
 
 
 def test_a_ceiling_is_the_passes_of_its_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from holdfast.audit import Execution
 from holdfast.losses import Criterion
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
-from holdfast.models.compiled import WORTH, CompiledPasses, worth_compiling
+from holdfast.models.compiled import CompiledPasses
 from holdfast.regimes import Batch, StepContext
 
 
@@ -146,20 +146,6 @@ def test_a_training_step_has_the_loss_and_gradient_of_the_plain_one(name: str) -
     ours = torch.cat([g.flatten() for g in fast_gradient.values()])
     theirs = torch.cat([slow_gradient[n].flatten() for n in fast_gradient])
     assert torch.nn.functional.cosine_similarity(ours, theirs, dim=0) > 0.99
-
-
-@pytest.mark.parametrize(
-    ("choice", "device", "work", "expected"),
-    [
-        ("auto", "cpu", 10 * WORTH, False),
-        ("auto", "cuda", WORTH, True),
-        ("auto", "cuda", WORTH - 1, False),
-        (True, "cpu", 0, True),
-        (False, "cuda", 10 * WORTH, False),
-    ],
-)
-def test_auto_compiles_on_a_gpu_where_it_pays(choice: bool | str, device: str, work: int, expected: bool) -> None:
-    assert worth_compiling(choice, torch.device(device), work) is expected  # type: ignore[arg-type]
 
 
 @pytest.mark.slow  # three minutes on processors that have no bfloat16

@@ -22,7 +22,8 @@ from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
-from holdfast.models.compiled import Compile, CompiledPasses, worth_compiling
+from holdfast.models.compile_choice import Compile, choose_compiling
+from holdfast.models.compiled import CompiledPasses
 from holdfast.models.embedder import Through
 from holdfast.processes import current_processes
 
@@ -48,7 +49,7 @@ class Execution:
         batch: images per pass, to bound memory; 256 when left out, 512 on a GPU.
         precision: of crafting; `auto` is bfloat16 where the device is fast at it. What is measured afterwards, and
             the clean embeddings, are in float32 either way.
-        compile: craft through `torch.compile`; `auto` does on a GPU when the audit is long enough to gain.
+        compile: craft through `torch.compile`; `auto` does on a GPU where it saves more time than it takes.
     """
 
     batch: int | None = None
@@ -175,12 +176,12 @@ def speed_up(subject: Subject, budget: Budget, execution: Execution) -> Subject:
     precision = execution.precision_on(device)
     work = len(subject.rows) * budget.steps * ATTACKS
     run = None
-    if (
-        isinstance(subject.model, Embedder)
-        and subject.differentiable
-        and worth_compiling(execution.compile, device, work)
-    ):
-        run = CompiledPasses(subject.model)
+    if isinstance(subject.model, Embedder) and subject.differentiable:
+        batch, half = execution.images_per_pass(device), precision == "bfloat16"
+        choice = choose_compiling(execution.compile, subject.model, work, batch, half)
+        if choice.saves:
+            console.say(str(choice))
+        run = CompiledPasses(subject.model) if choice.compiled else None
     sets = {name: dataclasses.replace(view, precision=precision) for name, view in subject.sets.items()}
     block = GPU_BLOCK if device.type == "cuda" else subject.block
     return dataclasses.replace(subject, precision=precision, run=run, block=block, sets=sets)

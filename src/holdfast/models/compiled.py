@@ -9,7 +9,7 @@ looking, crafting and learning, each through the clean set or another. They are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,13 +17,6 @@ from torch import Tensor
 from holdfast.models.bank import CLEAN
 from holdfast.models.compile_cache import open_cache
 from holdfast.models.embedder import Embedder
-
-Compile: TypeAlias = bool | Literal["auto"]
-"""`auto`: on a GPU, if there is enough work to earn the minute or two that compiling takes."""
-
-WORTH = 1_000_000
-"""Images times passes from which `auto` compiles: a minute and a half of an uncompiled ResNet-18 on a large GPU,
-four of a ResNet-50."""
 
 GRAPHS = 64
 """Graphs one callable may have before torch would silently fall back to running it uncompiled."""
@@ -50,14 +43,3 @@ class CompiledPasses:
         found = self._call(images, return_pooled, self._model.set_tensors(distribution))
         self._cache.keep()
         return found
-
-
-def worth_compiling(choice: Compile, device: torch.device, passes: float) -> bool:
-    """Whether to compile.
-
-    Args:
-        choice: what the user asked for.
-        device: where the passes run.
-        passes: images times passes, as far as it is known.
-    """
-    return device.type == "cuda" and passes >= WORTH if choice == "auto" else choice

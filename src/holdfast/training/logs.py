@@ -60,6 +60,8 @@ class Interval:
         self._passed: int = before.get("passed", 0)
         self._timed = 0  # since this process began
         self._start = time.perf_counter()
+        self.measured = (0.0, 0.0)
+        """Seconds of training before the last line, in this process, and the images that went forward and back."""
 
     def add(self, result: StepResult, passes: int, passed: int) -> None:
         """Take note of one step's result, its passes forward and back, and the images in all of them."""
@@ -93,6 +95,7 @@ class Interval:
         line["passes"] = self._passes / self._steps
         line["passed"] = self._passed / self._steps
         now = time.perf_counter()
+        self.measured = (now - self._start, line["passed"] * self._timed)
         if now > self._start:  # a clock that went back says nothing
             line["images_per_second"] = round(self._timed * batch / (now - self._start), 1)
         self._sums, self._steps, self._timed, self._passes, self._passed, self._start = {}, 0, 0, 0, 0, now

@@ -21,7 +21,8 @@ from holdfast.data import ImageStore
 from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import embed
-from holdfast.models.compiled import worth_compiling
+from holdfast.models.compile_cache import open_cache
+from holdfast.models.compile_choice import Choice, CostMeter, Costs, choose_compiling
 from holdfast.processes import current_processes, joined
 from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import FITTED, KEPT, ON_TEST, START
@@ -118,6 +119,7 @@ class Loop:
         self.step = 0
         self.saved: int | None = None
         self.seen = self.score = ""
+        self.meter: CostMeter | None = None
 
     def learn(self) -> None:
         """Train until the last epoch is done."""
@@ -148,9 +150,7 @@ class Loop:
         self.watch = health.CollapseWatch(margin, session.regime.advice)
         self.validation = session.open_store("val") if session.table.has("val") else None
         self.test_stores = open_test_stores(session) if recipe.test_curve else []
-        batches = (self.total - self.step) * session.regime.passes
-        images = batches * recipe.batch.classes * recipe.batch.per_class
-        compiled = worth_compiling(recipe.compile, session.device, images)
+        compiled = self._choose_compiling()
         context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled)
         learn = CapturedStep(session, context)
         schedule = recipe.schedule.build()
@@ -198,9 +198,29 @@ class Loop:
         if recipe.trackers:
             session.accelerator.end_training()
 
+    def _choose_compiling(self) -> bool:
+        """Whether to compile, said and written down where it was a question; one process decides for all."""
+        model, recipe, half = self.session.model, self.recipe, self.session.precision == "bfloat16"
+        batch = recipe.batch.classes * recipe.batch.per_class
+        images = (self.total - self.step) * self.session.regime.passes * batch
+
+        def choose() -> dict[str, Any]:
+            return dataclasses.asdict(choose_compiling(recipe.compile, model, images, batch, half))
+
+        choice = Choice(**self.processes.tell(choose))
+        if choice.saves:
+            console.say(str(choice))
+            self._write({"compile": dataclasses.asdict(choice)})
+        if self.session.device.type == "cuda":
+            warm = choice.compiled and open_cache(model, self.session.device).warm
+            self.meter = CostMeter(Costs(model, half), choice.compiled, warm)
+        return choice.compiled
+
     def _report(self, line: dict[str, float], result: StepResult) -> None:
         """One line in the log, the bar's caption, and a word if the embedding is collapsing, or a stop."""
         self.finite.check(self.step, self._kept())
+        if self.meter:
+            self.meter.add(*self.interval.measured)
         warning = self.watch.look(line.get("triplet", line["loss"]), result.encoded.z)
         line["spread"] = self.watch.spread
         epoch = self.step / self.epoch_steps

@@ -17,7 +17,7 @@ from holdfast.data import Augment, Reader, Sampler, parse, spellings
 from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
-from holdfast.models.compiled import Compile
+from holdfast.models.compile_choice import Compile
 from holdfast.models.names import is_user_code, published_start
 from holdfast.regimes import Regime
 from holdfast.training.lr_schedules import Schedule
@@ -85,7 +85,7 @@ class Recipe:
             classes when left out).
         seed: of everything random.
         precision: `auto` is bfloat16 where the device is fast at it, float32 elsewhere.
-        compile: run the network through `torch.compile`; `auto` does on a GPU when the run is long enough to gain.
+        compile: run the network through `torch.compile`; `auto` does on a GPU where it saves more time than it takes.
             On a GPU steps are captured as CUDA graphs too, where that can be had; `false` leaves both out.
         clip: largest gradient norm; None leaves gradients as they are.
         accumulate: batches per update.

@@ -1,0 +1,169 @@
+"""Whether compiling a network earns the time it takes.
+
+What passes and compiling took is remembered beside the compiled graphs, for each build of a network and kind of
+machine. What is not known yet is measured (an uncompiled pass) or guessed with caution (the rest).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import time
+from typing import Literal, TypeAlias
+
+import torch
+
+from holdfast.files import cache_folder, write_json
+from holdfast.models.compile_cache import FOLDER, environment, network_key, open_cache
+from holdfast.models.embedder import Embedder
+
+Compile: TypeAlias = bool | Literal["auto"]
+"""`auto`: on a GPU, if it saves more time than it takes."""
+
+SAVED = 1 / 3
+"""Fraction of a pass that compiling is believed to save; an H200 saved 0.4 with ResNet-18, 0.6 with ResNet-50."""
+COLD, WARM = 0.7, 0.15
+"""Seconds per parameter tensor that compiling is believed to take; an H200's host took 0.4 to 0.7."""
+PROBES = 5
+"""Passes that are timed, after two that are not."""
+
+Figure: TypeAlias = Literal["plain", "compiled", "cold", "warm"]
+"""Seconds per image forward and back, either way; seconds that compiling takes, with graphs from a file or without."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What `auto` came to.
+
+    Args:
+        compiled: whether to compile.
+        saves: seconds that compiled passes save; 0 where it was not asked.
+        takes: seconds that compiling takes.
+    """
+
+    compiled: bool
+    saves: float = 0.0
+    takes: float = 0.0
+
+    def __str__(self) -> str:
+        done = "compiles the network" if self.compiled else "does not compile the network"
+        return f"compile: auto {done}: it takes about {self.takes:.0f} s and saves {self.saves:.0f} s"
+
+
+class Costs:
+    """What passes and compiling took, of one build of a network on one kind of machine.
+
+    Args:
+        model: on its device.
+        bfloat16: whether its passes run in it.
+    """
+
+    def __init__(self, model: Embedder, bfloat16: bool) -> None:
+        root = cache_folder()
+        place = json.dumps([environment(model.mean.device), bfloat16], sort_keys=True)
+        name = f"{network_key(model)}-{hashlib.sha256(place.encode()).hexdigest()[:12]}.json"
+        self._file = root / FOLDER / name if root else None
+
+    def known(self) -> dict[str, float]:
+        """The figures that are remembered; a damaged file remembers none."""
+        try:
+            found = json.loads(self._file.read_text()) if self._file else {}
+            return {name: float(value) for name, value in found.items() if 0 < float(value) < math.inf}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def remember(self, **figures: float) -> None:
+        """Replace some figures; a folder that cannot be written forgets them."""
+        if self._file is None:
+            return
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_json(self._file, {**self.known(), **figures})
+        except OSError:
+            self._file = None
+
+
+def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int, bfloat16: bool) -> Choice:
+    """Whether to compile.
+
+    Args:
+        choice: what the user asked for.
+        model: on its device, given back in the modes it has.
+        images: that go forward and back, in all passes, as far as it is known.
+        batch: images in a pass.
+        bfloat16: whether passes run in it.
+    """
+    device = _device(model)
+    if choice != "auto":
+        return Choice(choice)
+    if device.type != "cuda" or not model.differentiable:
+        return Choice(False)
+    known = Costs(model, bfloat16).known()
+    plain = known.get("plain") or time_pass(model, batch, bfloat16)
+    compiled = known.get("compiled", plain * (1 - SAVED))
+    tensors = sum(1 for _ in model.parameters())
+    takes = known.get("warm", WARM * tensors) if open_cache(model, device).warm else known.get("cold", COLD * tensors)
+    saves = images * (plain - compiled)
+    return Choice(saves > takes, saves, takes)
+
+
+def _device(model: Embedder) -> torch.device:
+    return model.mean.device
+
+
+def time_pass(model: Embedder, batch: int, bfloat16: bool) -> float:
+    """Seconds per image of an uncompiled pass forward and back to the pixels."""
+    device = model.mean.device
+    modes = {part: part.training for part in model.modules()}
+    images = torch.zeros(batch, 3, model.size, model.size, device=device).requires_grad_()
+    try:
+        for part in modes:
+            part.training = False  # nothing is drawn, no statistics are updated
+        for number in range(PROBES + 2):
+            if number == 2:
+                start = time.perf_counter()
+            with torch.enable_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                vectors = model(images)
+            (slope,) = torch.autograd.grad(vectors.float().sum(), images)
+            if number in (1, PROBES + 1):
+                slope.sum().item()  # waits for the device
+        return (time.perf_counter() - start) / PROBES / batch
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
+class CostMeter:
+    """Learns what a training costs from its first two log lines.
+
+    The first has the time of compiling in it, the second is how it goes on.
+
+    Args:
+        costs: where the figures are remembered.
+        compiled: whether the network is.
+        warm: whether graphs came from a file.
+    """
+
+    def __init__(self, costs: Costs, compiled: bool, warm: bool) -> None:
+        self._costs, self._compiled = costs, compiled
+        self._start: Figure = "warm" if warm else "cold"
+        self._lines: list[tuple[float, float]] = []
+
+    def add(self, seconds: float, images: float) -> None:
+        """Take note of the time since the last line, and of the images that went forward and back in it."""
+        if len(self._lines) == 2 or not images or seconds <= 0:
+            return
+        self._lines.append((seconds, images))
+        if len(self._lines) < 2:
+            return
+        (first, before), (second, after) = self._lines
+        each = second / after
+        if not self._compiled:
+            self._costs.remember(plain=each)
+            return
+        figures: dict[str, float] = {"compiled": each}
+        if first > before * each:
+            figures[self._start] = first - before * each
+        self._costs.remember(**figures)

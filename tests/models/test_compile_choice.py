@@ -1,0 +1,92 @@
+"""`compile: auto` compiles where that saves more time than it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from holdfast.models import Embedder, compile_choice
+from holdfast.models.compile_choice import CostMeter, Costs, choose_compiling, time_pass
+
+MILLION = 1_000_000
+
+
+class Cache:
+    warm = False
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Cache]:
+    """A card on which an uncompiled pass takes a millisecond per thousand images, and nothing is remembered."""
+    monkeypatch.setenv("HOLDFAST_CACHE", str(tmp_path))
+    monkeypatch.setattr(Cache, "warm", False)
+    monkeypatch.setattr(compile_choice, "open_cache", lambda *_: Cache)
+    monkeypatch.setattr(compile_choice, "environment", lambda _: {"device": "a card"})
+    monkeypatch.setattr(compile_choice, "time_pass", lambda *_: 1e-4)
+    monkeypatch.setattr(compile_choice, "_device", lambda _: torch.device("cuda"))
+    return Cache
+
+
+def model() -> Embedder:
+    return Embedder("conv-tiny", dim=8, size=16)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_was_asked_for_is_done(asked: bool) -> None:
+    assert choose_compiling(asked, model(), 0, 4, False).compiled is asked
+
+
+def test_auto_leaves_a_cpu_alone() -> None:
+    assert not choose_compiling("auto", model(), 1e12, 4, False).compiled
+
+
+def test_long_work_is_compiled_and_short_work_is_not(cache: type[Cache]) -> None:
+    short, long = (choose_compiling("auto", model(), images, 4, True) for images in (1000, MILLION))
+    assert (short.compiled, long.compiled) == (False, True)
+    assert long.saves == pytest.approx(1e-4 * MILLION * compile_choice.SAVED)
+    assert short.saves < short.takes
+
+
+def test_graphs_from_a_file_pay_sooner(cache: type[Cache]) -> None:
+    takes = choose_compiling("auto", model(), 0, 4, True).takes
+    images = 0.9 * takes / (1e-4 * compile_choice.SAVED)
+    assert not choose_compiling("auto", model(), images, 4, True).compiled
+    cache.warm = True
+    assert choose_compiling("auto", model(), images, 4, True).compiled
+
+
+def test_a_training_teaches_the_next_what_it_costs(cache: type[Cache]) -> None:
+    costs = Costs(model(), True)
+    plain, compiled = CostMeter(costs, False, False), CostMeter(costs, True, False)
+    for meter, lines in ((plain, (3.0, 2.0, 9.0)), (compiled, (41.0, 1.0, 9.0))):
+        for seconds in lines:
+            meter.add(seconds, 1000)
+    assert costs.known() == pytest.approx({"plain": 2e-3, "compiled": 1e-3, "cold": 40.0})
+    found = choose_compiling("auto", model(), 50_000, 4, True)
+    assert (found.compiled, found.takes) == (True, pytest.approx(40.0))
+    assert found.saves == pytest.approx(50.0)
+    assert "takes about 40 s and saves 50 s" in str(found)
+    assert not Costs(model(), False).known(), "bfloat16 and float32 cost differently"
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"plain": "much"}', '{"plain": -1}', '{"plain": NaN}'])
+def test_a_damaged_memory_is_none(cache: type[Cache], content: str) -> None:
+    costs = Costs(model(), True)
+    costs.remember(plain=1.0)
+    assert costs._file is not None
+    costs._file.write_text(content)
+    assert costs.known() == {}
+
+
+def test_timing_a_pass_leaves_the_model_as_it_is() -> None:
+    made = model().train()
+    before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+    modes = [part.training for part in made.modules()]
+    state = torch.random.get_rng_state()
+    assert time_pass(made, 2, False) > 0
+    assert [part.training for part in made.modules()] == modes
+    assert all(torch.equal(tensor, before[name]) for name, tensor in made.state_dict().items())
+    assert all(parameter.grad is None for parameter in made.parameters())
+    assert torch.equal(torch.random.get_rng_state(), state)
