@@ -197,6 +197,7 @@ def run(
             "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
             "budget": _budget(budget, subject),
             "precision": subject.precision,
+            "compiled": subject.run is not None,
             "metrics": values,
             "undefined": figures.reasons,
             "described": plain({key: info for key, info in described.items() if key in values}),

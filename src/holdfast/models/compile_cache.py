@@ -101,11 +101,12 @@ class CompileCache:
                 content = _payload(file, about)
                 if torch.compiler.load_cache_artifacts(content) is None:
                     raise ValueError("torch cannot read it")
-                os.utime(file)  # used now
             except Exception as error:  # torch raises many types; each means that it has to compile
                 console.say(f"compile cache: {file.name} is skipped: {reason(error)}")
                 continue
             self._kept.update(about["artifacts"])
+            with contextlib.suppress(OSError):  # a folder that is only for reading
+                os.utime(file)  # used now
 
     def keep(self) -> None:
         """Take note of one call; from time to time, write what is new."""
