@@ -13,7 +13,7 @@ import pytest
 import torch
 from ceiling import passes_of
 
-SMALL = {"backbone": "test_resnet", "device": "cpu", "size": 32, "batch": 6, "dim": 8, "large": 4}
+SMALL = {"backbone": "test_resnet", "device": "cpu", "size": 32, "batch": 12, "dim": 8, "large": 4}
 ATTACKS = {"attacked": 4, "chunk": 4, "steps": 1, "repeats": 1}
 
 
@@ -56,7 +56,7 @@ def test_a_row_that_fails_loses_no_other_and_is_tried_again(tmp_path: Path, monk
         assert "out of memory" in run(file, "standard")["standard"]["error"]
     assert "error" not in run(file, "standard")["standard"]
     with pytest.raises(SystemExit, match="batch"):
-        gpu.main(line(batch=8, json=file))
+        gpu.main(line(batch=14, json=file))
 
 
 @pytest.mark.usefixtures("eager")
