@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from steps import REGIMES, TrainingStep
 from timing import processor, seconds
 from torch import Tensor
 
-from holdfast import attacks, losses, regimes
+from holdfast import attacks, console, losses, regimes
 from holdfast.attacks import Budget, References
 from holdfast.audit.ers import GOALS
 from holdfast.files import write_json
@@ -159,14 +160,19 @@ class Bench:
         if name == "mdprop" and not any(batchnorm_layers(model)):
             self.keep(name, skipped="this network has no BatchNorm layers to have several sets of")
             return
-        ours = TrainingStep(model, name, Batch(self.images, self.labels), compiled=True)
-        mine = seconds(ours, self.options.repeats, warm=3)
+        ours = TrainingStep(model, name, Batch(self.images, self.labels), compiled=True, captured=True)
+        mine = seconds(ours, self.options.repeats, warm=6)  # three queued steps, the capture, two replays
         passes = passes_of(name, self.options.batch)
         counted = sum(each.count for each in passes)
         if ours.passes != counted:
             raise RuntimeError(f"a step made {ours.passes} passes, its ceiling {counted}")
         images = sum(each.count * each.images for each in passes)
-        values = {"ours": mine, "passes": counted, **self.shares(images, mine, self.passes.of(passes))}
+        values = {
+            "ours": mine,
+            "captured": ours.captured,
+            "passes": counted,
+            **self.shares(images, mine, self.passes.of(passes)),
+        }
         open_cache(model, self.device).save()
         self._forget()
         theirs = self.peer(name)
@@ -257,7 +263,7 @@ class Bench:
         model = self.model()
         self._wait()
         start = time.perf_counter()
-        TrainingStep(model, name, Batch(self.images, self.labels), compiled=True)()
+        TrainingStep(model, name, Batch(self.images, self.labels), compiled=True, captured=True)()
         self._wait()
         taken = time.perf_counter() - start
         counters = torch._dynamo.utils.counters
@@ -308,16 +314,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.first:
         print(json.dumps(bench.first_step(options.first)))
         return
+    works: dict[str, Callable[[], None]] = {"ers": bench.ers, "first": bench.first}
     for name in options.rows:
         if name in bench.rows:
             continue
         try:
-            if name == "ers":
-                bench.ers()
-            elif name == "first":
-                bench.first()
-            else:
-                bench.regime(name)
+            with console.shown():  # why a step is not captured
+                works.get(name, partial(bench.regime, name))()
         except Exception as error:  # one row that fails must not lose the others
             bench.keep(name, error=f"{type(error).__name__}: {error}"[:500])
 

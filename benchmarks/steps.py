@@ -80,6 +80,11 @@ class TrainingStep:
         """Passes forward and back of the last step."""
         return self._context.passes
 
+    @property
+    def captured(self) -> bool:
+        """Whether steps are replayed from a CUDA graph by now."""
+        return bool(self._learn._captured)
+
     def __call__(self) -> torch.Tensor:
         """One step; its loss, which holds until the next."""
         self._context.start(self._context.step + 1)

@@ -32,8 +32,9 @@ LIMIT = 2 * 2**30
 """Bytes of all files together."""
 HEADER = 2**20
 """Bytes that the line of JSON may have."""
-AFTER = (16, 128, 1024)
-"""Calls after which new graphs are kept: those of a first step, and of what a regime or audit does later."""
+AFTER = (4, 16, 128, 1024)
+"""Calls after which new graphs are kept: those of the first steps, after which a captured one makes no more calls, and
+of what a regime or audit does later."""
 
 
 def environment(device: torch.device) -> dict[str, str]:
