@@ -98,7 +98,8 @@ class TupleLoss(AveragedLoss):
     ) -> Comparison:
         """The batch, and what a miner chooses of it: masks where it has those, which need no GPU to be asked."""
         if not miner.triplets:
-            batch, s = MiningBatch(embeddings, labels, images), None
+            batch = MiningBatch(embeddings, labels, images)
+            s: Tensor | None = None
             if self.measure == "similarity" and type(self).matrix is TupleLoss.matrix:
                 s = similarity(embeddings)
                 batch.similarity = s.detach()  # a miner that looks at what this loss compares does so once

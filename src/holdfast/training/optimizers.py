@@ -124,6 +124,6 @@ class Average:
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Move the average towards the model's present weights."""
-        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), 1 - self._decay)
-        if own := list(self.model.buffers()):
-            torch._foreach_copy_(own, list(model.buffers()))
+        torch._foreach_lerp_(tuple(self.model.parameters()), tuple(model.parameters()), 1 - self._decay)
+        if own := tuple(self.model.buffers()):
+            torch._foreach_copy_(own, tuple(model.buffers()))
