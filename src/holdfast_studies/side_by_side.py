@@ -173,7 +173,9 @@ class SideBySide:
         else:
             self._retire(task.worker, task.device)
         if answer.kind in ("died", "crowded"):
-            self.counts[task.device].crowded(1 + sum(other.device == task.device for other in self.tasks))
+            count = self.counts[task.device]
+            count.crowded(1 + sum(other.device == task.device for other in self.tasks))
+            self._remember(count)
             if cell.key not in self.again:
                 self.again.add(cell.key)
                 self.pending.put_back(cell)
@@ -213,12 +215,18 @@ class SideBySide:
             rates = [self._rate(task) for task in own]
             known = [rate for rate in rates if rate is not None]
             if len(known) == len(rates):
-                before = count.count
-                count.look(sum(known), gpu_memory(self.devices[number]))
-                if count.count != before:
+                before, memory = count.count, gpu_memory(self.devices[number])
+                count.look(sum(known), memory)
+                if memory is None:
+                    console.say("nvidia-smi does not tell how much memory is in use; give --jobs N to try more")
+                elif count.count != before:
                     console.say(f"{plural(count.count, 'job')} side by side on {self.devices[number]}")
-                if self.machine.ceilings:
-                    remember_jobs(self.machine, count.count, not count.growing, self.store.machine)
+                self._remember(count)
+
+    def _remember(self, count: JobCount) -> None:
+        """Begin with as many jobs next time."""
+        if self.jobs is None and self.machine.ceilings:
+            remember_jobs(self.machine, count.count, not count.growing, self.store.machine)
 
     def _rated(self, task: _Task) -> list[tuple[float, float]]:
         """Step and share of the ceiling of the lines of a task's log."""

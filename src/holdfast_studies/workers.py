@@ -28,6 +28,7 @@ CROWDED = ("out of memory", "CUDA error")
 """What errors say that may be the fault of the jobs beside."""
 
 Kind: TypeAlias = Literal["done", "failed", "crowded", "died"]
+_Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,25 +91,31 @@ def let_go(workers: Iterable[Worker]) -> None:
 def _work(pipe: Connection) -> None:
     if os.name == "posix":
         os.setpgrp()  # Ctrl-C is for the process that started this one, which then lets it go
-    calls: SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]] | None] = SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, calls), daemon=True).start()
+    calls: SimpleQueue[_Call | None] = SimpleQueue()
+    unanswered: list[_Call] = []
+    threading.Thread(target=_listen, args=(pipe, calls, unanswered), daemon=True).start()
     while (call := calls.get()) is not None:
-        function, arguments = call
+        answer = _called(*call)
+        unanswered.clear()
         with contextlib.suppress(OSError):  # nobody listens any more
-            pipe.send(_called(function, arguments))
+            pipe.send(answer)
 
 
-def _listen(pipe: Connection, calls: SimpleQueue[Any]) -> None:
-    """Take calls until the pipe ends, then stop this process as SIGTERM does, once, and after a while in any case."""
+def _listen(pipe: Connection, calls: SimpleQueue[_Call | None], unanswered: list[_Call]) -> None:
+    """Take calls until the pipe ends, then stop the one under way as SIGTERM does; after a while, in any case."""
     while True:
         try:
-            calls.put(pipe.recv())
+            call = pipe.recv()
         except (EOFError, OSError):
             break
         except Exception as error:  # what was sent cannot be read here
             pipe.send(Answer("failed", described(error)))
+        else:
+            unanswered.append(call)
+            calls.put(call)
     calls.put(None)
-    os.kill(os.getpid(), signal.SIGTERM)
+    if unanswered:
+        os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE)
     os._exit(1)
 
