@@ -1,7 +1,7 @@
 """Adversarial steps and audits on a GPU: the peers' way, ours, and the ceilings, in one process.
 
     python benchmarks/gpu.py --json gpu-resnet18.json
-    python benchmarks/gpu.py --backbone resnet50 --attacked 512 --chunk 256 --json gpu-resnet50.json
+    python benchmarks/gpu.py --backbone resnet50 --json gpu-resnet50.json
 
 `share` is the time of the row's own passes and nothing else (ceiling.py) over that of our whole step. `share_512` is
 images through forward and back per second of our step over what the card does with timm's network, compiled, forward
@@ -37,7 +37,9 @@ from torch import Tensor
 
 from holdfast import attacks, console, losses, regimes
 from holdfast.attacks import Budget, References
+from holdfast.attacks.frozen import frozen
 from holdfast.audit.ers import GOALS
+from holdfast.audit.preparation import fitting_batch
 from holdfast.files import write_json
 from holdfast.models import Embedder
 from holdfast.models.bank import batchnorm_layers
@@ -205,17 +207,20 @@ class Bench:
             torch.randn(GALLERY, options.dim, device=self.device, generator=generator), dim=1
         )
         labels = torch.arange(GALLERY, device=self.device) // 59
-        rows = torch.arange(options.attacked, device=self.device)
+        half: Any = "bfloat16" if self.device.type == "cuda" else "float32"
+        run = CompiledPasses(model)
+        with frozen(model):
+            chunk = options.chunk or fitting_batch(run, self.images[:64], half)
+        rows = torch.arange(options.attacked or max(1024, chunk), device=self.device)
         images = self.images[:1].expand(len(rows), -1, -1, -1).contiguous(memory_format=torch.channels_last)
         references = References(gallery, labels)
         budget = Budget(eps=8 / 255, step=3 / 255, steps=options.steps)
-        half: Any = "bfloat16" if self.device.type == "cuda" else "float32"
-        common: dict[str, Any] = {"chunk": options.chunk, "precision": half, "run": CompiledPasses(model)}
+        common: dict[str, Any] = {"chunk": chunk, "precision": half, "run": run}
         each = {}
         for name in GOALS:
             goal = attacks.build(name).bind(references, rows, torch.Generator().manual_seed(0))
-            few = attacks.build(name).bind(references, rows[: options.chunk], torch.Generator().manual_seed(0))
-            attacks.pgd(model, images[: options.chunk], few, Budget(eps=8 / 255, step=3 / 255, steps=2), **common)
+            few = attacks.build(name).bind(references, rows[:chunk], torch.Generator().manual_seed(0))
+            attacks.pgd(model, images[:chunk], few, Budget(eps=8 / 255, step=3 / 255, steps=2), **common)
 
             def once(goal: attacks.BoundGoal = goal) -> None:
                 attacks.pgd(model, images, goal, budget, **common)
@@ -224,7 +229,7 @@ class Bench:
         mine = sum(each.values())
         open_cache(model, self.device).save()
         passes = len(GOALS) * options.steps
-        shares = self.shares(GALLERY * passes, mine, GALLERY * passes / options.chunk * self.ideal(options.chunk))
+        shares = self.shares(GALLERY * passes, mine, GALLERY * passes / chunk * self.ideal(chunk))
         self._forget()
         plain = self.plain().eval()
         count = min(112, options.batch)
@@ -233,7 +238,15 @@ class Bench:
         taken = peers.ers_attacks(plain, *batch, steps=options.steps)
         theirs = sum(taken.values()) / count * GALLERY
         self.keep(
-            "ers", attacked=len(rows), ours=mine, peers=theirs, ratio=theirs / mine, **shares, each=each, of_112=taken
+            "ers",
+            attacked=len(rows),
+            chunk=chunk,
+            ours=mine,
+            peers=theirs,
+            ratio=theirs / mine,
+            **shares,
+            each=each,
+            of_112=taken,
         )
 
     def ideal(self, count: int) -> float:
@@ -299,8 +312,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=112)
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--large", type=int, default=LARGE, help="images per pass of the ceiling in large batches")
-    parser.add_argument("--attacked", type=int, default=1024, help="images attacked in the ERS row")
-    parser.add_argument("--chunk", type=int, default=512, help="images per pass in the ERS row")
+    parser.add_argument("--attacked", type=int, help="images attacked in the ERS row; a pass, and 1024 at least")
+    parser.add_argument("--chunk", type=int, help="images per pass in the ERS row; as an audit chooses them")
     parser.add_argument("--steps", type=int, default=32, help="of the attacks in the ERS row")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)

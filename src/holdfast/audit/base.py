@@ -64,13 +64,17 @@ class Part:
         passes: that it takes at most for one image, where they are not the protocol's.
         budget: how far, in pixels, where each image is changed alone and all others stay clean; then robust R@1 counts
             its `hit`. None for other attacks.
+        after: an earlier part of the same cut, whose measurements of these images `attack` is given, too.
+        exhaustive: it attacks as the whole ensemble behind robust R@1 does, which then has nothing to add in its ball.
     """
 
     name: str
-    attack: Callable[[slice], dict[str, Tensor]]
+    attack: Callable[..., dict[str, Tensor]]
     cut: Cut | None = None
     passes: Passes | None = None
     budget: Budget | None = None
+    after: str | None = None
+    exhaustive: bool = False
 
 
 CLEAN = percentage("clean queries that find their class first, %", "page")

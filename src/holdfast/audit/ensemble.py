@@ -111,11 +111,20 @@ class Member:
         """Its goal for the attacked images of a subject."""
         return self.goal.bind(subject.references, subject.rows, subject.generator("targets", self.name))
 
-    def run(self, subject: Subject, goal: BoundGoal, block: slice) -> Attacked:
-        """Attack a block of the images that a goal is bound to."""
-        images, generator = subject.images(subject.rows[block]), subject.generator("start", self.name, block.start)
+    def run(self, subject: Subject, goal: BoundGoal, block: slice, left: Tensor | None = None) -> Attacked:
+        """Attack a block of the images that a goal is bound to.
+
+        Args:
+            subject: the model and its images.
+            goal: what `bind` gave, perhaps until it is reached.
+            block: which images.
+            left: positions within the block of those that are attacked; all when left out.
+        """
+        rows, part = subject.rows[block], goal.take(block)
+        if left is not None:
+            rows, part = rows[left], part.take(left)
         attack = subject.search if self.search else subject.attack
-        return attack(images, goal.take(block), self.budget, generator)
+        return attack(subject.images(rows), part, self.budget, subject.generator("start", self.name, block.start))
 
 
 def members(subject: Subject, budget: Budget) -> list[Member]:
@@ -141,12 +150,17 @@ def members(subject: Subject, budget: Budget) -> list[Member]:
     ]
 
 
+def _eps(part: Part) -> float:
+    """How far a part goes."""
+    return part.budget.eps if part.budget else math.inf
+
+
 class Robust:
     """Robust R@1 of one audit, and how often one changed gallery image enters or leaves the first ten.
 
     A query is robust if it finds its class first when clean, under every attack of the protocol that changed it alone
     within the ball, under every member of the ensemble, which attacks what is left by then, and under every probe for
-    masked gradients.
+    masked gradients. Where the protocol attacked as the ensemble does, within the same ball, it is not repeated.
 
     Args:
         ensemble: the ball.
@@ -160,10 +174,12 @@ class Robust:
         self.members = members(subject, self.budget)
         if not self.members:
             raise RecipeError("robust R@1 within an L2 ball needs gradients, which this model does not give; use linf")
-        inside = [part for part in parts if part.budget and self._within(part.budget)]
+        inside = sorted((part for part in parts if part.budget and self._within(part.budget)), key=_eps)
         self.counted = [part.name for part in inside if part.name not in MOVES]
-        full = {part.name for part in inside if part.budget and part.budget.eps * ROUNDING >= self.budget.eps}
-        self.own_candidates = [name for name in MOVES if name not in full]
+        full = [part for part in inside if _eps(part) * ROUNDING >= self.budget.eps]
+        self.own_candidates = [name for name in MOVES if name not in {part.name for part in full}]
+        if any(part.exhaustive for part in full):
+            self.members = []
         self.hit = torch.empty(0)
         self.broken_by: dict[str, int] = {}
         self.cost = Cost(0.0, Passes())

@@ -108,7 +108,8 @@ class Ers(Protocol):
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per attack."""
-        cut = Cut.every(PUBLISHED_BATCH, len(subject.rows)) if self.mode == "published" else None
+        published = self.mode == "published"
+        cut = Cut.every(PUBLISHED_BATCH, len(subject.rows)) if published else subject.full_passes()
         budget = self.budget(subject)
         return [Part(name, self._attack(subject, name, budget), cut, budget=budget) for name in GOALS]
 

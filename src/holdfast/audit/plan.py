@@ -105,7 +105,9 @@ class Progress:
 
     def __init__(self, total: Passes, speed: Speed | None = None) -> None:
         self._weight = max(1, round(speed.back / max(speed.forward, 1e-9))) if speed else 1
-        self._done, self._bar = 0, console.bar(self._units(total), unit="pass")
+        self._total = self._units(total)
+        self._done = self._due = 0
+        self._bar = console.bar(self._total, unit="pass")
 
     def __enter__(self) -> Progress:
         return self
@@ -119,19 +121,20 @@ class Progress:
 
         Args:
             what: is running.
-            passes: it takes at most.
+            passes: it takes; a block that takes more is made up for by those that take less.
         """
-        end = self._done + self._units(passes)
         self._bar.set_description(what)
-        with counting(lambda images, back: self._move(min(self._done + self._units(_one(images, back)), end))):
+        with counting(lambda images, back: self._move(self._done + self._units(_one(images, back)))):
             yield
-        self._move(end)
+        self.skip(passes)
 
     def skip(self, passes: Passes) -> None:
         """Move past what was done before, or is not needed."""
-        self._move(self._done + self._units(passes))
+        self._due += self._units(passes)
+        self._move(max(self._due, self._done))
 
     def _move(self, to: int) -> None:
+        to = min(to, self._total)
         self._bar.update(to - self._done)
         self._done = to
 

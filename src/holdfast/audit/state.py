@@ -216,8 +216,9 @@ def attack_all(
             with progress.doing(what, each * sum(_rows(blocks[number]) for number in at_once)):
                 if processes.rank < len(at_once):  # at the end there may be fewer blocks than processes
                     number = at_once[processes.rank]
+                    earlier = _earlier(measured, part, cut, blocks[number])
                     with use_processes(ALONE):
-                        made[str(number)] = attack_block(part, subject, number, blocks[number])
+                        made[str(number)] = attack_block(part, subject, number, blocks[number], earlier)
             for content in processes.exchange(_packed(made)):
                 for key, new in _unpacked(content).items():
                     number = int(key)
@@ -240,12 +241,28 @@ def _known(part: Part, blocks: list[slice], state: AuditState | None) -> dict[st
     return {number: found for number, found in looked.items() if found is not None}
 
 
+def _earlier(measured: Mapping[str, Measured], part: Part, cut: Cut, block: slice) -> Measured | None:
+    """What the part that another comes after measured of a block."""
+    if part.after is None:
+        return None
+    order = slice(None) if cut.order is None else cut.order
+    return {name: values[order][block] for name, values in measured[part.after].items()}
+
+
 def _rows(block: slice) -> int:
     return int(block.stop - block.start)
 
 
-def attack_block(part: Part, subject: Subject, number: int, block: slice) -> Measured:
-    """What an attack comes to on one block."""
+def attack_block(part: Part, subject: Subject, number: int, block: slice, earlier: Measured | None = None) -> Measured:
+    """What an attack comes to on one block.
+
+    Args:
+        part: the attack.
+        subject: what is attacked.
+        number: of the block.
+        block: where it begins and ends.
+        earlier: what the part that it comes after measured, of these images.
+    """
     # A randomised model draws from torch's global generator; a resumed block must draw the same.
     torch.manual_seed(seeds.derive(subject.seed, part.name, number))
     start, made = time.perf_counter(), [0, 0]
@@ -253,7 +270,8 @@ def attack_block(part: Part, subject: Subject, number: int, block: slice) -> Mea
     def count(images: int, back: bool) -> None:
         made[back] += images
 
+    given = (block,) if earlier is None else (block, earlier)
     with counting(count):
-        found = {name: values.detach().cpu() for name, values in part.attack(block).items()}
+        found = {name: values.detach().cpu() for name, values in part.attack(*given).items()}
     found[COST] = torch.tensor([[time.perf_counter() - start, *made]], dtype=torch.float64)
     return found

@@ -13,12 +13,14 @@ from holdfast import seeds
 from holdfast.attacks import Attacked, BoundGoal, Budget, Goal, References, pgd, square
 from holdfast.attacks.forward import Precision, count_pass
 from holdfast.attacks.pgd import Options
+from holdfast.audit.base import Cut
 from holdfast.audit.plan import Passes
 from holdfast.audit.sampling import balanced_rows
 from holdfast.config import instantiate
 from holdfast.data import ImageStore, content_digest
 from holdfast.models import Embedder
 from holdfast.models.embedder import Through
+from holdfast.processes import current_processes
 from holdfast.sphere import precise
 
 SQUARE_QUERIES = 500
@@ -133,6 +135,13 @@ class Subject:
         rows = balanced_rows(self.labels, limit, self.seed).to(self.rows.device)
         sets = {name: dataclasses.replace(view, rows=rows) for name, view in self.sets.items()}
         return dataclasses.replace(self, rows=rows, sets=sets)
+
+    def full_passes(self) -> Cut | None:
+        """Blocks for attacks that draw nothing, which a GPU attacks in passes as large as it can; None elsewhere."""
+        if self.rows.device.type != "cuda" or self.chunk is None or not self.differentiable:
+            return None
+        each = -(-len(self.rows) // current_processes().world)
+        return Cut.every(max(self.block, min(self.chunk, each)), len(self.rows))
 
     @property
     def queries(self) -> int:
