@@ -24,7 +24,7 @@ class Plain:
 
     def step(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
         """The next images."""
-        return self.ball.project(torch.sub(x, along(gradient, self.ball.norm), alpha=self.length))
+        return self.ball.step(x, gradient, self.length)
 
     def choose(self, x: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
         """What the attack returns, given its last iterate and a way to compute its loss."""
