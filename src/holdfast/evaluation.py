@@ -89,7 +89,7 @@ def embed(
         with console.bar(len(mine), unit="image", what="embedding") as bar:
             for start in range(0, len(mine), batch):
                 images = store.inputs(mine[start : start + batch])
-                store.prefetch(mine[start + batch : start + 2 * batch])
+                store.prefetch_inputs(mine[start + batch : start + 2 * batch])
                 with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
                     vectors[start : start + batch] = model(images).float().cpu()
                 bar.update(len(images))
@@ -187,7 +187,7 @@ def evaluate(
     embedder = as_embedder(model, size).to(place)
     chosen = choose_split(table, split)
     stores = [
-        ImageStore(table.split(name), embedder.view, place, used_once(), skip_bad)
+        ImageStore(table.split(name), embedder.view, place, used_once(), skip_bad, once=True)
         for name in ((chosen, "gallery") if chosen == "query" else (chosen,))
     ]
     columns = embed_columns(embedder, stores, batch)

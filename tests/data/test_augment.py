@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.data import Augment, RaggedImages, augment, centre_crop
-from holdfast.data.augment import RandomResizedCrop, by_products, one_by_one
+from holdfast.data.augment import RandomResizedCrop, by_products
 from holdfast.errors import DataError, RecipeError
 from holdfast.view import Fit, View
 
@@ -139,7 +139,6 @@ def test_both_ways_of_resampling_are_crop_and_interpolate(seed: int, size: int) 
     numbers = augmentation.draw(5, draw(seed))
     windows, mirrored = augmentation.windows(images.heights, images.widths, numbers), numbers[:, -1] < 0.5
     for view in (
-        one_by_one(images, size, windows, mirrored),
         by_products(images, size, windows, mirrored, images.longest),
         augmentation.view(images, numbers),
     ):

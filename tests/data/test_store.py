@@ -8,13 +8,28 @@ import pytest
 import torch
 from pictures import Paint
 
-from holdfast.data import BadImage, ImageStore, ImageTable, RaggedImages, centre_crop, store
+from holdfast.data import (
+    Augment,
+    BadImage,
+    ImageStore,
+    ImageTable,
+    RaggedImages,
+    RandomCrop,
+    RandomResizedCrop,
+    centre_crop,
+    store,
+)
 from holdfast.data.sources import ArraySource, FileSource
 from holdfast.errors import DataError
-from holdfast.view import View
+from holdfast.view import Fit, View
 
-CACHES = ["device", "memory", "none"]
+CACHES = ["device", "memory", "disk", "none"]
 VIEW = View(12, 16)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_CACHE", str(tmp_path / "cache"))
 
 
 def same(one: RaggedImages, other: RaggedImages) -> bool:
@@ -93,6 +108,32 @@ def test_prefetched_rows_are_decoded_once_and_picked_up(table: ImageTable, monke
     assert sorted(decoded) == [2, 4, 9]
 
 
+@pytest.mark.parametrize("fit", ["crop", "squash", "pad"])
+@pytest.mark.parametrize("augment", [RandomCrop(size=12), RandomCrop(size=18, padding=2), RandomResizedCrop(size=12)])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_views_decoded_at_each_use_are_those_of_a_cache(
+    table: ImageTable, augment: Augment, fit: Fit, ahead: bool
+) -> None:
+    view = View(12, 16, fit)
+    cached, decoding = (ImageStore(table, view, "cpu", cache, workers=2) for cache in ("memory", "none"))
+    rows = torch.tensor([149, 3, 3, 77, 2])
+    for seed in range(3):  # shapes are known from the second time on
+        draws = augment.draw(len(rows), torch.Generator().manual_seed(seed))
+        if ahead:
+            decoding.prefetch(rows, augment, draws)
+            decoding.prefetch(rows, augment, draws / 2)
+        found, expected = decoding.views(rows, augment, draws), cached.views(rows, augment, draws)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_skipping_bad_images_keeps_nothing_that_is_decoded_again(
+    table: ImageTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_Buffer", None)
+    assert len(ImageStore(table, VIEW, "cpu", "none", skip_bad=True)) == 150
+
+
 def test_an_error_while_prefetching_comes_up_in_get(table: ImageTable) -> None:
     assert isinstance(table.source, FileSource)
     table.source.paths[5].write_bytes(b"garbage")
@@ -107,10 +148,14 @@ def test_auto_goes_by_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "available_memory", lambda: 1000)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500, 9999))
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    assert [store.choose_cache(n, cpu) for n in (300, 301)] == ["memory", "none"]
-    assert [store.choose_cache(n, cuda) for n in (200, 201, 301)] == ["device", "memory", "none"]
+    monkeypatch.setattr(store, "free_bytes", lambda folder: 1000)
+    assert [store.choose_cache(n, cpu) for n in (300, 301, 501)] == ["memory", "disk", "none"]
+    assert [store.choose_cache(n, cuda) for n in (200, 201, 301)] == ["device", "memory", "disk"]
+    assert store.choose_cache(301, cpu, once=True) == "none"
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert [store.choose_cache(n, cpu) for n in (75, 76)] == ["memory", "none"]
+    assert [store.choose_cache(n, cpu) for n in (75, 76)] == ["memory", "disk"]
+    monkeypatch.setenv("HOLDFAST_CACHE", "")
+    assert store.choose_cache(301, cpu) == "none"
 
 
 def test_memory_is_measured() -> None:

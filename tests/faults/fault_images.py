@@ -6,13 +6,13 @@ import os
 import random
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fault_children import command, finished
 from fault_outcomes import Outcome
 from fault_runs import different, ending, small, training
 from torch import Tensor
 
-from holdfast.view import View
 from small_photos import draw_photos
 
 WAYS = ("vanished", "emptied", "cut short", "overwritten", "replaced by a folder")
@@ -78,11 +78,11 @@ def spoil_at(way: str, number: int, which: int) -> None:
 
     real, calls = ImageStore.prefetch, iter(range(10**6))
 
-    def spoiling(self: ImageStore, rows: Tensor) -> None:
+    def spoiling(self: ImageStore, rows: Tensor, *more: Any) -> None:
         if len(rows) and next(calls) == number:
             position = int(self.table.positions[int(rows[which % len(rows)])])
             _spoil(Path(self.table.source.where(position)), way)
-        real(self, rows)
+        real(self, rows, *more)
 
     ImageStore.prefetch = spoiling  # type: ignore[method-assign]
 
@@ -105,12 +105,12 @@ def die_at(kind: str, number: int) -> None:
     from holdfast.data import TreeSource
     from holdfast.data.sources import Pixels
 
-    real, calls = TreeSource.image, iter(range(10**6))
+    real, calls = TreeSource._decoded, iter(range(10**6))
     error = {"MemoryError": MemoryError, "SystemExit": SystemExit, "RuntimeError": RuntimeError}[kind]
 
-    def dying(self: TreeSource, index: int, view: View | None = None) -> Pixels:
+    def dying(self: TreeSource, *asked: Any) -> Pixels:
         if next(calls) == number:
             raise error("injected")
-        return real(self, index, view)
+        return real(self, *asked)
 
-    TreeSource.image = dying  # type: ignore[method-assign]
+    TreeSource._decoded = dying  # type: ignore[method-assign]

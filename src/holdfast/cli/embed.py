@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> Answer | None:
     with joined(device) as processes:
         images, skip_bad = images_from(options, options.data)
         model = model_from(options, device)
-        store = ImageStore(images, model.view, device, used_once(), skip_bad)
+        store = ImageStore(images, model.view, device, used_once(), skip_bad, once=True)
         vectors = embed(model, store, options.batch or 256)
         if not processes.main:
             return None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
 from holdfast.config import builder
 from holdfast.data.ragged import RaggedImages
+from holdfast.data.resampling import Pixels, places, view_windows
 from holdfast.errors import RecipeError
 from holdfast.registry import Registry
 from holdfast.view import Fit, View
@@ -77,6 +78,29 @@ class Augment(ABC):
         return self.size
 
 
+class WindowAugment(Augment):
+    """An augmentation whose view of an image is made of one window: no more of a file needs to be resized."""
+
+    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
+        """The view that was drawn of each image."""
+        draws = draws.to(images.device)
+        return self.cut(images, self.windows(images.heights, images.widths, draws), draws)
+
+    @abstractmethod
+    def windows(self, heights: Tensor, widths: Tensor, draws: Tensor) -> Tensor:
+        """Top, left, height and width of each window, in whole pixels; it may lie in what `room` adds.
+
+        Args:
+            heights: of the images.
+            widths: of the images.
+            draws: what `draw` drew for each.
+        """
+
+    @abstractmethod
+    def cut(self, images: RaggedImages, windows: Tensor, draws: Tensor) -> Tensor:
+        """The view of each image, made of its window; everything is on one device."""
+
+
 registry: Registry[Augment] = Registry("augment", Augment)
 register = registry.register
 build, names = builder(registry), registry.names
@@ -89,12 +113,17 @@ def to_float(images: Tensor) -> Tensor:
 
 def centre_crop(images: RaggedImages, view: View) -> Tensor:
     """The evaluation view of images at its canvas: the middle of each, float32 in [0, 1]."""
-    images.refuse_smaller(view.size)
-    rooms = images.heights - view.size, images.widths - view.size
-    # Halves go to the even number, as in torchvision; squashed images are cut where they always were.
-    top, left = (room // 2 if view.fit == "squash" else (room / 2).round().long() for room in rooms)
-    steps = torch.arange(view.size, device=images.device)
-    return to_float(images.pick(top[:, None] + steps, left[:, None] + steps))
+    augment = CentreCrop(size=view.size).fitted(view)
+    return augment.view(images, torch.empty(len(images), 0))
+
+
+def copied(images: RaggedImages, windows: Tensor, side: int, mirrored: Tensor | None = None, room: int = 0) -> Tensor:
+    """Windows of side × side pixels as they are, some mirrored left to right, in images with black room around them."""
+    images.refuse_smaller(side, room)
+    steps = torch.arange(side, device=images.device)
+    columns = steps if mirrored is None else torch.where(mirrored[:, None], steps.flip(0), steps)
+    top, left = windows.long()[:, :2].unbind(1)
+    return to_float(images.pick(top[:, None] + steps, left[:, None] + columns, outside=room > 0))
 
 
 def place(draw: Tensor, room: Tensor) -> Tensor:
@@ -104,7 +133,7 @@ def place(draw: Tensor, room: Tensor) -> Tensor:
 
 @register("none")
 @dataclass(frozen=True, kw_only=True)
-class CentreCrop(Augment):
+class CentreCrop(WindowAugment):
     """The middle of each image, as in evaluation; nothing is drawn.
 
     Args:
@@ -121,9 +150,16 @@ class CentreCrop(Augment):
         fitted = super().fitted(view)
         return SquashedCentreCrop(size=fitted.size) if view.fit == "squash" else fitted
 
-    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
-        """The centre crop."""
-        return centre_crop(images, View(self.side, fit=self.fit))
+    def windows(self, heights: Tensor, widths: Tensor, draws: Tensor) -> Tensor:
+        """The middle of each image."""
+        rooms = torch.stack((heights, widths), 1) - self.side
+        # Halves go to the even number, as in torchvision; squashed images are cut where they always were.
+        corner = rooms // 2 if self.fit == "squash" else (rooms / 2).round().long()
+        return torch.cat((corner, torch.full_like(corner, self.side)), 1)
+
+    def cut(self, images: RaggedImages, windows: Tensor, draws: Tensor) -> Tensor:
+        """The windows as they are."""
+        return copied(images, windows, self.side)
 
 
 class SquashedCentreCrop(CentreCrop):
@@ -134,7 +170,7 @@ class SquashedCentreCrop(CentreCrop):
 
 @register("random-crop")
 @dataclass(frozen=True, kw_only=True)
-class RandomCrop(Augment):
+class RandomCrop(WindowAugment):
     """A window at a random place, in half of the images mirrored; pixels are copied, never interpolated.
 
     Args:
@@ -160,16 +196,15 @@ class RandomCrop(Augment):
         """The padding."""
         return self.padding
 
-    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
-        """The window of each image, from a number for its top, for its left and for mirroring."""
-        images.refuse_smaller(self.side, self.padding)
-        down, across, mirror = draws.to(images.device).unbind(1)
-        over = 2 * self.padding - self.side
-        top = place(down, images.heights + over).long() - self.padding
-        left = place(across, images.widths + over).long() - self.padding
-        steps = torch.arange(self.side, device=images.device)
-        columns = torch.where((mirror < 0.5)[:, None] & self.flip, steps.flip(0), steps)
-        return to_float(images.pick(top[:, None] + steps, left[:, None] + columns, outside=self.padding > 0))
+    def windows(self, heights: Tensor, widths: Tensor, draws: Tensor) -> Tensor:
+        """A window of each image, from a number for its top and one for its left."""
+        rooms = torch.stack((heights, widths), 1) + 2 * self.padding - self.side
+        corner = place(draws[:, :2], rooms).long() - self.padding
+        return torch.cat((corner, torch.full_like(corner, self.side)), 1)
+
+    def cut(self, images: RaggedImages, windows: Tensor, draws: Tensor) -> Tensor:
+        """The windows as they are, mirrored by the third number."""
+        return copied(images, windows, self.side, (draws[:, 2] < 0.5) & self.flip, self.padding)
 
 
 ATTEMPTS = 10
@@ -178,7 +213,7 @@ ATTEMPTS = 10
 
 @register("random-resized-crop")
 @dataclass(frozen=True, kw_only=True)
-class RandomResizedCrop(Augment):
+class RandomResizedCrop(WindowAugment):
     """A window of random area and aspect ratio at a random place, resized, in half of the images mirrored.
 
     Area is uniform in `scale` times the image's own, the ratio log-uniform in `ratio`, the place uniform; resized
@@ -205,30 +240,37 @@ class RandomResizedCrop(Augment):
         if not 0 < self.ratio[0] <= self.ratio[1]:
             raise RecipeError(f"augment.ratio must be positive and rise, got {list(self.ratio)}")
 
-    def view(self, images: RaggedImages, draws: Tensor) -> Tensor:
+    def cut(self, images: RaggedImages, windows: Tensor, draws: Tensor) -> Tensor:
         """The window of each image, resized."""
-        draws = draws.to(images.device)
-        windows = self.windows(images.heights, images.widths, draws)
-        mirrored = (draws[:, -1] < 0.5) & self.flip
-        if images.device.type == "cpu":
-            return one_by_one(images, self.side, windows, mirrored)
-        return by_products(images, self.side, windows, mirrored, self._longest(images))
+        mirrored = self.mirrored(draws)
+        if images.device.type != "cpu":
+            return by_products(images, self.side, windows, mirrored, self._longest(images))
+        out = self.empty(len(images))
+        view_windows(images.arrays(), places(windows), mirrored.tolist(), out)
+        return out
+
+    def cut_each(self, parts: Sequence[Pixels], draws: Tensor, out: Tensor) -> None:
+        """As `cut`, of images on a CPU of which there is no more than the window, into a given place."""
+        whole = [(0, 0, *part.shape[:2]) for part in parts]
+        view_windows(parts, whole, self.mirrored(draws).tolist(), out)
+
+    def empty(self, count: int) -> Tensor:
+        """Room for the views of so many images on a CPU."""
+        return torch.empty((count, 3, self.side, self.side), memory_format=torch.channels_last)
+
+    def mirrored(self, draws: Tensor) -> Tensor:
+        """Which images are mirrored."""
+        return (draws[:, -1] < 0.5) & self.flip
 
     def _longest(self, images: RaggedImages) -> int:
         """No side of a window is longer: it lies in its image, and is no more oblong than `ratio` allows."""
         oblong = max(self.ratio[1], 1 / self.ratio[0], 1.0)
         return min(images.longest, math.ceil((images.shorter + 0.5) * oblong + 0.5))
 
-    def windows(self, heights: Tensor, widths: Tensor, numbers: Tensor) -> Tensor:
-        """Top, left, height and width of each window, in whole pixels.
-
-        Args:
-            heights: of the images.
-            widths: of the images.
-            numbers: what `draw` drew for each: area and ratio for every attempt, then the place.
-        """
-        full = torch.stack((heights, widths), 1).to(numbers.dtype)
-        areas, ratios = numbers[:, :ATTEMPTS], numbers[:, ATTEMPTS : 2 * ATTEMPTS]
+    def windows(self, heights: Tensor, widths: Tensor, draws: Tensor) -> Tensor:
+        """A window of each image, from area and ratio for every attempt, then the place."""
+        full = torch.stack((heights, widths), 1).to(draws.dtype)
+        areas, ratios = draws[:, :ATTEMPTS], draws[:, ATTEMPTS : 2 * ATTEMPTS]
         low, high = self.scale
         area = (low + (high - low) * areas) * full[:, :1] * full[:, 1:]
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
@@ -240,29 +282,12 @@ class RandomResizedCrop(Augment):
         spare = torch.stack((full[:, 1] / self.ratio[0], full[:, 0] * self.ratio[1]), 1).round().clamp(min=1)
         extent = torch.where(none, torch.minimum(full, spare), sides.take_along_dim(first[:, None, None], 1)[:, 0])
         room = full - extent
-        corner = torch.where(none, (room / 2).floor(), place(numbers[:, -3:-1], room))
+        corner = torch.where(none, (room / 2).floor(), place(draws[:, -3:-1], room))
         return torch.cat((corner, extent), 1)
 
 
-def one_by_one(images: RaggedImages, size: int, windows: Tensor, mirrored: Tensor) -> Tensor:
-    """Each image's window at size × size, by torch's own resizing, which is the fastest on a CPU.
-
-    Args:
-        images: the images.
-        size: side of the results.
-        windows: top, left, height and width of each.
-        mirrored: which results to mirror left to right.
-    """
-    out = torch.empty((len(images), size, size, 3)).permute(0, 3, 1, 2)
-    places = windows.long().tolist()
-    for row, (image, (top, left, height, width)) in enumerate(zip(images.arrays(), places, strict=True)):
-        window = torch.from_numpy(image)[top : top + height, left : left + width].permute(2, 0, 1)[None].float()
-        out[row] = F.interpolate(window, (size, size), mode="bilinear", antialias=True)[0]
-    return torch.where(mirrored[:, None, None, None], out.flip(3), out).div_(255).clamp_(0, 1)
-
-
 def by_products(images: RaggedImages, size: int, windows: Tensor, mirrored: Tensor, longest: int) -> Tensor:
-    """As `one_by_one`, by products with matrices of the pixels' weights: one call for images of all shapes.
+    """As `view_windows`, by products with matrices of the pixels' weights: one call for images of all shapes.
 
     No window is higher or wider than `longest`.
     """

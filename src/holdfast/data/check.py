@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from holdfast.data.decoding import chunks, default_workers
 from holdfast.data.formats import needed
 from holdfast.data.readers.base import Reader
 from holdfast.data.splits import FEWEST_TRAINING, FEWEST_VALIDATION
-from holdfast.data.store import WORKERS, chunks
 from holdfast.data.table import SPLITS, ImageTable, Integers, SkippedFiles, counted, few
 from holdfast.errors import one_line, plural
 from holdfast.run_files import FEW_CLASSES, FEW_IMAGES
@@ -156,12 +155,11 @@ def _images(table: ImageTable) -> Iterator[Problem]:
     unreadable: list[int] = []
     rows: list[Integers] = []
     thumbnails: list[NDArray[np.uint8]] = []
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for good, pixels, bad in chunks(table, View(THUMBNAIL, fit="squash"), pool):
-            rows.append(good)
-            thumbnails.extend(to_grey(image) for image in pixels)
-            for row, error in bad.items():
-                (missing if error.missing else unreadable).append(row)
+    for good, pixels, bad in chunks(table, View(THUMBNAIL, fit="squash"), default_workers()):
+        rows.append(good)
+        thumbnails.extend(to_grey(image) for image in pixels)
+        for row, error in bad.items():
+            (missing if error.missing else unreadable).append(row)
     if missing:
         what = f"{counted(missing, 'file')} missing ({few([table.ids[row] for row in missing], 3)})"
         yield Problem("missing-file", what, "add the files or remove them from the list; --skip-bad goes on", missing)

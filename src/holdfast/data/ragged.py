@@ -67,6 +67,12 @@ class RaggedImages:
         """Where the pixels are."""
         return self.pixels.device
 
+    @property
+    def windows(self) -> Tensor:
+        """Top, left, height and width of all there is of each image."""
+        zeros = torch.zeros_like(self.heights)
+        return torch.stack((zeros, zeros, self.heights, self.widths), 1)
+
     def arrays(self) -> list[NDArray[np.uint8]]:
         """Each image as an array of shape (height, width, 3)."""
         shapes = torch.stack((self.starts, self.heights, self.widths), 1).tolist()
@@ -76,9 +82,16 @@ class RaggedImages:
         """The same images in a buffer of their own on a device; as they are where they are there already."""
         if self.device.type == device.type:
             return self
-        packed = RaggedImages.of(self.arrays())
-        starts, heights, widths = (part.to(device) for part in (packed.starts, packed.heights, packed.widths))
-        return replace(packed, pixels=packed.pixels.to(device), starts=starts, heights=heights, widths=widths)
+        images, pinned = self.arrays(), device.type == "cuda"  # a copy from pinned memory does not wait for the device
+        total = sum(image.shape[0] * image.shape[1] for image in images)
+        pixels = torch.empty((total, 3), dtype=torch.uint8, pin_memory=pinned)
+        np.concatenate([np.empty((0, 3), np.uint8), *(i.reshape(-1, 3) for i in images)], out=pixels.numpy())
+        sizes = torch.stack((self.heights, self.widths)).cpu()
+        places = torch.stack(((sizes[0] * sizes[1]).cumsum(0) - sizes[0] * sizes[1], *sizes))
+        places = (places.pin_memory() if pinned else places).to(device, non_blocking=True)
+        starts, heights, widths = places
+        moved = pixels.to(device, non_blocking=True)
+        return replace(self, pixels=moved, starts=starts, heights=heights, widths=widths)
 
     def pick(self, rows: Tensor, columns: Tensor, outside: bool = False) -> Tensor:
         """Pixels at the crossings of some rows and columns of each image.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from holdfast.data.formats import in_our_words, listening, why_unreadable
+from holdfast.data.resampling import Pixels, Window, part
 from holdfast.errors import DataError
 from holdfast.view import View
 
-Pixels: TypeAlias = NDArray[np.uint8]
+Choose: TypeAlias = Callable[[int, int], Window]
+"""The window that is wanted of an image of some height and width at its canvas."""
 
 LONGEST = 2**15
 """Pixels along the longer side of a resized image; an image of 1 × 20,000 pixels would fill the memory."""
@@ -41,7 +44,11 @@ class BadImage(DataError):
 
 
 def decode(
-    opener: Callable[[], BinaryIO], where: str, view: View | None = None, tell: Callable[[str], object] | None = None
+    opener: Callable[[], BinaryIO],
+    where: str,
+    view: View | None = None,
+    tell: Callable[[str], object] | None = None,
+    choose: Choose | None = None,
 ) -> Pixels:
     """RGB pixels of shape (height, width, 3), upright, the first frame of an animation.
 
@@ -50,6 +57,7 @@ def decode(
         where: what to call the file in an error.
         view: resize for this view; the image's own size when left out.
         tell: is told what is odd about an image that can be read.
+        choose: which window of the resized image is wanted; all of it when left out.
     """
     try:
         with listening() as warned, opener() as file, Image.open(file) as image:
@@ -66,7 +74,7 @@ def decode(
         tell(in_our_words(warned[0]))
     if view is not None and max(view.resized(rgb.height, rgb.width)) > LONGEST:
         raise BadImage(where, f"at {rgb.width} × {rgb.height} it is a line rather than an image")
-    return resized(rgb, view)
+    return resized(rgb, view, choose)
 
 
 def size_of(opener: Callable[[], BinaryIO], where: str) -> tuple[int, int]:
@@ -78,17 +86,26 @@ def size_of(opener: Callable[[], BinaryIO], where: str) -> tuple[int, int]:
         raise BadImage(where, why_unreadable(error)) from error
 
 
-def resized(image: Image.Image, view: View | None) -> Pixels:
-    """Pixels at a view's canvas, before anything is cropped; antialiased, untouched where they have that size."""
-    if view is not None:
-        height, width = view.resized(image.height, image.width)
-        if image.size != (width, height):
-            image = image.resize((width, height), Image.Resampling[view.interpolation.upper()])
-        if view.fit == "pad" and height != width:
-            padded = Image.new("RGB", (view.canvas, view.canvas))
-            padded.paste(image, ((view.canvas - width) // 2, (view.canvas - height) // 2))
-            image = padded
-    return np.array(image, np.uint8)
+def resized(image: Image.Image, view: View | None, choose: Choose | None = None) -> Pixels:
+    """Pixels at a view's canvas, or a window of them; antialiased, untouched where they have that size."""
+    if view is None:
+        return np.array(image, np.uint8)
+    height, width = view.resized(image.height, image.width)
+    bars = view.fit == "pad" and height != width
+    window = (0, 0, height, width) if choose is None or bars else choose(height, width)
+    pixels = part(image, (height, width), window, view.interpolation)
+    if not bars:
+        return pixels
+    padded = np.zeros((view.canvas, view.canvas, 3), np.uint8)
+    top, left = (view.canvas - height) // 2, (view.canvas - width) // 2
+    padded[top : top + height, left : left + width] = pixels
+    return padded if choose is None else cropped(padded, choose)
+
+
+def cropped(pixels: Pixels, choose: Choose) -> Pixels:
+    """The window that is wanted of an image that is at its canvas."""
+    top, left, height, width = choose(*pixels.shape[:2])
+    return pixels[top : top + height, left : left + width]
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -122,10 +139,18 @@ class ImageSource(ABC):
     def image(self, index: int, view: View | None = None) -> Pixels:
         """RGB pixels of shape (height, width, 3), resized for a view when given; `BadImage` if unreadable."""
 
+    def window(self, index: int, view: View, choose: Choose) -> Pixels:
+        """The window that is wanted of an image resized for a view."""
+        return cropped(self.image(index, view), choose)
+
     def content(self, index: int) -> bytes:
         """What makes it this image and no other: the bytes of its file, or its pixels where it has none."""
         pixels = self.image(index)
         return f"{pixels.shape}".encode() + pixels.tobytes()
+
+    def stamp(self, index: int) -> bytes:
+        """What changes when the image does, without reading a file: its size and time where it has one."""
+        return hashlib.blake2b(self.content(index), digest_size=16).digest()
 
     def size(self, index: int) -> tuple[int, int]:
         """Width and height of an image; `BadImage` if unreadable."""
@@ -172,7 +197,36 @@ class ArraySource(ImageSource):
         return np.repeat(array[..., None], 3, axis=-1) if self._grey else array
 
 
-class FileSource(ImageSource):
+class OpenedSource(ImageSource):
+    """Image files, wherever they are opened from."""
+
+    @abstractmethod
+    def open(self, index: int) -> BinaryIO:
+        """One file."""
+
+    def image(self, index: int, view: View | None = None) -> Pixels:
+        """RGB pixels of one file."""
+        return self._decoded(index, view)
+
+    def window(self, index: int, view: View, choose: Choose) -> Pixels:
+        """A window of one file; no more than that is resized."""
+        return self._decoded(index, view, choose)
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Width and height as the file's first bytes tell them."""
+        return size_of(lambda: self.open(index), self.where(index))
+
+    def content(self, index: int) -> bytes:
+        """The bytes of one file."""
+        with self.open(index) as file:
+            return file.read()
+
+    def _decoded(self, index: int, view: View | None, choose: Choose | None = None) -> Pixels:
+        tell = partial(self.odd.__setitem__, index)
+        return decode(lambda: self.open(index), self.where(index), view, tell, choose)
+
+
+class FileSource(OpenedSource):
     """Image files on disk."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -186,18 +240,22 @@ class FileSource(ImageSource):
         """Its path."""
         return str(self.paths[index])
 
-    def image(self, index: int, view: View | None = None) -> Pixels:
-        """RGB pixels of one file."""
-        tell = partial(self.odd.__setitem__, index)
-        return decode(lambda: open_plain(self.paths[index]), self.where(index), view, tell)
+    def open(self, index: int) -> BinaryIO:
+        """The file."""
+        return open_plain(self.paths[index])
 
-    def size(self, index: int) -> tuple[int, int]:
-        """Width and height as the file's first bytes tell them."""
-        return size_of(lambda: open_plain(self.paths[index]), self.where(index))
+    def stamp(self, index: int) -> bytes:
+        """Size and time of the file."""
+        return file_stamp(self.paths[index])
 
-    def content(self, index: int) -> bytes:
-        """The bytes of one file."""
-        return self.paths[index].read_bytes()
+
+def file_stamp(path: Path) -> bytes:
+    """Size and time of a file; nothing where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return b""
+    return f"{status.st_size} {status.st_mtime_ns}".encode()
 
 
 def open_plain(path: Path) -> BinaryIO:

@@ -9,15 +9,13 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from holdfast.data.formats import is_image
-from holdfast.data.sources import ImageSource, Pixels, decode, open_plain, size_of
+from holdfast.data.sources import OpenedSource, file_stamp, open_plain
 from holdfast.data.table import SkippedFiles, few
 from holdfast.errors import DataError
-from holdfast.view import View
 
 LARGEST = 2**28
 """Bytes of a list, and of a file in an archive, unpacked; a small archive can hold gigabytes of nothing."""
@@ -55,6 +53,10 @@ class Tree(ABC):
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
         """A file to read; `FileNotFoundError` where there is none. Safe to use from several threads."""
+
+    @abstractmethod
+    def stamp(self, name: str) -> bytes:
+        """What changes when a file does, without reading it."""
 
     def content(self, name: str) -> bytes:
         """Content of a file that is read whole, such as a list."""
@@ -107,7 +109,7 @@ class Tree(ABC):
         return min(hits, key=len, default=None)
 
 
-class TreeSource(ImageSource):
+class TreeSource(OpenedSource):
     """Image files of a tree.
 
     Args:
@@ -126,19 +128,13 @@ class TreeSource(ImageSource):
         """Its place on disk, or archive and member."""
         return self.tree.where(self.names[index])
 
-    def image(self, index: int, view: View | None = None) -> Pixels:
-        """RGB pixels of one file."""
-        tell = partial(self.odd.__setitem__, index)
-        return decode(lambda: self.tree.open(self.names[index]), self.where(index), view, tell)
+    def open(self, index: int) -> BinaryIO:
+        """The file or member."""
+        return self.tree.open(self.names[index])
 
-    def size(self, index: int) -> tuple[int, int]:
-        """Width and height as the file's first bytes tell them."""
-        return size_of(lambda: self.tree.open(self.names[index]), self.where(index))
-
-    def content(self, index: int) -> bytes:
-        """The bytes of one file."""
-        with self.tree.open(self.names[index]) as file:
-            return file.read()
+    def stamp(self, index: int) -> bytes:
+        """What changes when the file or member does."""
+        return self.tree.stamp(self.names[index])
 
 
 class Folder(Tree):
@@ -164,6 +160,10 @@ class Folder(Tree):
     def open(self, name: str) -> BinaryIO:
         """The plain file of this name."""
         return open_plain(self.root / name)
+
+    def stamp(self, name: str) -> bytes:
+        """Size and time of the file."""
+        return file_stamp(self.root / name)
 
     def _walk(self) -> Iterator[str]:
         """Names of files; what is left out is noted."""
@@ -247,19 +247,27 @@ class Archives(Tree):
 
     def open(self, name: str) -> BinaryIO:
         """A member, unpacked into memory unless that would fill it."""
+        archive, info = self._member(name)
+        if info is None:
+            raise FileNotFoundError(name)
+        if info.file_size > LARGEST:
+            raise DataError(f"it would unpack to {info.file_size / 1e6:,.0f} MB, more than any image takes")
+        return io.BytesIO(archive.read(info))
+
+    def stamp(self, name: str) -> bytes:
+        """The member's checksum."""
+        _, info = self._member(name)
+        return b"" if info is None else f"{info.file_size} {info.CRC}".encode()
+
+    def _member(self, name: str) -> tuple[zipfile.ZipFile, zipfile.ZipInfo | None]:
+        """This thread's archive and what it says of a member."""
         number = self._archive_of.get(name, 0)
         if getattr(self._local, "process", None) != os.getpid():
             self._local.process, self._local.handles = os.getpid(), {}
         handles: dict[int, zipfile.ZipFile] = self._local.handles
         if number not in handles:
             handles[number] = zipfile.ZipFile(self.archives[number])
-        try:
-            info = handles[number].getinfo(name)
-        except KeyError:
-            raise FileNotFoundError(name) from None
-        if info.file_size > LARGEST:
-            raise DataError(f"it would unpack to {info.file_size / 1e6:,.0f} MB, more than any image takes")
-        return io.BytesIO(handles[number].read(info))
+        return handles[number], handles[number].NameToInfo.get(name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_local"}

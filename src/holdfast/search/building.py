@@ -178,7 +178,8 @@ class _Images:
     """Images on their way into an index, each with a name of its own."""
 
     def __init__(self, model: Embedder, table: ImageTable, batch: int, skip_bad: bool) -> None:
-        self.store, self.batch = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad), batch
+        self.store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad, once=True)
+        self.batch = batch
         table = self.store.table
         twin, times = Counter(table.ids).most_common(1)[0]
         if times > 1:

@@ -6,9 +6,10 @@ import dataclasses
 import math
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain, islice, pairwise
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -37,7 +38,10 @@ from holdfast.training.logs import Interval, MetricsLog
 from holdfast.training.optimizers import set_rates
 from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.training.session import Session, build_session
-from holdfast.training.step import load_batch
+from holdfast.training.step import load_batch, prefetch
+
+AHEAD = 2
+"""Batches that are decoded while one is learnt, where images are decoded at each use."""
 
 
 class Interrupted(HoldfastError):
@@ -168,13 +172,12 @@ class Loop:
             if self.step == 0:
                 self._evaluate()
             save_due = False
-            for rows, following in pairwise(chain(_rows_from(session, self.step), (None,))):
-                assert rows is not None  # only what follows the last batch is
+            for rows, coming in look_ahead(_rows_from(session, self.step), AHEAD):
                 self.rate = set_rates(session.optimizer, schedule.factor(self.step, self.total))
                 context.start(self.step)
                 batch = load_batch(session, context, rows)
-                if following is not None:
-                    session.store.prefetch(context.mine(following))
+                for distance, following in coming:
+                    prefetch(session, context, following, self.step + distance)
                 self.step += 1
                 last = self.step == self.total
                 update = last or self.step % recipe.accumulate == 0
@@ -318,6 +321,15 @@ def stop_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def look_ahead(batches: Iterator[Tensor], count: int) -> Iterator[tuple[Tensor, list[tuple[int, Tensor]]]]:
+    """Each batch, with those that come into sight for the first time and how far away they are, at most `count`."""
+    seen: deque[Tensor] = deque(islice(batches, 1))
+    while seen:
+        rows, known = seen.popleft(), len(seen)
+        seen.extend(islice(batches, count - known))
+        yield rows, [(number + 1, batch) for number, batch in enumerate(seen) if number >= known]
 
 
 def _rows_from(session: Session, step: int) -> Iterator[Tensor]:

@@ -14,6 +14,7 @@ import yaml
 
 from holdfast.config import Block, block, instantiate, override, resolve
 from holdfast.data import Augment, Reader, Sampler, parse, spellings
+from holdfast.data.store import Cache
 from holdfast.errors import RecipeError
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
@@ -94,7 +95,7 @@ class Recipe:
         ema: decay of a running average of the weights, which is then evaluated and packaged; None for the plain ones.
         checkpoint_every: steps between checkpoints; None is once per epoch.
         log_every: steps between lines in metrics.jsonl.
-        cache: where decoded images are kept.
+        cache: where decoded images are kept: on the `device`, in `memory`, on `disk` in the cache folder, or `none`.
         trackers: experiment trackers that accelerate knows (tensorboard, wandb, ...).
     """
 
@@ -121,7 +122,7 @@ class Recipe:
     ema: float | None = None
     checkpoint_every: int | None = None
     log_every: int = 10
-    cache: Literal["auto", "device", "memory", "none"] = "auto"
+    cache: Cache = "auto"
     trackers: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:

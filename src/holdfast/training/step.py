@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Generator, Tensor, nn
 
+from holdfast import seeds
 from holdfast.devices import sent
 from holdfast.mining import Known, training_batch
 from holdfast.processes import current_processes
@@ -26,10 +28,10 @@ def image_maker(session: Session, rows: Tensor, generator: Generator) -> Callabl
         generator: draws the views.
     """
     store, augment = session.store, session.augment
-    placed, draws = rows.to(store.device), augment.draw(len(rows), generator)
+    placed, draws = rows.to(store.device), _draw(session, len(rows), generator)
 
     def view(positions: Tensor) -> Tensor:
-        return augment.view(store.get(placed[positions]), draws[positions.to(draws.device)])
+        return store.views(placed[positions], augment, draws[positions.to(draws.device)])
 
     def make(positions: Tensor) -> Tensor:
         if store.cache != "none":
@@ -44,11 +46,36 @@ def load_batch(session: Session, context: StepContext, rows: Tensor) -> Batch:
     """Augmented images of this process's shard of some rows, and class and image numbers of all, on the device."""
     numbers = sent(rows, session.device)
     labels, known = session.labels[numbers], _known(session, rows)
+    generator = context.generator("augment")
     if not current_processes().several:
-        stored = session.store.get(numbers if session.store.cache == "device" else rows)
-        return Batch(session.augment(stored, context.generator("augment")), labels, None, numbers, known)
-    make = image_maker(session, rows, context.generator("augment"))
+        asked, draws = numbers if session.store.cache == "device" else rows, _draw(session, len(rows), generator)
+        return Batch(session.store.views(asked, session.augment, draws), labels, None, numbers, known)
+    make = image_maker(session, rows, generator)
     return Batch(make(context.mine(torch.arange(len(rows), device=session.device))), labels, make, numbers, known)
+
+
+def prefetch(session: Session, context: StepContext, rows: Tensor, step: int) -> None:
+    """Start decoding what `load_batch` will show of some rows in a later step."""
+    store, augment = session.store, session.augment
+    if store.cache != "none":
+        return
+    draws = _draw(session, len(rows), seeds.generator(session.recipe.seed, step, "augment", device=session.device))
+    mine = context.mine(torch.arange(len(rows)))
+    store.prefetch(rows[mine], augment, draws[mine])
+
+
+def _draw(session: Session, count: int, generator: Generator) -> Tensor:
+    """What is random about the views of some images: on the CPU where threads decode what it asks for."""
+    if session.store.cache != "none":
+        return session.augment.draw(count, generator)
+    # On a stream of its own it does not wait for what a GPU has to do already.
+    cuda = session.device.type == "cuda"
+    with torch.cuda.stream(torch.cuda.Stream(session.device)) if cuda else nullcontext():
+        return session.augment.draw(count, generator).cpu()
+
+
+def one_step(session: Session, context: StepContext, batch: Batch, update: bool) -> StepResult:
+    """Learn from a batch, as often as the regime replays it."""
 
 
 def _known(session: Session, rows: Tensor) -> Known | None:
