@@ -3,8 +3,9 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,8 +88,8 @@ def test_a_killed_fill_goes_on(
 ) -> None:
     real = disk.chunks
 
-    def killed(*given: object) -> object:
-        for number, chunk in enumerate(real(*given)):  # type: ignore[arg-type]
+    def killed(*given: Any) -> Iterator[Any]:
+        for number, chunk in enumerate(real(*given)):
             if number == 1:
                 raise KeyboardInterrupt
             yield chunk

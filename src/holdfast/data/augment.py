@@ -251,7 +251,7 @@ class RandomResizedCrop(WindowAugment):
 
     def cut_each(self, parts: Sequence[Pixels], draws: Tensor, out: Tensor) -> None:
         """As `cut`, of images on a CPU of which there is no more than the window, into a given place."""
-        whole = [(0, 0, *part.shape[:2]) for part in parts]
+        whole = [(0, 0, part.shape[0], part.shape[1]) for part in parts]
         view_windows(parts, whole, self.mirrored(draws).tolist(), out)
 
     def empty(self, count: int) -> Tensor:

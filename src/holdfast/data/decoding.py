@@ -115,9 +115,9 @@ class Decoder:
         self._ahead.append(self._start(_asked(rows, augment, draws)))
 
     def _batch(self, asked: Asked) -> Batch:
-        for batch in self._ahead:
+        for number, batch in enumerate(self._ahead):
             if batch.asked.same(asked):
-                self._ahead.remove(batch)
+                del self._ahead[number]
                 return batch
         return self._start(asked)
 

@@ -62,7 +62,7 @@ def sampling(full: int, size: int, interpolation: Interpolation = "bilinear") ->
     taps = int((last - first).max())
     begin = np.minimum(first, full - taps)  # no weight, not even a zero, beyond the line
     pixels = begin[:, None] + np.arange(taps)
-    weights = _filtered((pixels + 0.5 - centres[:, None]) / stretch, interpolation)
+    weights = _filtered((pixels - centres[:, None] + 0.5) * (1 / stretch), interpolation)  # rounds as Pillow does
     weights = np.where((pixels >= first[:, None]) & (pixels < last[:, None]), weights, 0.0)
     return Sampling(begin.astype(np.int32), weights / weights.sum(1, keepdims=True))
 
@@ -94,6 +94,11 @@ def _real(full: int, size: int, mirrored: bool, scale: float = 1.0) -> Sampling:
     return Sampling(*(np.ascontiguousarray(part[way]) for part in (first, (weights * scale).astype(np.float32))))
 
 
+def _across_first(image: Image.Image, canvas: tuple[int, int]) -> bool:
+    """Whether every version of Pillow resizes across first, as the C file does; newer ones begin with a long side."""
+    return image.height <= 1.6 * image.width and canvas[1] * image.height <= 1.01 * image.width * canvas[0]
+
+
 def part(image: Image.Image, canvas: tuple[int, int], window: Window, interpolation: Interpolation) -> Pixels:
     """A window of an RGB image as it would be if the whole were resized, without resizing the whole.
 
@@ -108,7 +113,7 @@ def part(image: Image.Image, canvas: tuple[int, int], window: Window, interpolat
         raise DataError(f"a crop of {height} × {width} px does not fit into an image of {canvas[0]} × {canvas[1]} px")
     if image.size == canvas[::-1]:
         return np.array(image.crop((left, top, left + width, top + height)))
-    if compiled is None or interpolation == "nearest":
+    if compiled is None or interpolation == "nearest" or not _across_first(image, canvas):
         return np.array(image.resize(canvas[::-1], Image.Resampling[interpolation.upper()]))[
             top : top + height, left : left + width
         ]
@@ -155,7 +160,7 @@ def view_windows(pixels: Sequence[Pixels], windows: list[Window], mirrored: list
         down, across = _real(height, size, False), _real(width, size, mirror, 1 / 255)
         stride = 3 * image.shape[1]
         compiled.view(
-            *(image, top * stride + 3 * left, stride, height, width),
+            *(np.ascontiguousarray(image), top * stride + 3 * left, stride, height, width),
             *(across.first, across.weights, across.weights.shape[1], size),
             *(down.first, down.weights, down.weights.shape[1], size),
             views[row].numpy(),

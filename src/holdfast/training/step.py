@@ -74,10 +74,6 @@ def _draw(session: Session, count: int, generator: Generator) -> Tensor:
         return session.augment.draw(count, generator).cpu()
 
 
-def one_step(session: Session, context: StepContext, batch: Batch, update: bool) -> StepResult:
-    """Learn from a batch, as often as the regime replays it."""
-
-
 def _known(session: Session, rows: Tensor) -> Known | None:
     """What the host knows of every mining group of a batch, where that is the same of all."""
     recipe = session.recipe
