@@ -38,7 +38,8 @@ class Ball:
         self.compiled = compiled and images.is_cuda
         if norm == "linf":
             find = _compiled(pixel_bounds) if self.compiled else pixel_bounds
-            self.low, self.high = find(images, eps)
+            bounds: tuple[Tensor, Tensor] = find(images, eps)
+            self.low, self.high = bounds
 
     def part(self, rows: slice) -> Ball:
         """The ball of some of the images."""
