@@ -83,15 +83,14 @@ class RaggedImages:
         if self.device.type == device.type:
             return self
         images, pinned = self.arrays(), device.type == "cuda"  # a copy from pinned memory does not wait for the device
-        total = sum(image.shape[0] * image.shape[1] for image in images)
-        pixels = torch.empty((total, 3), dtype=torch.uint8, pin_memory=pinned)
-        np.concatenate([np.empty((0, 3), np.uint8), *(i.reshape(-1, 3) for i in images)], out=pixels.numpy())
-        sizes = torch.stack((self.heights, self.widths)).cpu()
-        places = torch.stack(((sizes[0] * sizes[1]).cumsum(0) - sizes[0] * sizes[1], *sizes))
-        places = (places.pin_memory() if pinned else places).to(device, non_blocking=True)
-        starts, heights, widths = places
+        shapes = np.array([image.shape[:2] for image in images], np.int64).reshape(-1, 2)
+        pixels = torch.empty((int(shapes.prod(1).sum()), 3), dtype=torch.uint8, pin_memory=pinned)
+        np.concatenate([np.empty((0, 3), np.uint8), *(image.reshape(-1, 3) for image in images)], out=pixels.numpy())
+        here = RaggedImages.shaped(pixels, shapes)
+        places = torch.stack((here.starts, here.heights, here.widths))
+        starts, heights, widths = (places.pin_memory() if pinned else places).to(device, non_blocking=True)
         moved = pixels.to(device, non_blocking=True)
-        return replace(self, pixels=moved, starts=starts, heights=heights, widths=widths)
+        return replace(here, pixels=moved, starts=starts, heights=heights, widths=widths)
 
     def pick(self, rows: Tensor, columns: Tensor, outside: bool = False) -> Tensor:
         """Pixels at the crossings of some rows and columns of each image.
