@@ -1,7 +1,7 @@
 """Tables of images with labels and splits, and everything between them and a batch on the device."""
 
 from holdfast.config import builder
-from holdfast.data.augment import Augment, CentreCrop, RandomCrop, RandomResizedCrop, centre_crop
+from holdfast.data.augment import Augment, CentreCrop, RandomCrop, RandomResizedCrop, WindowAugment, centre_crop
 from holdfast.data.batches import SAMPLERS, Batches, ClassBalancedBatchSampler, ClassBatches, PairBatches, Sampler
 from holdfast.data.check import Problem, check
 from holdfast.data.content import content_digest
@@ -38,4 +38,4 @@ __all__ += [
 __all__ += ["ImageTable", "Images", "InShop", "Mnist", "Omniglot", "OnlineProducts", "PairBatches", "Problem"]
 __all__ += ["RaggedImages", "RandomCrop", "RandomResizedCrop", "Reader", "Sampler", "TreeReader", "TreeSource"]
 __all__ += ["centre_crop", "check", "from_csv", "from_folder", "load", "names", "parse", "register", "registry"]
-__all__ += ["build", "content_digest", "spellings"]
+__all__ += ["WindowAugment", "build", "content_digest", "spellings"]
