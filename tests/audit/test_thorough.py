@@ -83,10 +83,11 @@ def test_only_what_can_still_change_the_outcome_is_attacked(
         radius, undecided, expected = float("inf") if clean[place] else 0.0, True, []
         for turn, eps in reversed([*enumerate(thorough.EPS)]):
             breaks = {name: not holds for name, holds in zip(played.names, played.holds[:, turn, place], strict=True)}
+            smaller = eps / 2 if turn else 0
             attacks = [(FIRST, False), *((name, True) for name in breaks if name != FIRST)]
             attacks += [(name, False) for name in played.names[1 : 1 + thorough.NEAREST]]
             for name, until in attacks:
-                if name == FIRST or (undecided and radius > eps if until else eps / 2 < radius <= eps):
+                if name == FIRST or (undecided and radius > eps if until else smaller < radius <= eps):
                     expected.append((eps, name, until))
                     radius = min(radius, eps * part) if breaks[name] else radius
             undecided = radius <= eps

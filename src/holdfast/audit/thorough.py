@@ -30,9 +30,9 @@ class Thorough(Protocol):
 
     APGD away from the own class, on every query and to its last step, at every ε; on queries that hold, every attack of
     the ensemble behind robust R@1 and the first one from a random start, until one breaks them; on those that break and
-    need more than ε/2, four of them to their last step. The largest ε comes first: a query that holds there holds at
-    every smaller one, and one that breaks is broken wherever a part of its perturbation suffices. Without gradients
-    only the random search runs.
+    are not known to at the next smaller ε, four of them to their last step. The largest ε comes first: a query that
+    holds there holds at every smaller one, and one that breaks is broken wherever a part of its perturbation suffices.
+    Without gradients only the random search runs.
 
     Args:
         mode: `fixed`.
@@ -76,6 +76,7 @@ class Thorough(Protocol):
 
     def _attack(self, subject: Subject, budget: Budget) -> Callable[..., dict[str, Tensor]]:
         references, eps = subject.references, budget.eps
+        next_eps = eps / 2 if eps > self.all_eps()[0] else 0.0
         (first, whole), *others = [(member, member.bind(subject)) for member in suite(subject, budget)]
         rows = references.rows(subject.rows)
 
@@ -89,7 +90,7 @@ class Thorough(Protocol):
             for member, goal in others:
                 known.attack(member, UntilMissed(goal, references, rows), undecided & (known.radius > eps))
             for member, goal in others[:NEAREST]:
-                known.attack(member, goal, (known.radius > eps / 2) & (known.radius <= eps))
+                known.attack(member, goal, (known.radius > next_eps) & (known.radius <= eps))
             radius = known.radius.masked_fill(known.radius > eps, torch.inf)
             hit = radius.isinf().double().masked_fill(radius.isnan(), torch.nan)
             return {"hit": hit, "precision": known.precision, "radius": radius}
