@@ -147,7 +147,8 @@ class Decoder:
     def _windows(self, rows: NDArray[np.int64], augment: WindowAugment, draws: Tensor) -> list[Pixels]:
         """The window of each image that an augmentation needs."""
         shapes = self._shapes[rows]
-        guessed = places(augment.windows(*torch.from_numpy(shapes).unbind(1), draws))
+        heights, widths = torch.from_numpy(shapes).unbind(1)
+        guessed = places(augment.windows(heights, widths, draws))
         parts = []
         for number, row in enumerate(rows.tolist()):
 

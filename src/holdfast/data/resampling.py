@@ -91,7 +91,7 @@ def _real(full: int, size: int, mirrored: bool, scale: float = 1.0) -> Sampling:
     """Bilinear weights as floats, of a line that is read backwards if need be."""
     first, weights = sampling(full, size)
     way = slice(None, None, -1 if mirrored else 1)
-    return Sampling(*(np.ascontiguousarray(part[way]) for part in (first, (weights * scale).astype(np.float32))))
+    return Sampling(np.ascontiguousarray(first[way]), np.ascontiguousarray((weights[way] * scale).astype(np.float32)))
 
 
 def _across_first(image: Image.Image, canvas: tuple[int, int]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -69,8 +70,10 @@ def _draw(session: Session, count: int, generator: Generator) -> Tensor:
     if session.store.cache != "none":
         return session.augment.draw(count, generator)
     # On a stream of its own it does not wait for what a GPU has to do already.
-    cuda = session.device.type == "cuda"
-    with torch.cuda.stream(torch.cuda.Stream(session.device)) if cuda else nullcontext():
+    aside: Any = nullcontext()
+    if session.device.type == "cuda":
+        aside = torch.cuda.stream(torch.cuda.Stream(session.device))  # type: ignore[no-untyped-call]
+    with aside:
         return session.augment.draw(count, generator).cpu()
 
 
