@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     failed, tally = dict[str, str](), None
     if not options.summary:
         deadline = None if options.minutes is None else began + 60 * options.minutes
-        jobs, tally = None if options.jobs == AUTO else options.jobs or 1, Tally()
+        jobs, tally = None if options.jobs in (None, AUTO) else options.jobs, Tally()
         try:
             failed = run_cells(cells, store, places, jobs, deadline, devices, tally)
         finally:

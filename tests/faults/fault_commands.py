@@ -149,7 +149,7 @@ def kill_worker(folder: Path) -> list[Outcome]:
 
 
 def _study(place: Path) -> list[str]:
-    return ["study", "X8", "--device", "cpu", "--json", "--out", str(place / "out")]
+    return ["study", "X8", "--device", "cpu", "--jobs", "1", "--json", "--out", str(place / "out")]
 
 
 def _figures(place: Path) -> dict[str, str]:

@@ -23,8 +23,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
 
 
 def run(*words: str) -> int:
+    here = ["--jobs", "1"] if "--device" in words else []
     try:
-        return main(["study", *words])
+        return main(["study", *here, *words])
     except SystemExit as stop:
         return int(stop.code or 0)
 

@@ -27,7 +27,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--seeds", nargs="+", type=non_negative, metavar="N", help="in place of the study's own")
     sub.add_argument("--arm", nargs="+", metavar="NAME", help="run these arms only")
     sub.add_argument("--part", metavar="N/M", help="run the share of machine N of M")
-    sub.add_argument("--jobs", type=_jobs, metavar="N", help="cells side by side, or auto: as many as pay (default 1)")
+    sub.add_argument("--jobs", type=_jobs, metavar="N", help="cells side by side, or auto: as many as pay (default)")
     sub.add_argument("--place", nargs="+", metavar="DATA=DIR", help="where a dataset lies: cub=DIR")
     sub.add_argument("--weights", nargs="+", metavar="BACKBONE=FILE", help="ImageNet weights: resnet50=FILE")
     sub.add_argument(
