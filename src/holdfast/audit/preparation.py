@@ -219,9 +219,7 @@ def _digest(tables: list[ImageTable]) -> str:
     return digest.hexdigest()
 
 
-def _first_checks(
-    embedder: Embedder, store: ImageStore, labels: torch.Tensor, seed: int
-) -> tuple[Called, list[Flag]]:
+def _first_checks(embedder: Embedder, store: ImageStore, labels: torch.Tensor, seed: int) -> tuple[Called, list[Flag]]:
     """The model to attack (averaged or in company, if it turns out to be random or to need it) and its flags."""
     probe = few_classes(labels, *PROBED, seed)
     images = store.inputs(probe)
