@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -42,8 +42,6 @@ WEIGHED = 64
 """Images whose pass tells how much memory one takes."""
 TIMED = 8
 """Images whose passes are timed on a CPU, where more at once are no faster."""
-Called: TypeAlias = Embedder | Expectation | Accompanied
-"""A model as attacks call it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +158,7 @@ def make_subject(
     )
     if through_sets:
         views = {name: Through(embedder, name) for name in embedder.bank.names()}
-        called = {name: view if isinstance(model, Embedder) else type(model)(view) for name, view in views.items()}
+        called = {name: type(model)(view) if isinstance(model, Accompanied) else view for name, view in views.items()}
         sets = {
             name: dataclasses.replace(subject, model=view, references=_references(view, stores, seed, batch))
             for name, view in called.items()
@@ -235,7 +233,7 @@ def measure_speed(subject: Subject, execution: Execution) -> Speed:
     return Speed.measure(subject.model, images, execution.precision_on(device), subject.differentiable)
 
 
-def _references(model: Called | Through, stores: list[ImageStore], seed: int, batch: int) -> References:
+def _references(model: Embedder | Accompanied | Through, stores: list[ImageStore], seed: int, batch: int) -> References:
     """Clean embeddings of the images that may be attacked and, where it is another set, of the gallery."""
     device = model.mean.device
     torch.manual_seed(seeds.derive(seed, "clean"))  # for randomised models
@@ -260,7 +258,9 @@ def _digest(tables: list[ImageTable]) -> str:
     return digest.hexdigest()
 
 
-def _first_checks(embedder: Embedder, store: ImageStore, labels: torch.Tensor, seed: int) -> tuple[Called, list[Flag]]:
+def _first_checks(
+    embedder: Embedder, store: ImageStore, labels: torch.Tensor, seed: int
+) -> tuple[Embedder | Accompanied, list[Flag]]:
     """The model to attack (averaged or in company, if it turns out to be random or to need it) and its flags."""
     probe = few_classes(labels, *PROBED, seed)
     images = store.inputs(probe)
@@ -268,7 +268,7 @@ def _first_checks(embedder: Embedder, store: ImageStore, labels: torch.Tensor, s
     with console.bar(4, unit="check", what="first checks") as bar:
         random = checks.randomised(embedder, images)
         bar.update()
-        model: Called = Expectation(embedder) if random else embedder
+        model: Embedder | Accompanied = Expectation(embedder) if random else embedder
         raised = [*random, *checks.non_unit(embedder, images)]
         bar.update()
         raised += checks.inputs(model, images, labels[probe.to(labels.device)])

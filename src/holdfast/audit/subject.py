@@ -28,7 +28,26 @@ HURRY = 4
 """A first look takes so many times fewer steps and queries, but five steps at least."""
 
 
-class Expectation(nn.Module):
+class Accompanied(nn.Module):
+    """A model that may want batch statistics, and then refuses an image that comes alone: that one comes twice.
+
+    Args:
+        model: maps images to vectors.
+    """
+
+    def __init__(self, model: Embedder | Through) -> None:
+        super().__init__()
+        self.model = model
+        self.size, self.dim, self.mean = model.size, model.dim, model.mean
+        self.training = model.training  # a new module starts in training mode and would put the model there too
+
+    def forward(self, images: Tensor) -> Tensor:
+        """As the model's, for one image or more."""
+        vectors: Tensor = self.model(images.repeat(2, 1, 1, 1) if len(images) == 1 else images)
+        return vectors[: len(images)]
+
+
+class Expectation(Accompanied):
     """The mean of several passes through a randomised model: what an attacker who can average would attack.
 
     Args:
@@ -37,36 +56,13 @@ class Expectation(nn.Module):
     """
 
     def __init__(self, model: Embedder | Through, passes: int = 8) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         self.passes = passes
-        self.size, self.dim, self.mean = model.size, model.dim, model.mean
-        self.training = model.training  # a new module starts in training mode and would put the model there too
 
     def forward(self, images: Tensor) -> Tensor:
         """The mean direction."""
-        vectors = [F.normalize(precise(self.model(images)), dim=1) for _ in range(self.passes)]
+        vectors = [F.normalize(precise(super(Expectation, self).forward(images)), dim=1) for _ in range(self.passes)]
         return F.normalize(torch.stack(vectors).mean(0), dim=1)
-
-
-class Accompanied(nn.Module):
-    """A model that wants batch statistics, which refuses an image that comes alone: that one comes twice.
-
-    Args:
-        model: maps images to vectors that depend on the rest of the batch.
-    """
-
-    def __init__(self, model: Embedder | Through) -> None:
-        super().__init__()
-        self.model = model
-        self.size, self.dim, self.mean = model.size, model.dim, model.mean
-        self.training = model.training
-
-    def forward(self, images: Tensor) -> Tensor:
-        """As the model's, for one image or more."""
-        company = images.repeat(2, 1, 1, 1) if len(images) == 1 else images
-        vectors: Tensor = self.model(company)
-        return vectors[: len(images)]
 
 
 @dataclasses.dataclass(frozen=True)
