@@ -7,7 +7,7 @@
 images through forward and back per second of our step over what the card does with timm's network, compiled, forward
 and back for the pixels alone in batches of 512; `share_512_blocked` has our first layer (models/stem.py) in its place.
 The peers' way is `peers.py` with timm's network as it comes. `first` is the first step of a regime in a process of its
-own that finds this one's compiled graphs in `HOLDFAST_CACHE` and nothing in torch's own folder, as on another machine.
+own that finds a copy of `HOLDFAST_CACHE` and nothing else, as on another machine.
 Random weights and images: speed does not depend on them.
 
 Each row is written to the JSON file as soon as it is measured; a second run with the same file goes on with the rows
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,10 +41,10 @@ from holdfast.attacks import Budget, References
 from holdfast.attacks.frozen import frozen
 from holdfast.audit.ers import GOALS
 from holdfast.audit.preparation import fitting_batch
-from holdfast.files import write_json
+from holdfast.files import cache_folder, write_json
 from holdfast.models import Embedder
 from holdfast.models.bank import batchnorm_layers
-from holdfast.models.compile_cache import open_cache
+from holdfast.models.compile_cache import FOLDER, VARIABLE
 from holdfast.models.compiled import CompiledPasses
 from holdfast.regimes import Batch
 
@@ -175,7 +176,6 @@ class Bench:
             "passes": counted,
             **self.shares(images, mine, self.passes.of(passes)),
         }
-        open_cache(model, self.device).save()
         self._forget()
         theirs = self.peer(name)
         self.keep(name, **values, peers=theirs, ratio=theirs / mine)
@@ -227,7 +227,6 @@ class Bench:
 
             each[name] = seconds(once, 1, warm=0) / len(rows) * GALLERY
         mine = sum(each.values())
-        open_cache(model, self.device).save()
         passes = len(GOALS) * options.steps
         shares = self.shares(GALLERY * passes, mine, GALLERY * passes / chunk * self.ideal(chunk))
         self._forget()
@@ -260,8 +259,11 @@ class Bench:
             if "skipped" in self.rows.get(name, {}):
                 continue
             with tempfile.TemporaryDirectory() as fresh:
-                environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": fresh}
-                environment.pop("TRITON_CACHE_DIR", None)
+                if kept := cache_folder():
+                    shutil.copytree(kept / FOLDER, Path(fresh) / FOLDER)
+                environment = {**os.environ, "HOLDFAST_CACHE": fresh}
+                for variable in (VARIABLE, "TRITON_CACHE_DIR"):
+                    environment.pop(variable, None)
                 command = [sys.executable, str(Path(__file__)), "--first", name]
                 for option in ("backbone", "size", "batch", "dim", "device"):
                     command += [f"--{option}", str(getattr(self.options, option))]

@@ -7,7 +7,6 @@ machine. What is not known yet is measured (an uncompiled pass) or guessed with 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import time
@@ -15,8 +14,8 @@ from typing import Literal, TypeAlias
 
 import torch
 
-from holdfast.files import cache_folder, write_json
-from holdfast.models.compile_cache import FOLDER, environment, network_key, open_cache
+from holdfast.files import write_json
+from holdfast.models.compile_cache import compile_folder, network_key
 from holdfast.models.embedder import Embedder
 
 Compile: TypeAlias = bool | Literal["auto"]
@@ -30,7 +29,7 @@ PROBES = 5
 """Passes that are timed, after two that are not."""
 
 Figure: TypeAlias = Literal["plain", "compiled", "cold", "warm"]
-"""Seconds per image forward and back, either way; seconds that compiling takes, with graphs from a file or without."""
+"""Seconds per image forward and back, either way; seconds that compiling takes, with kept graphs or without."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,10 +60,14 @@ class Costs:
     """
 
     def __init__(self, model: Embedder, bfloat16: bool) -> None:
-        root = cache_folder()
-        place = json.dumps([environment(model.mean.device), bfloat16], sort_keys=True)
-        name = f"{network_key(model)}-{hashlib.sha256(place.encode()).hexdigest()[:12]}.json"
-        self._file = root / FOLDER / name if root else None
+        folder = compile_folder(model.mean.device)
+        name = f"{network_key(model)}-{'bfloat16' if bfloat16 else 'float32'}.json"
+        self._file = folder / name if folder else None
+
+    @property
+    def warm(self) -> bool:
+        """Whether the network was compiled before."""
+        return not self.known().keys().isdisjoint(("cold", "warm"))
 
     def known(self) -> dict[str, float]:
         """The figures that are remembered; a damaged file remembers none."""
@@ -100,11 +103,12 @@ def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int
         return Choice(choice)
     if device.type != "cuda" or not model.differentiable:
         return Choice(False)
-    known = Costs(model, bfloat16).known()
+    costs = Costs(model, bfloat16)
+    known = costs.known()
     plain = known.get("plain") or time_pass(model, batch, bfloat16)
     compiled = known.get("compiled", plain * (1 - SAVED))
     tensors = sum(1 for _ in model.parameters())
-    takes = known.get("warm", WARM * tensors) if open_cache(model, device).warm else known.get("cold", COLD * tensors)
+    takes = known.get("warm", WARM * tensors) if costs.warm else COLD * tensors
     saves = images * (plain - compiled)
     return Choice(saves > takes, saves, takes)
 
@@ -143,12 +147,11 @@ class CostMeter:
     Args:
         costs: where the figures are remembered.
         compiled: whether the network is.
-        warm: whether graphs came from a file.
     """
 
-    def __init__(self, costs: Costs, compiled: bool, warm: bool) -> None:
+    def __init__(self, costs: Costs, compiled: bool) -> None:
         self._costs, self._compiled = costs, compiled
-        self._start: Figure = "warm" if warm else "cold"
+        self._start: Figure = "warm" if costs.warm else "cold"
         self._lines: list[tuple[float, float]] = []
 
     def add(self, seconds: float, images: float) -> None:

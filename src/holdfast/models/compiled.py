@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.models.bank import CLEAN
-from holdfast.models.compile_cache import open_cache
+from holdfast.models.compile_cache import keep_compiled
 from holdfast.models.embedder import Embedder
 
 GRAPHS = 64
@@ -34,12 +34,10 @@ class CompiledPasses:
         setattr(torch._dynamo.config, limit, max(GRAPHS, getattr(torch._dynamo.config, limit)))
         self._model = model
         self._call: Callable[..., Any] = torch.compile(model.through)
-        self._cache = open_cache(model, model.mean.device)
+        keep_compiled(model.mean.device)
 
     def __call__(self, images: Tensor, return_pooled: bool = False, distribution: str = CLEAN) -> Any:
         """As `Embedder.forward`."""
         images = images.contiguous(memory_format=torch.channels_last)  # one layout, one graph
         torch._dynamo.maybe_mark_dynamic(images, 0)
-        found = self._call(images, return_pooled, self._model.set_tensors(distribution))
-        self._cache.keep()
-        return found
+        return self._call(images, return_pooled, self._model.set_tensors(distribution))

@@ -22,7 +22,6 @@ from holdfast.data import ImageStore
 from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import embed
-from holdfast.models.compile_cache import open_cache
 from holdfast.models.compile_choice import Choice, CostMeter, Costs, choose_compiling
 from holdfast.processes import current_processes, joined
 from holdfast.regimes import StepContext, StepResult
@@ -215,8 +214,7 @@ class Loop:
             console.say(str(choice))
             self._write({"compile": dataclasses.asdict(choice)})
         if self.session.device.type == "cuda":
-            warm = choice.compiled and open_cache(model, self.session.device).warm
-            self.meter = CostMeter(Costs(model, half), choice.compiled, warm)
+            self.meter = CostMeter(Costs(model, half), choice.compiled)
         return choice.compiled
 
     def _report(self, line: dict[str, float], result: StepResult) -> None:
