@@ -122,7 +122,7 @@ def test_a_signal_stops_the_campaign(
 ) -> None:
     def struck(cell: Any) -> bool:
         if isinstance(cell, Cell):
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)  # which a background job does not ignore
         return False
 
     workers_here.dies = staticmethod(struck)
@@ -295,7 +295,11 @@ def test_two_jobs_one_stopped_in_the_middle_give_the_records_of_one_at_a_time(
     monkeypatch.setattr(campaign, "run_cell", partial(stopped_once, tmp_path / "struck"))
     assert campaign.run_cells(REAL, together, HERE, 2, tally=tally) == {}
     assert (tmp_path / "struck").exists()
-    assert figures(together) == figures(alone)
+    expected = figures(alone)
+    for record in expected.values():  # to rounding: what ran in this process before may decide how sums are made
+        known = {key: value for key, value in record["figures"].items() if value is not None}
+        record["figures"] |= {key: pytest.approx(value, rel=1e-4, abs=1e-5) for key, value in known.items()}
+    assert figures(together) == expected
     assert tally.cells == 2
     assert (tally.plain()["share_of_ceiling"] or 0) > 0
 

@@ -156,7 +156,7 @@ def test_gpus_are_named_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
         (["all", "X9"], "`all` is every study"),
         (["X9", "--summary", "--jobs", "1"], "--jobs has no effect here"),
         (["X9", "--summary", "--place", "cub=."], "--place has no effect here"),
-        (["X9", "--summary", "--device", "cpu"], "--devices has no effect here"),
+        (["X9", "--summary", "--devices", "cpu"], "--devices has no effect here"),
         (["X9", "--list", "--minutes", "3"], "--minutes has no effect here"),
         (["X9", "--bundle-limit", "3"], "--bundle-limit has no effect here: no --bundle is written"),
         (["X9", "--minutes", "0"], "expected a number above zero"),

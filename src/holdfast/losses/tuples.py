@@ -97,7 +97,7 @@ class TupleLoss(AveragedLoss):
         self, miner: Miner, embeddings: Tensor, labels: Tensor, generator: Generator | None, images: Tensor | None
     ) -> Comparison:
         """The batch, and what a miner chooses of it: masks where it has those, which need no GPU to be asked."""
-        if not miner.triplets:
+        if miner.has_masks and not miner.triplets:
             batch = MiningBatch(embeddings, labels, images)
             s: Tensor | None = None
             if self.measure == "similarity" and type(self).matrix is TupleLoss.matrix:

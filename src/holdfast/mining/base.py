@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -88,6 +88,9 @@ class Miner(Configurable, ABC):
     triplets: bool = True
     """Whether it mines triplets; otherwise pairs."""
 
+    has_masks: ClassVar[bool] = False
+    """Whether `masks` says what a call does; not of a subclass with another `__call__` and no masks of its own."""
+
     def __eq__(self, other: object) -> bool:
         """Whether the other is of the same class with the same arguments."""
         return type(self) is type(other) and vars(self) == vars(other)
@@ -136,6 +139,8 @@ class Miner(Configurable, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if {"masks", "__call__"} & set(vars(cls)):
+            cls.has_masks = "masks" in vars(cls)
         try:
             inspect.signature(cls.__call__).bind("self", "embeddings", "labels", "generator", "images")
         except TypeError as error:
