@@ -55,8 +55,9 @@ def opened(table: ImageTable, skip_bad: bool = False) -> ImageStore:
 
 
 def right(store: ImageStore) -> bool:
-    rows = torch.arange(len(store))
-    both = zip(store.get(rows).arrays(), store.table.read(rows, VIEW).arrays(), strict=True)
+    table = store.table
+    plain = [table.source.image(position, VIEW) for position in table.positions.tolist()]  # `decoded` counts no such
+    both = zip(store.get(torch.arange(len(store))).arrays(), plain, strict=True)
     return all(np.array_equal(one, other) for one, other in both)
 
 
@@ -113,7 +114,7 @@ def test_damaged_files_are_made_again(table: ImageTable, folder: Path, decoded: 
     opened(table)
     (kept,) = folder.iterdir()
     content = (kept / file).read_bytes()
-    (kept / file).write_bytes(content.replace(b"20", b"21", 1) if file == "index.jsonl" else content[:-1])
+    (kept / file).write_bytes(content.replace(b"[19, 16]", b"[16, 19]", 1) if file == "index.jsonl" else content[:-1])
     decoded.clear()
     assert right(opened(table))
     assert sorted(decoded) == list(range(150))

@@ -68,8 +68,9 @@ def test_views_are_crop_interpolate_and_mirror() -> None:
         torch.testing.assert_close(view, expected.flip(2) if mirror else expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.skipif(not resampling.compiled, reason="C was not compiled")
 def test_the_c_file_reads_and_writes_nothing_outside() -> None:
+    if not resampling.compiled:
+        pytest.skip("C was not compiled, or is not looked at")
     pixels, out = np.zeros((4, 5, 3), np.uint8), np.zeros((2, 2, 3), np.uint8)
     first, weights = np.array([0, 3], np.int32), np.full((2, 2), 1 << 21, np.int32)
     fine = [pixels, 0, 15, 4, 5, first, weights, 2, 2, first - first, weights, 2, 2, out]

@@ -21,6 +21,7 @@ from holdfast.data.ragged import RaggedImages
 from holdfast.data.resampling import Pixels, Window, places
 from holdfast.data.sources import BadImage
 from holdfast.data.table import ImageTable
+from holdfast.devices import sent
 from holdfast.errors import DataError, described
 from holdfast.view import View
 
@@ -64,17 +65,17 @@ class Batch(NamedTuple):
 
     Args:
         asked: what for.
-        parts: pixels of some images each, in order; none of views that the threads finish.
+        parts: some images each, in order; None of views that the threads finish.
         views: what these are written to.
     """
 
     asked: Asked
-    parts: list[Future[list[Pixels]]]
+    parts: list[Future[RaggedImages | None]]
     views: Tensor | None
 
-    def pixels(self) -> list[Pixels]:
-        """Of all images, when the threads are done."""
-        return [image for part in self.parts for image in part.result()]
+    def done(self) -> list[RaggedImages]:
+        """The parts, when the threads have finished them."""
+        return [part for each in self.parts if (part := each.result()) is not None]
 
 
 class Decoder:
@@ -96,19 +97,19 @@ class Decoder:
 
     def images(self, rows: Tensor) -> RaggedImages:
         """Whole images."""
-        return RaggedImages.of(self._batch(Asked(rows.cpu())).pixels()).packed(self.device)
+        return RaggedImages.joined(self._batch(Asked(rows.cpu())).done(), self.device)
 
     def views(self, rows: Tensor, augment: Augment, draws: Tensor) -> Tensor:
         """What an augmentation shows of some images; of files, no more than that is resized."""
         asked = _asked(rows, augment, draws)
-        if asked.augment is None:
+        if asked.augment is None or asked.draws is None:
             return augment.view(self.images(rows), draws)
         batch = self._batch(asked)
-        pixels = batch.pixels()
+        parts = batch.done()
         if batch.views is not None:
             return batch.views
-        parts = RaggedImages.of(pixels).packed(self.device)
-        return asked.augment.cut(parts, parts.windows, draws.to(self.device))
+        images = RaggedImages.joined(parts, self.device)
+        return asked.augment.cut(images, images.windows, sent(asked.draws, self.device))
 
     def prefetch(self, rows: Tensor, augment: Augment | None, draws: Tensor | None) -> None:
         """Start on what `images` or `views` will be asked for."""
@@ -125,42 +126,52 @@ class Decoder:
         count, augment, views = len(asked.rows), asked.augment, None
         if isinstance(augment, RandomResizedCrop) and self.device.type == "cpu" and resampling.compiled:
             views = augment.empty(count)  # one image at a time on a CPU: work for the threads that decode it
-        parts = np.array_split(np.arange(count), min(self.workers, max(count, 1)))
-        pieces = [slice(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
-        return Batch(asked, [self._pool.submit(self._read, asked, piece, views) for piece in pieces], views)
+        windows = self._guessed(asked)
+        bounds = [count * part // self.workers for part in range(self.workers + 1)]
+        pieces = [slice(*piece) for piece in itertools.pairwise(bounds) if piece[0] < piece[1]] or [slice(0, 0)]
+        return Batch(asked, [self._pool.submit(self._read, asked, windows, piece, views) for piece in pieces], views)
 
-    def _read(self, asked: Asked, piece: slice, views: Tensor | None) -> list[Pixels]:
+    def _guessed(self, asked: Asked) -> list[tuple[int, int, Window]]:
+        """Height and width of each image, as far as known, and its window: one call for all costs as much as one."""
+        if asked.augment is None or asked.draws is None:
+            return []
+        shapes = self._shapes[asked.rows.numpy()]
+        windows = places(asked.augment.windows(*torch.from_numpy(shapes).unbind(1), asked.draws))
+        return [(height, width, window) for (height, width), window in zip(shapes.tolist(), windows, strict=True)]
+
+    def _read(
+        self, asked: Asked, windows: list[tuple[int, int, Window]], piece: slice, views: Tensor | None
+    ) -> RaggedImages | None:
         """Some of what is asked for, in a thread of the pool."""
-        rows, augment = asked.rows[piece].numpy(), asked.augment
+        rows, augment, pinned = asked.rows[piece].numpy(), asked.augment, self.device.type == "cuda"
         if augment is None or asked.draws is None:
             _, pixels, bad = read_chunk(self.table, rows, self.view)
             if bad:
                 raise bad[min(bad)]
-            return pixels
+            return RaggedImages.of(pixels, pinned=pinned)
         draws = asked.draws[piece]
-        parts = self._windows(rows, augment, draws)
+        parts = self._windows(rows, augment, draws, windows[piece])
         if views is None or not isinstance(augment, RandomResizedCrop):
-            return parts
+            return RaggedImages.of(parts, pinned=pinned)
         augment.cut_each(parts, draws, views[piece])
-        return []
+        return None
 
-    def _windows(self, rows: NDArray[np.int64], augment: WindowAugment, draws: Tensor) -> list[Pixels]:
+    def _windows(
+        self, rows: NDArray[np.int64], augment: WindowAugment, draws: Tensor, guessed: list[tuple[int, int, Window]]
+    ) -> list[Pixels]:
         """The window of each image that an augmentation needs."""
-        shapes = self._shapes[rows]
-        heights, widths = torch.from_numpy(shapes).unbind(1)
-        guessed = places(augment.windows(heights, widths, draws))
-        parts = []
+        positions, parts = self.table.positions[rows].tolist(), []
         for number, row in enumerate(rows.tolist()):
 
             def choose(height: int, width: int, number: int = number, row: int = row) -> Window:
-                if (height, width) == tuple(shapes[number]):
-                    return guessed[number]
+                if (height, width) == guessed[number][:2]:
+                    return guessed[number][2]
                 self._shapes[row] = height, width
                 sides = torch.tensor([height]), torch.tensor([width])
                 return places(augment.windows(*sides, draws[number : number + 1]))[0]
 
             with _thread_errors():
-                parts.append(self.table.source.window(int(self.table.positions[row]), self.view, choose))
+                parts.append(self.table.source.window(positions[number], self.view, choose))
         return parts
 
 

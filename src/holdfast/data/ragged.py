@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from holdfast.devices import sent
 from holdfast.errors import DataError
 
 
@@ -36,14 +37,27 @@ class RaggedImages:
     shortest: int
 
     @classmethod
-    def of(cls, images: Sequence[NDArray[np.uint8]] | Tensor) -> RaggedImages:
-        """From arrays of shape (height, width, 3), or from a uint8 tensor of shape (n, 3, height, width)."""
+    def of(cls, images: Sequence[NDArray[np.uint8]] | Tensor, *, pinned: bool = False) -> RaggedImages:
+        """From arrays of shape (height, width, 3), or from a uint8 tensor of shape (n, 3, height, width).
+
+        Arrays may go to pinned memory, from which a copy to a GPU does not wait for it.
+        """
         if isinstance(images, Tensor):
             count, _, height, width = images.shape
             return cls.shaped(images.permute(0, 2, 3, 1).reshape(-1, 3), np.full((count, 2), (height, width)))
-        flat = np.concatenate([np.empty((0, 3), np.uint8), *(image.reshape(-1, 3) for image in images)])
         shapes = np.array([image.shape[:2] for image in images], np.int64).reshape(-1, 2)
-        return cls.shaped(torch.from_numpy(flat), shapes)
+        flat = torch.empty((int(shapes.prod(1).sum()), 3), dtype=torch.uint8, pin_memory=pinned)
+        np.concatenate([np.empty((0, 3), np.uint8), *(image.reshape(-1, 3) for image in images)], out=flat.numpy())
+        return cls.shaped(flat, shapes)
+
+    @classmethod
+    def joined(cls, parts: Sequence[RaggedImages], device: torch.device) -> RaggedImages:
+        """Images that are on the host, one after another on a device."""
+        heights, widths = torch.cat([part.heights for part in parts]), torch.cat([part.widths for part in parts])
+        here = cls.shaped(parts[0].pixels, torch.stack((heights, widths), 1).numpy())
+        starts, heights, widths = sent(torch.stack((here.starts, here.heights, here.widths)), device)
+        pixels = torch.cat([part.pixels.to(device, non_blocking=True) for part in parts])
+        return replace(here, pixels=pixels, starts=starts, heights=heights, widths=widths)
 
     @classmethod
     def shaped(cls, pixels: Tensor, shapes: NDArray[np.int64]) -> RaggedImages:
@@ -82,15 +96,7 @@ class RaggedImages:
         """The same images in a buffer of their own on a device; as they are where they are there already."""
         if self.device.type == device.type:
             return self
-        images, pinned = self.arrays(), device.type == "cuda"  # a copy from pinned memory does not wait for the device
-        shapes = np.array([image.shape[:2] for image in images], np.int64).reshape(-1, 2)
-        pixels = torch.empty((int(shapes.prod(1).sum()), 3), dtype=torch.uint8, pin_memory=pinned)
-        np.concatenate([np.empty((0, 3), np.uint8), *(image.reshape(-1, 3) for image in images)], out=pixels.numpy())
-        here = RaggedImages.shaped(pixels, shapes)
-        places = torch.stack((here.starts, here.heights, here.widths))
-        starts, heights, widths = (places.pin_memory() if pinned else places).to(device, non_blocking=True)
-        moved = pixels.to(device, non_blocking=True)
-        return replace(here, pixels=moved, starts=starts, heights=heights, widths=widths)
+        return RaggedImages.joined([RaggedImages.of(self.arrays(), pinned=device.type == "cuda")], device)
 
     def pick(self, rows: Tensor, columns: Tensor, outside: bool = False) -> Tensor:
         """Pixels at the crossings of some rows and columns of each image.

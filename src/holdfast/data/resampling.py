@@ -94,16 +94,24 @@ def _real(full: int, size: int, mirrored: bool, scale: float = 1.0) -> Sampling:
     return Sampling(np.ascontiguousarray(first[way]), np.ascontiguousarray((weights[way] * scale).astype(np.float32)))
 
 
-def _across_first(image: Image.Image, canvas: tuple[int, int]) -> bool:
+def sides(image: Image.Image | Pixels) -> tuple[int, int]:
+    """Height and width."""
+    if isinstance(image, Image.Image):
+        return image.height, image.width
+    height, width = image.shape[:2]
+    return height, width
+
+
+def _across_first(full: tuple[int, int], canvas: tuple[int, int]) -> bool:
     """Whether every version of Pillow resizes across first, as the C file does; newer ones begin with a long side."""
-    return image.height <= 1.6 * image.width and canvas[1] * image.height <= 1.01 * image.width * canvas[0]
+    return full[0] <= 1.6 * full[1] and canvas[1] * full[0] <= 1.01 * full[1] * canvas[0]
 
 
-def part(image: Image.Image, canvas: tuple[int, int], window: Window, interpolation: Interpolation) -> Pixels:
+def part(image: Image.Image | Pixels, canvas: tuple[int, int], window: Window, interpolation: Interpolation) -> Pixels:
     """A window of an RGB image as it would be if the whole were resized, without resizing the whole.
 
     Args:
-        image: RGB.
+        image: RGB; an array lies in one piece.
         canvas: height and width to which the whole would be resized.
         window: of the resized image.
         interpolation: of the resizing.
@@ -111,25 +119,31 @@ def part(image: Image.Image, canvas: tuple[int, int], window: Window, interpolat
     top, left, height, width = window
     if min(top, left) < 0 or min(height, width) < 1 or top + height > canvas[0] or left + width > canvas[1]:
         raise DataError(f"a crop of {height} × {width} px does not fit into an image of {canvas[0]} × {canvas[1]} px")
-    if image.size == canvas[::-1]:
-        return np.array(image.crop((left, top, left + width, top + height)))
-    if compiled is None or interpolation == "nearest" or not _across_first(image, canvas):
-        return np.array(image.resize(canvas[::-1], Image.Resampling[interpolation.upper()]))[
+    full = sides(image)
+    if full == canvas:
+        if isinstance(image, Image.Image):
+            return np.array(image.crop((left, top, left + width, top + height)))
+        return np.ascontiguousarray(image[top : top + height, left : left + width])
+    if compiled is None or interpolation == "nearest" or not _across_first(full, canvas):
+        whole = image if isinstance(image, Image.Image) else Image.fromarray(image)
+        return np.array(whole.resize(canvas[::-1], Image.Resampling[interpolation.upper()]))[
             top : top + height, left : left + width
         ]
-    down, across = _whole(image.height, canvas[0], interpolation), _whole(image.width, canvas[1], interpolation)
+    down, across = _whole(full[0], canvas[0], interpolation), _whole(full[1], canvas[1], interpolation)
     tops, lefts = down.first[top : top + height], across.first[left : left + width]
+    down_taps, across_taps = down.weights.shape[1], across.weights.shape[1]
     above, before = int(tops[0]), int(lefts[0])
-    box = (before, above, int(lefts[-1]) + across.weights.shape[1], int(tops[-1]) + down.weights.shape[1])
-    pixels = np.asarray(image.crop(box))
-    rows, columns = pixels.shape[:2]
-    tops, lefts = tops - np.int32(above), lefts - np.int32(before)
+    below, after = int(tops[-1]) + down_taps, int(lefts[-1]) + across_taps
+    if isinstance(image, Image.Image):
+        pixels, offset, stride = np.asarray(image.crop((before, above, after, below))), 0, 3 * (after - before)
+    else:
+        pixels, stride = image, 3 * full[1]
+        offset = above * stride + 3 * before
     out = np.empty((height, width, 3), np.uint8)
-    down_weights, across_weights = down.weights[top : top + height], across.weights[left : left + width]
     compiled.shrink(
-        *(pixels, 0, 3 * columns, rows, columns),
-        *(lefts, across_weights, across_weights.shape[1], width),
-        *(tops, down_weights, down_weights.shape[1], height),
+        *(pixels, offset, stride, below - above, after - before),
+        *(lefts - np.int32(before), across.weights[left : left + width], across_taps, width),
+        *(tops - np.int32(above), down.weights[top : top + height], down_taps, height),
         out,
     )
     return out
@@ -150,12 +164,12 @@ def view_windows(pixels: Sequence[Pixels], windows: list[Window], mirrored: list
         out: float32, (n, 3, size, size), channels last in memory; is filled.
     """
     size = out.shape[2]
-    views = out.permute(0, 2, 3, 1)
+    views = out.permute(0, 2, 3, 1).numpy()
     for row, (image, (top, left, height, width), mirror) in enumerate(zip(pixels, windows, mirrored, strict=True)):
         if compiled is None:
             window = torch.from_numpy(image)[top : top + height, left : left + width].permute(2, 0, 1)[None].float()
             seen = F.interpolate(window, (size, size), mode="bilinear", antialias=True)[0].permute(1, 2, 0).div_(255)
-            views[row] = (seen.flip(1) if mirror else seen).clamp_(0, 1)
+            views[row] = (seen.flip(1) if mirror else seen).clamp_(0, 1).numpy()
             continue
         down, across = _real(height, size, False), _real(width, size, mirror, 1 / 255)
         stride = 3 * image.shape[1]
@@ -163,5 +177,5 @@ def view_windows(pixels: Sequence[Pixels], windows: list[Window], mirrored: list
             *(np.ascontiguousarray(image), top * stride + 3 * left, stride, height, width),
             *(across.first, across.weights, across.weights.shape[1], size),
             *(down.first, down.weights, down.weights.shape[1], size),
-            views[row].numpy(),
+            views[row],
         )

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from holdfast.data import jpeg
 from holdfast.data.formats import in_our_words, listening, why_unreadable
-from holdfast.data.resampling import Pixels, Window, part
+from holdfast.data.resampling import Pixels, Window, part, sides
 from holdfast.errors import DataError
 from holdfast.view import View
 
@@ -59,11 +60,14 @@ def decode(
         tell: is told what is odd about an image that can be read.
         choose: which window of the resized image is wanted; all of it when left out.
     """
+    rgb: Image.Image | Pixels | None
+    warned: list[str] = []
     try:
-        with listening() as warned, opener() as file, Image.open(file) as image:
-            image.load()
-            ImageOps.exif_transpose(image, in_place=True)  # no copy of an image that is upright
-            rgb = to_rgb(image)
+        with opener() as file:
+            rgb = jpeg.read(file)
+            if rgb is None:
+                file.seek(0)
+                rgb, warned = _read(file)
     except MemoryError:
         raise
     except FileNotFoundError:
@@ -72,9 +76,18 @@ def decode(
         raise BadImage(where, why_unreadable(error)) from error
     if warned and tell is not None:
         tell(in_our_words(warned[0]))
-    if view is not None and max(view.resized(rgb.height, rgb.width)) > LONGEST:
-        raise BadImage(where, f"at {rgb.width} × {rgb.height} it is a line rather than an image")
+    height, width = sides(rgb)
+    if view is not None and max(view.resized(height, width)) > LONGEST:
+        raise BadImage(where, f"at {width} × {height} it is a line rather than an image")
     return resized(rgb, view, choose)
+
+
+def _read(file: BinaryIO) -> tuple[Image.Image, list[str]]:
+    """An image by Pillow, and what that warns of."""
+    with listening() as warned, Image.open(file) as image:
+        image.load()
+        ImageOps.exif_transpose(image, in_place=True)  # no copy of an image that is upright
+        return to_rgb(image), warned
 
 
 def size_of(opener: Callable[[], BinaryIO], where: str) -> tuple[int, int]:
@@ -86,11 +99,11 @@ def size_of(opener: Callable[[], BinaryIO], where: str) -> tuple[int, int]:
         raise BadImage(where, why_unreadable(error)) from error
 
 
-def resized(image: Image.Image, view: View | None, choose: Choose | None = None) -> Pixels:
+def resized(image: Image.Image | Pixels, view: View | None, choose: Choose | None = None) -> Pixels:
     """Pixels at a view's canvas, or a window of them; antialiased, untouched where they have that size."""
     if view is None:
         return np.array(image, np.uint8)
-    height, width = view.resized(image.height, image.width)
+    height, width = view.resized(*sides(image))
     bars = view.fit == "pad" and height != width
     window = (0, 0, height, width) if choose is None or bars else choose(height, width)
     pixels = part(image, (height, width), window, view.interpolation)

@@ -168,13 +168,17 @@ class _Buffer:
     def append(self, images: list[Pixels]) -> None:
         """Add some images; room is made where it lacks."""
         self._shapes += [image.shape[:2] for image in images]
-        added = RaggedImages.of(images).pixels
-        end = self._filled + len(added)
+        end = self._filled + sum(image.shape[0] * image.shape[1] for image in images)
         if end > len(self._pixels):
             wider = self._pixels.new_empty((end + end // 4, 3))
             wider[: self._filled] = self._pixels[: self._filled]
             self._pixels = wider
-        self._pixels[self._filled : end] = added
+        room = self._pixels[self._filled : end]
+        if room.device.type == "cpu":
+            np.concatenate([room.numpy()[:0], *(image.reshape(-1, 3) for image in images)], out=room.numpy())
+        else:
+            added = RaggedImages.of(images, pinned=room.is_cuda).pixels
+            room.copy_(added, non_blocking=True)
         self._filled = end
 
     def images(self) -> RaggedImages:

@@ -1,0 +1,156 @@
+"""Ordinary JPEG files by torchvision's decoder, during which other Python threads run; Pillow reads everything else.
+
+Both are libjpeg-turbo, so pixels are the same. Pillow also reads what is not plain here, or not whole: it has the
+errors and the warnings.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import struct
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from holdfast.data.resampling import Pixels
+
+HEAD = 2**18
+"""Bytes within which the image itself begins; most photographs of a dataset are no longer than that."""
+RGB = 3
+"""What torchvision calls this mode."""
+FRAMES = (0xC0, 0xC1, 0xC2)
+"""Marks of a baseline, an extended and a progressive frame."""
+TABLES = (0xC4, 0xDB, 0xDD, 0xFE)
+"""Marks of what else stands before an image: Huffman tables, quantisation, restarts, comments."""
+SCAN, EXIF, MULTIPLE, ADOBE = 0xDA, 0xE1, 0xE2, 0xEE
+ORIENTATION, SHORT = 0x0112, 3
+BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
+"""Room that a number takes, by its type in EXIF."""
+
+
+class Header(NamedTuple):
+    """What stands before the pixels.
+
+    Args:
+        height: as stored.
+        width: as stored.
+        orientation: 1 to 8, as EXIF counts them.
+    """
+
+    height: int
+    width: int
+    orientation: int
+
+
+@cache
+def decoder() -> Callable[[Tensor, int, bool], Tensor] | None:
+    """torchvision's; None where it was built without. The package itself, which takes seconds to import, is not."""
+    spec = importlib.util.find_spec("torchvision")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            library = Path(folder) / f"image{suffix}"
+            if library.exists():
+                try:
+                    torch.ops.load_library(library)
+                    found: Callable[[Tensor, int, bool], Tensor] = torch.ops.image.decode_jpeg.default
+                except (OSError, RuntimeError, AttributeError):
+                    continue
+                return found
+    return None
+
+
+def read(file: BinaryIO) -> Pixels | None:
+    """RGB pixels of shape (height, width, 3), upright; None where Pillow should read the file."""
+    data = file.read(HEAD)
+    header = read_header(data)
+    decode = decoder() if header else None
+    if header is None or decode is None:
+        return None
+    if len(data) == HEAD:
+        data += file.read()
+    try:
+        decoded = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8), RGB, False)
+    except RuntimeError:
+        return None
+    return upright(decoded.permute(1, 2, 0).numpy(), header.orientation)
+
+
+def upright(pixels: Pixels, orientation: int) -> Pixels:
+    """Pixels as they should be seen."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)
+
+
+def read_header(data: bytes) -> Header | None:
+    """Of a JPEG file with eight bits, grey or in colour, of a size that Pillow does not warn of; None of any other."""
+    if not data.startswith(b"\xff\xd8\xff"):
+        return None
+    try:
+        return _read_header(data)
+    except struct.error:  # cut off
+        return None
+
+
+def _read_header(data: bytes) -> Header | None:
+    at, size, orientation, elsewhere = 2, None, 0, False
+    while True:
+        begin, kind, length = struct.unpack_from(">BBH", data, at)
+        at, end = at + 4, at + 2 + length
+        if begin != 0xFF or length < 2 or end > len(data):
+            return None
+        if kind == SCAN:
+            break
+        if kind in FRAMES:
+            bits, height, width, layers = struct.unpack_from(">BHHB", data, at)
+            if size or bits != 8 or layers not in (1, 3) or not 0 < height * width <= (Image.MAX_IMAGE_PIXELS or 2**32):
+                return None
+            size = height, width
+        elif kind == EXIF and data.startswith(b"Exif\0\0", at):
+            found = None if orientation else _orientation(data[at + 6 : end])
+            if found is None:
+                return None
+            orientation = found
+        elif kind == EXIF:  # XMP, which may say it instead
+            elsewhere = elsewhere or data.find(b"Orientation", at, end) >= 0
+        elif not (kind in TABLES or 0xE0 <= kind <= 0xEF) or _odd(kind, data[at:end]):
+            return None
+        at = end
+    return None if size is None or (elsewhere and not orientation) else Header(*size, orientation or 1)
+
+
+def _odd(kind: int, segment: bytes) -> bool:
+    """Whether it says that the file holds several images, or colours that are no luminance and chrominance."""
+    several = kind == MULTIPLE and segment.startswith(b"MPF\0")
+    return several or (kind == ADOBE and segment.startswith(b"Adobe") and segment[-1] != 1)
+
+
+def _orientation(exif: bytes) -> int | None:
+    """As the metadata of a photograph say; 0 where they do not, None where Pillow would warn of them."""
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(exif[:4])
+    if order is None:
+        return None
+    (first,) = struct.unpack_from(f"{order}L", exif, 4)
+    (count,) = struct.unpack_from(f"{order}H", exif, first)
+    orientation = 0
+    for entry in range(first + 2, first + 2 + 12 * count, 12):
+        tag, kind, number, place = struct.unpack_from(f"{order}HHLL", exif, entry)
+        room = number * BYTES.get(kind, 0)
+        if room > 4 and place + room > len(exif):
+            return None
+        if tag == ORIENTATION:
+            (orientation,) = struct.unpack_from(f"{order}H", exif, entry + 8)
+            if kind != SHORT or number != 1 or not 1 <= orientation <= 8:
+                return None
+    return orientation
