@@ -136,7 +136,8 @@ class Decoder:
         if asked.augment is None or asked.draws is None:
             return []
         shapes = self._shapes[asked.rows.numpy()]
-        windows = places(asked.augment.windows(*torch.from_numpy(shapes).unbind(1), asked.draws))
+        heights, widths = torch.from_numpy(shapes).unbind(1)
+        windows = places(asked.augment.windows(heights, widths, asked.draws))
         return [(height, width, window) for (height, width), window in zip(shapes.tolist(), windows, strict=True)]
 
     def _read(

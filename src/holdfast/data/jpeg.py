@@ -21,8 +21,11 @@ from torch import Tensor
 
 from holdfast.data.resampling import Pixels
 
-HEAD = 2**18
-"""Bytes within which the image itself begins; most photographs of a dataset are no longer than that."""
+HEAD = 2**16
+"""Bytes that are read first; most photographs of a dataset are no longer than that."""
+LARGEST = 2**24
+"""Bytes of a file, at most; Pillow reads a longer one as far as it needs to."""
+BEGIN = b"\xff\xd8\xff"
 RGB = 3
 """What torchvision calls this mode."""
 FRAMES = (0xC0, 0xC1, 0xC2)
@@ -30,6 +33,7 @@ FRAMES = (0xC0, 0xC1, 0xC2)
 TABLES = (0xC4, 0xDB, 0xDD, 0xFE)
 """Marks of what else stands before an image: Huffman tables, quantisation, restarts, comments."""
 SCAN, EXIF, MULTIPLE, ADOBE = 0xDA, 0xE1, 0xE2, 0xEE
+SEGMENT = struct.Struct(">BBH").unpack_from
 ORIENTATION, SHORT = 0x0112, 3
 BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
 """Room that a number takes, by its type in EXIF."""
@@ -58,7 +62,7 @@ def decoder() -> Callable[[Tensor, int, bool], Tensor] | None:
             library = Path(folder) / f"image{suffix}"
             if library.exists():
                 try:
-                    torch.ops.load_library(library)
+                    torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
                     found: Callable[[Tensor, int, bool], Tensor] = torch.ops.image.decode_jpeg.default
                 except (OSError, RuntimeError, AttributeError):
                     continue
@@ -69,17 +73,17 @@ def decoder() -> Callable[[Tensor, int, bool], Tensor] | None:
 def read(file: BinaryIO) -> Pixels | None:
     """RGB pixels of shape (height, width, 3), upright; None where Pillow should read the file."""
     data = file.read(HEAD)
+    if len(data) == HEAD and data.startswith(BEGIN):
+        data += file.read(LARGEST)
     header = read_header(data)
     decode = decoder() if header else None
     if header is None or decode is None:
         return None
-    if len(data) == HEAD:
-        data += file.read()
     try:
         decoded = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8), RGB, False)
     except RuntimeError:
         return None
-    return upright(decoded.permute(1, 2, 0).numpy(), header.orientation)
+    return upright(decoded.numpy().transpose(1, 2, 0), header.orientation)
 
 
 def upright(pixels: Pixels, orientation: int) -> Pixels:
@@ -95,7 +99,7 @@ def upright(pixels: Pixels, orientation: int) -> Pixels:
 
 def read_header(data: bytes) -> Header | None:
     """Of a JPEG file with eight bits, grey or in colour, of a size that Pillow does not warn of; None of any other."""
-    if not data.startswith(b"\xff\xd8\xff"):
+    if not data.startswith(BEGIN):
         return None
     try:
         return _read_header(data)
@@ -106,7 +110,7 @@ def read_header(data: bytes) -> Header | None:
 def _read_header(data: bytes) -> Header | None:
     at, size, orientation, elsewhere = 2, None, 0, False
     while True:
-        begin, kind, length = struct.unpack_from(">BBH", data, at)
+        begin, kind, length = SEGMENT(data, at)
         at, end = at + 4, at + 2 + length
         if begin != 0xFF or length < 2 or end > len(data):
             return None

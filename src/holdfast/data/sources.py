@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -271,8 +272,10 @@ def file_stamp(path: Path) -> bytes:
     return f"{status.st_size} {status.st_mtime_ns}".encode()
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: str | Path) -> BinaryIO:
     """The file; a pipe or device of an image's name would be waited for without end."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
         raise ValueError("it is no plain file")
-    return path.open("rb")
+    return os.fdopen(number, "rb")

@@ -148,6 +148,7 @@ class Folder(Tree):
     def __init__(self, root: Path, follow_links: bool = False) -> None:
         super().__init__()
         self.root = root
+        self._prefix = str(root / "_")[:-1]  # joining texts takes a tenth of the time of joining paths
         self._within = None if follow_links else os.path.realpath(root)
         self.names = sorted(self._walk())
         for left_out in (self.hidden, self.links, self.unnamed):
@@ -155,11 +156,11 @@ class Folder(Tree):
 
     def where(self, name: str) -> str:
         """Its path."""
-        return str(self.root / name)
+        return self._prefix + name
 
     def open(self, name: str) -> BinaryIO:
         """The plain file of this name."""
-        return open_plain(self.root / name)
+        return open_plain(self._prefix + name)
 
     def stamp(self, name: str) -> bytes:
         """Size and time of the file."""
