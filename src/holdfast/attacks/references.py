@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -187,7 +187,6 @@ class References:
             raise DataError("a relevance matrix of queries says nothing of gallery items; give integer labels")
         return labels[items][:, block]
 
-    @torch.no_grad()
     def extreme(self, z: Tensor, counts: Callable[[slice], Mask], *, farthest: bool = False) -> tuple[Tensor, Mask]:
         """The nearest (or farthest) gallery item of each embedding among those that count, and whether any does.
 
@@ -196,15 +195,29 @@ class References:
             counts: a block of the gallery → which of its items count for each embedding.
             farthest: look for the farthest instead.
         """
-        sign = -1.0 if farthest else 1.0
-        found = torch.zeros(len(z), dtype=torch.int64, device=self.device)
-        best = z.new_full((len(z),), torch.inf)
+        return self.extremes(z, lambda block: [counts(block)], [farthest])[0]
+
+    @torch.no_grad()
+    def extremes(
+        self, z: Tensor, counts: Callable[[slice], Sequence[Mask]], farthest: Sequence[bool]
+    ) -> list[tuple[Tensor, Mask]]:
+        """The same for several masks at once: distances are worked out once.
+
+        Args:
+            z: embeddings.
+            counts: a block of the gallery → which of its items count for each embedding, one mask per answer.
+            farthest: for which of the answers.
+        """
+        found = [torch.zeros(len(z), dtype=torch.int64, device=self.device) for _ in farthest]
+        best = [z.new_full((len(z),), torch.inf) for _ in farthest]
         for block in blocks(len(self), len(z)):
-            squared = sign * squared_distances(z, self.vectors[block].to(z.dtype))
-            value, index = squared.masked_fill(~counts(block), torch.inf).min(1)
-            found = torch.where(value < best, index + block.start, found)
-            best = torch.minimum(best, value)
-        return found, best.isfinite()
+            squared = squared_distances(z, self.vectors[block].to(z.dtype))
+            for turn, mask in enumerate(counts(block)):
+                signed = -squared if farthest[turn] else squared
+                value, index = signed.masked_fill(~mask, torch.inf).min(1)
+                found[turn] = torch.where(value < best[turn], index + block.start, found[turn])
+                best[turn] = torch.minimum(best[turn], value)
+        return [(items, least.isfinite()) for items, least in zip(found, best, strict=True)]
 
     def draw(self, rows: Tensor, *, same: bool, generator: Generator | None) -> Tensor:
         """One item of the same label (own copy aside) or of another, uniformly; -1 where there is none."""

@@ -46,10 +46,12 @@ class _BoundMargin(BoundMatch):
     def loss(self, z: Tensor) -> Tensor:
         """Distance to a wrong item minus that to a right one; zero for an image that has not both."""
         z, gallery = precise(z), self.references.vectors
-        negatives = partial(self.references.negatives, self.rows)
-        wrong, others = self.references.extreme(z, negatives, farthest=self.farthest)
-        right, matches = self.references.extreme(z, self._right)
+        (wrong, others), (right, matches) = self.references.extremes(z, self._wrong_and_right, (self.farthest, False))
         return torch.where(others & matches, distance(z, gallery[wrong]) - distance(z, gallery[right]), 0)
+
+    def _wrong_and_right(self, block: slice) -> tuple[Mask, Mask]:
+        """Items of a block that count as other classes, and as the own."""
+        return self.references.negatives(self.rows, block), self._right(block)
 
     def _right(self, block: slice) -> Mask:
         """Items of a block that count as the own class."""
