@@ -32,6 +32,7 @@ from holdfast.regimes import StepContext
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import build_session
 from holdfast.training.step import load_batch, one_step
+from holdfast.view import View
 
 MODEL = {"backbone": "conv-small", "dim": 128}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -67,7 +68,7 @@ def growth() -> None:
     file = io.BytesIO()
     Image.fromarray(drawn).resize((500, 375), Image.Resampling.BICUBIC).save(file, "JPEG", quality=90)
     best = 1000 * min(
-        seconds(lambda: decode(lambda: io.BytesIO(file.getvalue()), "a picture", 256)) for _ in range(100)
+        seconds(lambda: decode(lambda: io.BytesIO(file.getvalue()), "a picture", View(256))) for _ in range(100)
     )
     print(f"decoding a JPEG of 375 × 500 ({len(file.getvalue()) / 1000:.0f} kB): {best:.1f} ms")
 
