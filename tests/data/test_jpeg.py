@@ -27,20 +27,28 @@ def like_torchvision(data: Tensor, mode: int, exif: bool) -> Tensor:
 
 WAYS = [
     pytest.param(like_torchvision, id="alike"),
+    pytest.param(None, id="pillow"),
     pytest.param(REAL, marks=pytest.mark.skipif(REAL is None, reason="torchvision has no decoder"), id="torchvision"),
 ]
 
 
 @pytest.fixture(params=WAYS)
 def used(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of each file that torchvision, or what stands for it, was given."""
+    """Bytes of each file that a decoder was given by itself."""
     given: list[int] = []
+    by_itself = Image.frombytes
 
     def counted(data: Tensor, mode: int, exif: bool) -> Tensor:
         given.append(len(data))
         return request.param(data, mode, exif)
 
-    monkeypatch.setattr(jpeg, "decoder", lambda: counted)
+    def counted_by_pillow(mode: str, size: tuple[int, int], data: bytes, *decoder: str) -> Image.Image:
+        if "jpeg" in decoder:
+            given.append(len(data))
+        return by_itself(mode, size, data, *decoder)
+
+    monkeypatch.setattr(jpeg, "decoder", lambda: request.param and counted)
+    monkeypatch.setattr(Image, "frombytes", counted_by_pillow)
     return given
 
 
@@ -147,13 +155,13 @@ def test_what_is_cut_off_is_refused_in_pillows_words(
     content = photograph(quality=95)[:length]
     with pytest.raises(BadImage) as caught:
         read(content)
-    monkeypatch.setattr(jpeg, "decoder", lambda: None)
+    monkeypatch.setattr(jpeg, "read", lambda file: None)
     with pytest.raises(BadImage) as plain:
         read(content)
     assert str(caught.value) == str(plain.value)
 
 
-def test_what_torchvision_refuses_is_read_by_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_decoder_refuses_is_read_by_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(data: Tensor, mode: int, exif: bool) -> Tensor:
         raise RuntimeError("no")
 

@@ -1,7 +1,7 @@
-"""Ordinary JPEG files by torchvision's decoder, during which other Python threads run; Pillow reads everything else.
+"""Ordinary JPEG files: only their decoder runs, and other Python threads beside it.
 
-Both are libjpeg-turbo, so pixels are the same. Pillow also reads what is not plain here, or not whole: it has the
-errors and the warnings.
+The decoder is torchvision's or, where that was built without, Pillow's; both are libjpeg-turbo, so pixels are the same.
+Pillow as a whole, with its errors and warnings, reads what is not plain here or not whole.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ class Header(NamedTuple):
     Args:
         height: as stored.
         width: as stored.
+        mode: as Pillow calls it, L or RGB.
         orientation: 1 to 8, as EXIF counts them.
     """
 
     height: int
     width: int
+    mode: str
     orientation: int
 
 
@@ -70,20 +72,24 @@ def decoder() -> Callable[[Tensor, int, bool], Tensor] | None:
     return None
 
 
-def read(file: BinaryIO) -> Pixels | None:
-    """RGB pixels of shape (height, width, 3), upright; None where Pillow should read the file."""
+def read(file: BinaryIO) -> Image.Image | Pixels | None:
+    """RGB pixels, upright; None where Pillow as a whole should read the file."""
     data = file.read(HEAD)
     if len(data) == HEAD and data.startswith(BEGIN):
         data += file.read(LARGEST)
     header = read_header(data)
-    decode = decoder() if header else None
-    if header is None or decode is None:
+    if header is None:
         return None
+    decode, (height, width, mode, orientation) = decoder(), header
     try:
-        decoded = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8), RGB, False)
-    except RuntimeError:
+        if decode is not None:
+            pixels = decode(torch.frombuffer(bytearray(data), dtype=torch.uint8), RGB, False)
+            return upright(pixels.numpy().transpose(1, 2, 0), orientation)
+        image = Image.frombytes(mode, (width, height), data, "jpeg", mode, "")
+    except (RuntimeError, ValueError, OSError):
         return None
-    return upright(decoded.numpy().transpose(1, 2, 0), header.orientation)
+    image = image if mode == "RGB" else image.convert("RGB")
+    return image if orientation == 1 else upright(np.asarray(image), orientation)
 
 
 def upright(pixels: Pixels, orientation: int) -> Pixels:
@@ -120,7 +126,7 @@ def _read_header(data: bytes) -> Header | None:
             bits, height, width, layers = struct.unpack_from(">BHHB", data, at)
             if size or bits != 8 or layers not in (1, 3) or not 0 < height * width <= (Image.MAX_IMAGE_PIXELS or 2**32):
                 return None
-            size = height, width
+            size = height, width, "L" if layers == 1 else "RGB"
         elif kind == EXIF and data.startswith(b"Exif\0\0", at):
             found = None if orientation else _orientation(data[at + 6 : end])
             if found is None:
