@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable
 from multiprocessing import Pipe
@@ -56,13 +58,23 @@ class _AfterSteps(list[int]):
         return self.steps >= 3
 
 
-def stopped_once(mark: Path, cell: Cell, store: Store, places: running.Places) -> None:
-    """In a worker: the first cell to come is stopped in the middle of its training."""
+class _Killed(_AfterSteps):
+    """No signal comes there: the process is killed."""
+
+    def __bool__(self) -> bool:
+        if super().__bool__():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+
+def stopped_once(mark: Path, cell: Cell, store: Store, places: running.Places, killed: bool = False) -> None:
+    """In a worker: the first cell to come is stopped, or its process killed, in the middle of its training."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(FileExistsError):
             mark.touch(exist_ok=False)
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setattr(loop, "stop_signals", lambda: contextlib.nullcontext(_AfterSteps()))
+            signals = _Killed() if killed else _AfterSteps()
+            patch.setattr(loop, "stop_signals", lambda: contextlib.nullcontext(signals))
         running.run_cell(cell, store, places)
 
 

@@ -304,6 +304,19 @@ def test_two_jobs_one_stopped_in_the_middle_give_the_records_of_one_at_a_time(
     assert (tally.plain()["share_of_ceiling"] or 0) > 0
 
 
+@pytest.mark.slow
+def test_a_worker_that_is_killed_in_the_middle_of_a_training_loses_no_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, tally = Store(tmp_path), Tally()
+    monkeypatch.setattr(campaign, "run_cell", partial(stopped_once, tmp_path / "struck", killed=True))
+    with console.shown():
+        assert campaign.run_cells(REAL, store, HERE, 2, tally=tally) == {}
+    assert "killed (out of memory?); it is begun again once" in capsys.readouterr().err
+    assert all(map(store.done, REAL))
+    assert tally.cells == 2
+
+
 def test_a_worker_that_is_let_go_saves_what_it_does(tmp_path: Path) -> None:
     worker, file = workers.Worker(), tmp_path / "state"
     worker.begin(holding, file)
