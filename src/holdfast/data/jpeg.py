@@ -114,7 +114,7 @@ def read_header(data: bytes) -> Header | None:
 
 
 def _read_header(data: bytes) -> Header | None:
-    at, size, orientation, elsewhere = 2, None, 0, False
+    at, size, orientation, elsewhere = 2, None, None, False
     while True:
         begin, kind, length = SEGMENT(data, at)
         at, end = at + 4, at + 2 + length
@@ -128,10 +128,11 @@ def _read_header(data: bytes) -> Header | None:
                 return None
             size = height, width, "L" if layers == 1 else "RGB"
         elif kind == EXIF and data.startswith(b"Exif\0\0", at):
-            found = None if orientation else _orientation(data[at + 6 : end])
-            if found is None:
+            if orientation is not None:  # goes on
                 return None
-            orientation = found
+            orientation = _orientation(data[at + 6 : end])
+            if orientation is None:
+                return None
         elif kind == EXIF:  # XMP, which may say it instead
             elsewhere = elsewhere or data.find(b"Orientation", at, end) >= 0
         elif not (kind in TABLES or 0xE0 <= kind <= 0xEF) or _odd(kind, data[at:end]):

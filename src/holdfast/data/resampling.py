@@ -108,10 +108,10 @@ def _across_first(full: tuple[int, int], canvas: tuple[int, int]) -> bool:
 
 
 def part(image: Image.Image | Pixels, canvas: tuple[int, int], window: Window, interpolation: Interpolation) -> Pixels:
-    """A window of an RGB image as it would be if the whole were resized, without resizing the whole.
+    """A window of an RGB or grey image as it would be if the whole were resized, without resizing the whole.
 
     Args:
-        image: RGB; an array lies in one piece.
+        image: an array is RGB, and lies in one piece.
         canvas: height and width to which the whole would be resized.
         window: of the resized image.
         interpolation: of the resizing.
@@ -124,7 +124,8 @@ def part(image: Image.Image | Pixels, canvas: tuple[int, int], window: Window, i
         if isinstance(image, Image.Image):
             return np.array(image.crop((left, top, left + width, top + height)))
         return np.ascontiguousarray(image[top : top + height, left : left + width])
-    if compiled is None or interpolation == "nearest" or not _across_first(full, canvas):
+    grey = isinstance(image, Image.Image) and image.mode == "L"
+    if compiled is None or grey or interpolation == "nearest" or not _across_first(full, canvas):
         whole = image if isinstance(image, Image.Image) else Image.fromarray(image)
         return np.array(whole.resize(canvas[::-1], Image.Resampling[interpolation.upper()]))[
             top : top + height, left : left + width
