@@ -17,7 +17,7 @@ from holdfast.attacks.frozen import frozen
 from holdfast.audit import Execution
 from holdfast.losses import Criterion
 from holdfast.models import Embedder
-from holdfast.models.bank import SetStart
+from holdfast.models.bank import SetStart, batchnorm_layers
 from holdfast.models.compiled import CompiledPasses
 from holdfast.regimes import Batch, StepContext
 
@@ -75,8 +75,32 @@ def test_sizes_layouts_and_sets_need_no_graph_of_their_own() -> None:
         for distribution in ("clean", "stax", "mtax"):
             craft(count, distribution)
             run(images(count), True, distribution)[0].sum().backward()
+            with frozen(plain), torch.no_grad():
+                assert not run(images(count), False, distribution).requires_grad
     run(images(20).contiguous(memory_format=torch.channels_last), True)
-    assert graphs() == 4, "to craft and to learn, through the clean set and through another"
+    assert graphs() == 2, "to craft, or look, and to learn"
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_set_learns_and_the_others_stay() -> None:
+    found = []
+    for compiled in (False, True):
+        plain = model()
+        before = {name: tensor.clone() for name, tensor in plain.backbone.state_dict().items()}
+        run: Callable[..., Any] = CompiledPasses(plain) if compiled else plain
+        weights = torch.rand(12, 8, generator=torch.Generator().manual_seed(0))
+        (run(images(), True, "stax")[0] * weights).sum().backward()
+        own = plain.bank.tensors("stax")
+        assert all(torch.equal(tensor, before[name]) for name, tensor in plain.backbone.state_dict().items())
+        assert all(layer.weight.grad is None for layer in batchnorm_layers(plain.backbone))
+        gradients = {name: tensor.grad for name, tensor in own.items() if tensor.grad is not None}
+        moved = {name: tensor for name, tensor in own.items() if "running" in name}
+        assert gradients
+        assert any(not torch.equal(tensor, before[name]) for name, tensor in moved.items())
+        found.append((gradients, moved))
+    for mine, theirs in zip(*found, strict=True):
+        for name in theirs:
+            torch.testing.assert_close(mine[name], theirs[name], atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.usefixtures("backend")
@@ -97,7 +121,7 @@ def test_torch_caches_every_graph(monkeypatch: pytest.MonkeyPatch) -> None:
         run(images(), True, distribution)
         with torch.autocast("cpu", torch.bfloat16):
             run(images(), True, distribution)
-    assert len(seen) == 4
+    assert len(seen) == 2, "one for each precision"
 
 
 @pytest.mark.usefixtures("backend")

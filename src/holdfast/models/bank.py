@@ -4,8 +4,8 @@ The backbone is not touched. Its own layers are the clean set; an auxiliary set 
 through it is the same network with those tensors in place of its own. So any backbone will do, a model without
 auxiliary sets is the same model to the bit, and which set a pass uses is an argument of the call.
 
-Several passes through different sets may share one backward, also in `DistributedDataParallel`; `torch.compile` makes
-one graph per set and mode.
+Several passes through different sets may share one backward, also in `DistributedDataParallel`, and one graph of
+`torch.compile`.
 """
 
 from __future__ import annotations

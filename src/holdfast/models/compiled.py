@@ -1,9 +1,9 @@
 """Compiled passes through an embedder, for the passes that repeat thousands of times.
 
-One callable serves every batch size, because the first dimension is compiled as a variable, and one graph every
-auxiliary BatchNorm set, because their tensors are inputs. Mode and what needs a gradient choose among the graphs:
-looking, crafting and learning, each through the clean set or another. They are kept for the next process
-(compile_cache.py). Evaluation and anything else that calls the model itself stays as it was.
+Tracing a network takes seconds even where torch finds its graph again (compile_cache.py), so as few graphs as possible
+serve all: the first dimension is compiled as a variable, an auxiliary BatchNorm set is put in place of the backbone's
+own around the call, and a look is a pass of crafting that nobody goes back through. What is left is crafting and
+learning. Evaluation and anything else that calls the model itself stays as it was.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from holdfast.models.bank import CLEAN
 from holdfast.models.compile_cache import keep_compiled
@@ -32,12 +33,35 @@ class CompiledPasses:
     def __init__(self, model: Embedder) -> None:
         limit = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"
         setattr(torch._dynamo.config, limit, max(GRAPHS, getattr(torch._dynamo.config, limit)))
-        self._model = model
-        self._call: Callable[..., Any] = torch.compile(model.through)
         keep_compiled(model.mean.device)
+        self._model, self._network = model, _Compiled(model)
 
     def __call__(self, images: Tensor, return_pooled: bool = False, distribution: str = CLEAN) -> Any:
         """As `Embedder.forward`."""
         images = images.contiguous(memory_format=torch.channels_last)  # one layout, one graph
+        looking = not torch.is_grad_enabled() and not any(p.requires_grad for p in self._model.parameters())
+        if looking:
+            images = images.detach().requires_grad_()
         torch._dynamo.maybe_mark_dynamic(images, 0)
-        return self._call(images, return_pooled, self._model.set_tensors(distribution))
+        with torch.set_grad_enabled(looking or torch.is_grad_enabled()):
+            if distribution == CLEAN:
+                z, pooled = self._network(images)
+            else:
+                own = self._model.bank.tensors(distribution)
+                tensors = {f"model.backbone.{name}": tensor for name, tensor in own.items()}
+                z, pooled = functional_call(self._network, tensors, (images,))
+        if looking:
+            z, pooled = z.detach(), pooled.detach()
+        return (z, pooled) if return_pooled else z
+
+
+class _Compiled(nn.Module):
+    """The embedder, compiled, as a module in which tensors can be put in place of others."""
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__()
+        self.model = model
+        self._call: Callable[..., Any] = torch.compile(model.forward)
+
+    def forward(self, images: Tensor) -> Any:
+        return self._call(images, True)

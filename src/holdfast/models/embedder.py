@@ -167,19 +167,15 @@ class Embedder(
 
     def features(self, images: Tensor, distribution: str = CLEAN) -> Tensor:
         """Pooled backbone features of images in [0, 1], through the BatchNorm set of a distribution."""
-        return self._pooled(images, self.set_tensors(distribution))[0]
+        return self._pooled(images, distribution)[0]
 
-    def set_tensors(self, distribution: str) -> dict[str, Tensor] | None:
-        """The BatchNorm set of a distribution, as `through` takes it; None for the backbone's own."""
-        return None if distribution == CLEAN else self.bank.tensors(distribution)
-
-    def _pooled(self, images: Tensor, tensors: dict[str, Tensor] | None) -> tuple[Tensor, Tensor]:
+    def _pooled(self, images: Tensor, distribution: str) -> tuple[Tensor, Tensor]:
         """The features that embeddings come from, and those that losses learn from."""
         pixels = (images - self.mean) / self.std
-        if tensors is None:
+        if distribution == CLEAN:
             pooled: Tensor = self.backbone(pixels)
         else:
-            pooled = functional_call(self.backbone, tensors, (pixels,))
+            pooled = functional_call(self.backbone, self.bank.tensors(distribution), (pixels,))
         if not self.max_pooled:
             return pooled, pooled
         average, largest = pooled.chunk(2, dim=1)
@@ -211,13 +207,7 @@ class Embedder(
             return_pooled: return the pooled features beside the embeddings.
             distribution: whose BatchNorm set the images go through; `bank` holds the auxiliary ones.
         """
-        return self.through(images, return_pooled, self.set_tensors(distribution))
-
-    def through(
-        self, images: Tensor, return_pooled: bool, tensors: dict[str, Tensor] | None
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """As `forward`, through the BatchNorm set whose tensors are given, so that one graph serves any."""
-        features, pooled = self._pooled(images, tensors)
+        features, pooled = self._pooled(images, distribution)
         z = self.project(features)
         return (z, pooled) if return_pooled else z
 
