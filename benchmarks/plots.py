@@ -24,6 +24,9 @@ GREEN, PALE, INK, RULE = "#009E73", "#C9CED3", "#333333", "#E9E9E9"
 PANELS = (("queries",), ("gallery", "qa"), ("batch",), ("eta",), ("sets",))
 """Curves of `growth.py`; those that share a panel have the same x."""
 
+NARROW = 0.15
+"""A bar that its own figure does not fit into."""
+
 GPU_ROWS = {
     "standard": "standard step",
     "adml": "ADML step",
@@ -129,7 +132,9 @@ def gpu(content: dict[str, Any]) -> Figure:
         part = 1 / row["ratio"]
         axes.barh(place, max(1.0, part), height=0.62, color=PALE)
         axes.barh(place, part, height=0.62, color=BLUE)
-        axes.text(0.015, place, f"{row['ours']:.2g} s", va="center", color="white", weight="bold")
+        inside = part > NARROW
+        at, colour = (0.015, "white") if inside else (part + 0.015, INK)
+        axes.text(at, place, f"{row['ours']:.2g} s", va="center", color=colour, weight="bold")
         theirs = f"{row['peers']:.2g} s" if row["peers"] < 10 else f"{row['peers']:.0f} s"
         axes.text(0.985, place, theirs, va="center", ha="right", color=INK)
         axes.text(1.03, place, f"{row['ratio']:.1f} ×", va="center", color=INK, weight="bold")
