@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.data.decoding import chunks, default_workers
+from holdfast.data.decoding import chunks
 from holdfast.data.formats import needed
 from holdfast.data.readers.base import Reader
 from holdfast.data.splits import FEWEST_TRAINING, FEWEST_VALIDATION
 from holdfast.data.table import SPLITS, ImageTable, Integers, SkippedFiles, counted, few
+from holdfast.data.workers import default_workers
 from holdfast.errors import one_line, plural
 from holdfast.run_files import FEW_CLASSES, FEW_IMAGES
 from holdfast.view import View

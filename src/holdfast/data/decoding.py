@@ -1,13 +1,13 @@
-"""Images of a table decoded by threads when they are asked for, or ahead of that."""
+"""Images of a table decoded by workers (workers.py) when they are asked for, or ahead of that."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,8 @@ from holdfast.data.ragged import RaggedImages
 from holdfast.data.resampling import Pixels, Window, places
 from holdfast.data.sources import BadImage
 from holdfast.data.table import ImageTable
+from holdfast.data.workers import Workers, processes_pay, reading
 from holdfast.devices import sent
-from holdfast.errors import DataError, described
 from holdfast.view import View
 
 CHUNK = 64
@@ -31,17 +31,6 @@ AHEAD = 3
 
 Chunk = tuple[NDArray[np.int64], list[Pixels], dict[int, BadImage]]
 """Rows that could be read, their pixels (height, width, 3), and why others could not."""
-
-
-def default_workers() -> int:
-    """Threads that decode: one for each core that this process may use; processes on one machine share them."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(32, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
-
-
-def new_pool(workers: int) -> ThreadPoolExecutor:
-    """Threads that start when first used."""
-    return ThreadPoolExecutor(workers, thread_name_prefix="decode")
 
 
 class Asked(NamedTuple):
@@ -60,22 +49,50 @@ class Asked(NamedTuple):
         return torch.equal(self.draws, other.draws)
 
 
+class Piece(NamedTuple):
+    """What one worker reads of a batch.
+
+    Args:
+        rows: of the table.
+        augment: whose windows are wanted; whole images when left out.
+        draws: of the augmentation, (n, k).
+        windows: height, width and window of each image, as far as known.
+    """
+
+    rows: NDArray[np.int64]
+    augment: WindowAugment | None = None
+    draws: NDArray[np.float32] | None = None
+    windows: Sequence[tuple[int, int, Window]] = ()
+
+
+class Part(NamedTuple):
+    """What became of a piece.
+
+    Args:
+        pixels: of all images one after another, (p, 3).
+        shapes: height and width of each.
+        canvases: by row, those of images whose canvas was not known, or was another.
+        odd: by position in the source, what is odd about an image.
+    """
+
+    pixels: NDArray[np.uint8]
+    shapes: NDArray[np.int64]
+    canvases: dict[int, tuple[int, int]]
+    odd: dict[int, str]
+
+
 class Batch(NamedTuple):
-    """What threads are at work on.
+    """What workers are at work on.
 
     Args:
         asked: what for.
-        parts: some images each, in order; None of views that the threads finish.
+        parts: some images each, in order; none of views that threads finish.
         views: what these are written to.
     """
 
     asked: Asked
-    parts: list[Future[RaggedImages | None]]
+    parts: list[Future[Part]]
     views: Tensor | None
-
-    def done(self) -> list[RaggedImages]:
-        """The parts, when the threads have finished them."""
-        return [part for each in self.parts if (part := each.result()) is not None]
 
 
 class Decoder:
@@ -85,19 +102,20 @@ class Decoder:
         table: the images.
         view: images are resized to its canvas.
         device: where images are delivered.
-        workers: threads.
+        workers: threads or processes.
     """
 
     def __init__(self, table: ImageTable, view: View, device: torch.device, workers: int) -> None:
         self.table, self.view, self.device, self.workers = table, view, device, workers
-        self._pool = new_pool(workers)
+        # On a CPU threads also finish views, in memory that they share.
+        self._workers = Workers(table, view, workers, device.type != "cpu" and processes_pay(table, workers))
         self._ahead: deque[Batch] = deque(maxlen=AHEAD)
         self._shapes = np.zeros((len(table), 2), np.int64)
         """Height and width of images at the canvas, where they are known."""
 
     def images(self, rows: Tensor) -> RaggedImages:
         """Whole images."""
-        return RaggedImages.joined(self._batch(Asked(rows.cpu())).done(), self.device)
+        return RaggedImages.joined(self._done(self._batch(Asked(rows.cpu()))), self.device)
 
     def views(self, rows: Tensor, augment: Augment, draws: Tensor) -> Tensor:
         """What an augmentation shows of some images; of files, no more than that is resized."""
@@ -105,7 +123,7 @@ class Decoder:
         if asked.augment is None or asked.draws is None:
             return augment.view(self.images(rows), draws)
         batch = self._batch(asked)
-        parts = batch.done()
+        parts = self._done(batch)
         if batch.views is not None:
             return batch.views
         images = RaggedImages.joined(parts, self.device)
@@ -122,14 +140,35 @@ class Decoder:
                 return batch
         return self._start(asked)
 
+    def _done(self, batch: Batch) -> list[RaggedImages]:
+        """The parts of a batch when workers have finished them, and a note of what they found out."""
+        found = []
+        for future in batch.parts:
+            with reading():
+                part = future.result()
+            found.append(RaggedImages.shaped(torch.from_numpy(part.pixels), part.shapes))
+            for row, canvas in part.canvases.items():
+                self._shapes[row] = canvas
+            self.table.source.odd.update(part.odd)
+        return found
+
     def _start(self, asked: Asked) -> Batch:
         count, augment, views = len(asked.rows), asked.augment, None
-        if isinstance(augment, RandomResizedCrop) and self.device.type == "cpu" and resampling.compiled:
+        threads = self.device.type == "cpu" and not self._workers.processes
+        if isinstance(augment, RandomResizedCrop) and threads and resampling.compiled:
             views = augment.empty(count)  # one image at a time on a CPU: work for the threads that decode it
         windows = self._guessed(asked)
         bounds = [count * part // self.workers for part in range(self.workers + 1)]
         pieces = [slice(*piece) for piece in itertools.pairwise(bounds) if piece[0] < piece[1]] or [slice(0, 0)]
-        return Batch(asked, [self._pool.submit(self._read, asked, windows, piece, views) for piece in pieces], views)
+        parts = [self._submit(asked, windows, piece, views) for piece in pieces]
+        return Batch(asked, parts, views)
+
+    def _submit(
+        self, asked: Asked, windows: list[tuple[int, int, Window]], piece: slice, views: Tensor | None
+    ) -> Future[Part]:
+        draws = None if asked.draws is None else asked.draws[piece].numpy()
+        what = Piece(asked.rows[piece].numpy(), asked.augment, draws, windows[piece])
+        return self._workers.submit(read_piece if views is None else partial(_finish, views[piece]), what)
 
     def _guessed(self, asked: Asked) -> list[tuple[int, int, Window]]:
         """Height and width of each image, as far as known, and its window: one call for all costs as much as one."""
@@ -140,41 +179,6 @@ class Decoder:
         windows = places(asked.augment.windows(heights, widths, asked.draws))
         return [(height, width, window) for (height, width), window in zip(shapes.tolist(), windows, strict=True)]
 
-    def _read(
-        self, asked: Asked, windows: list[tuple[int, int, Window]], piece: slice, views: Tensor | None
-    ) -> RaggedImages | None:
-        """Some of what is asked for, in a thread of the pool."""
-        rows, augment, pinned = asked.rows[piece].numpy(), asked.augment, self.device.type == "cuda"
-        if augment is None or asked.draws is None:
-            _, pixels, bad = read_chunk(self.table, rows, self.view)
-            if bad:
-                raise bad[min(bad)]
-            return RaggedImages.of(pixels, pinned=pinned)
-        draws = asked.draws[piece]
-        parts = self._windows(rows, augment, draws, windows[piece])
-        if views is None or not isinstance(augment, RandomResizedCrop):
-            return RaggedImages.of(parts, pinned=pinned)
-        augment.cut_each(parts, draws, views[piece])
-        return None
-
-    def _windows(
-        self, rows: NDArray[np.int64], augment: WindowAugment, draws: Tensor, guessed: list[tuple[int, int, Window]]
-    ) -> list[Pixels]:
-        """The window of each image that an augmentation needs."""
-        positions, parts = self.table.positions[rows].tolist(), []
-        for number, row in enumerate(rows.tolist()):
-
-            def choose(height: int, width: int, number: int = number, row: int = row) -> Window:
-                if (height, width) == guessed[number][:2]:
-                    return guessed[number][2]
-                self._shapes[row] = height, width
-                sides = torch.tensor([height]), torch.tensor([width])
-                return places(augment.windows(*sides, draws[number : number + 1]))[0]
-
-            with _thread_errors():
-                parts.append(self.table.source.window(positions[number], self.view, choose))
-        return parts
-
 
 def _asked(rows: Tensor, augment: Augment | None, draws: Tensor | None) -> Asked:
     if isinstance(augment, WindowAugment) and draws is not None and not augment.room:
@@ -182,44 +186,82 @@ def _asked(rows: Tensor, augment: Augment | None, draws: Tensor | None) -> Asked
     return Asked(rows.cpu())
 
 
+def _finish(views: Tensor, table: ImageTable, view: View, piece: Piece) -> Part:
+    """Write views to where they are wanted, and return no pixels."""
+    part = read_piece(table, view, piece)
+    assert isinstance(piece.augment, RandomResizedCrop)
+    assert piece.draws is not None
+    ends = part.shapes.prod(1).cumsum()[:-1]
+    images = [p.reshape(*shape, 3) for p, shape in zip(np.split(part.pixels, ends), part.shapes, strict=True)]
+    piece.augment.cut_each(images, torch.from_numpy(piece.draws), views)
+    return part._replace(pixels=part.pixels[:0], shapes=part.shapes[:0])
+
+
+def read_piece(table: ImageTable, view: View, piece: Piece) -> Part:
+    """The windows of some images that an augmentation needs, or all there is of them."""
+    canvases: dict[int, tuple[int, int]] = {}
+    positions = table.positions[piece.rows].tolist()
+    parts = table.source.images(positions, view) if piece.augment is None else _windows(table, view, piece, canvases)
+    shapes = np.array([part.shape[:2] for part in parts], np.int64).reshape(-1, 2)
+    pixels = np.concatenate([np.empty((0, 3), np.uint8), *(part.reshape(-1, 3) for part in parts)])
+    return Part(pixels, shapes, canvases, _odd(table, positions))
+
+
+def _windows(table: ImageTable, view: View, piece: Piece, canvases: dict[int, tuple[int, int]]) -> list[Pixels]:
+    """The window of each image; canvases that were not known are noted."""
+    augment, draws, parts = piece.augment, piece.draws, []
+    assert augment is not None
+    assert draws is not None
+    for number, row in enumerate(piece.rows.tolist()):
+
+        def choose(height: int, width: int, number: int = number, row: int = row) -> Window:
+            if (height, width) == piece.windows[number][:2]:
+                return piece.windows[number][2]
+            canvases[row] = height, width
+            sides = torch.tensor([height]), torch.tensor([width])
+            return places(augment.windows(*sides, torch.from_numpy(draws[number : number + 1])))[0]
+
+        parts.append(table.source.window(int(table.positions[row]), view, choose))
+    return parts
+
+
 def chunks(table: ImageTable, view: View, workers: int, start: int = 0) -> Iterator[Chunk]:
     """The table in order, from a row to its end; only a few chunks are in memory at a time."""
     starts = iter(range(start, len(table), CHUNK))
-    waiting: deque[Future[Chunk]] = deque()
-    pool = new_pool(workers)
+    waiting: deque[Future[tuple[Chunk, dict[int, str]]]] = deque()
+    pool = Workers(table, view, workers, processes_pay(table, workers))
     try:
         while True:
             for first in itertools.islice(starts, 2 * workers - len(waiting)):
-                rows = np.arange(first, min(first + CHUNK, len(table)))
-                waiting.append(pool.submit(read_chunk, table, rows, view))
+                waiting.append(pool.submit(read_chunk, np.arange(first, min(first + CHUNK, len(table)))))
             if not waiting:
                 return
-            yield waiting.popleft().result()
+            with reading():
+                chunk, odd = waiting.popleft().result()
+            table.source.odd.update(odd)
+            yield chunk
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.stop()
 
 
-def read_chunk(table: ImageTable, rows: NDArray[np.int64], view: View) -> Chunk:
-    """Read some rows; those that cannot be decoded are returned with the reason."""
+def read_chunk(table: ImageTable, view: View, rows: NDArray[np.int64]) -> tuple[Chunk, dict[int, str]]:
+    """Read some rows; those that cannot be decoded are returned with the reason. Also, what is odd about the others."""
     good: list[int] = []
     pixels: list[Pixels] = []
     bad: dict[int, BadImage] = {}
-    with _thread_errors():
-        with contextlib.suppress(BadImage):
-            return rows, table.source.images(table.positions[rows], view), bad
-        for row in rows.tolist():
-            try:
-                pixels.append(table.source.image(int(table.positions[row]), view))
-                good.append(row)
-            except BadImage as error:
-                bad[row] = error
-    return np.array(good, np.int64), pixels, bad
+    positions = table.positions[rows]
+    with contextlib.suppress(BadImage):
+        return (rows, table.source.images(positions, view), bad), _odd(table, positions.tolist())
+    for row, position in zip(rows.tolist(), positions.tolist(), strict=True):
+        try:
+            pixels.append(table.source.image(position, view))
+            good.append(row)
+        except BadImage as error:
+            bad[row] = error
+    return (np.array(good, np.int64), pixels, bad), _odd(table, positions.tolist())
 
 
-@contextlib.contextmanager
-def _thread_errors() -> Iterator[None]:
-    """What is no fault of an image; those are told by name."""
-    try:
-        yield
-    except (RuntimeError, SystemExit) as error:
-        raise DataError(f"a thread that decodes images died ({described(error)}); start again") from error
+def _odd(table: ImageTable, positions: list[int]) -> dict[int, str]:
+    """What is odd about some images, to be told in another process."""
+    odd = table.source.odd
+    return {position: odd[position] for position in positions if position in odd} if odd else {}

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.data.augment import Augment, CentreCrop
-from holdfast.data.decoding import Decoder, chunks, default_workers
+from holdfast.data.decoding import Decoder, chunks
 from holdfast.data.disk import DiskImages, disk_folder, free_bytes
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.resampling import Pixels
 from holdfast.data.table import ImageTable
+from holdfast.data.workers import default_workers
 from holdfast.errors import DataError, plural
 from holdfast.files import cache_folder
 from holdfast.view import View
@@ -43,7 +44,7 @@ class ImageStore:
         skip_bad: leave out images that cannot be read, instead of stopping at the first; `table` is then without
             them, and `skipped` says which and why. With "none" this costs a pass over all files.
         once: each image is asked for once, so that "auto" fills no disk.
-        workers: threads that decode; one for each core when left out.
+        workers: threads that decode, or processes where there are many; one for each core when left out.
     """
 
     def __init__(
