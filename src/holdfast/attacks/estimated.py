@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.attacks.forward import count_pass
+from holdfast.attacks.forward import OneWay, count_pass
 from holdfast.mining.draw import sample
 from holdfast.sphere import precise
 
@@ -42,7 +42,7 @@ class Smoothed(nn.Module):
         return F.normalize(precise(self.model(images + noise)), dim=1)
 
 
-class FiniteDifferences(nn.Module):
+class FiniteDifferences(OneWay):
     """A model with its values, and a gradient from the values of images nearby: there is nothing to mask.
 
     f(x) + sum_k (f(x + d_k) - f(x - d_k)) / 2 <x' - x, d_k> / |d_k|^2, with coarse patterns of signs as d_k, drawn anew

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Literal, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.attacks.base import BoundGoal
@@ -22,6 +22,10 @@ EXACT = 512
 """Images that go forward and back at once in full precision, where the other passes take half of the memory."""
 
 _tell: ContextVar[Callable[[int, bool], None] | None] = ContextVar("tell", default=None)
+
+
+class OneWay(nn.Module):
+    """A module whose gradients take no pass back through the model."""
 
 
 @contextmanager
@@ -44,11 +48,11 @@ def counting(tell: Callable[[int, bool], None]) -> Iterator[None]:
         _tell.reset(before)
 
 
-def count_pass(images: Tensor) -> None:
-    """Tell of a pass, where somebody counts."""
+def count_pass(images: Tensor, back: bool = True) -> None:
+    """Tell of a pass, where somebody counts; one that could go back does where gradients are recorded."""
     tell = _tell.get()
     if tell is not None:
-        tell(len(images), torch.is_grad_enabled())
+        tell(len(images), back and torch.is_grad_enabled())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Forward:
         if not isinstance(z, Tensor) or z.shape[:1] != images.shape[:1] or z.ndim != 2:
             shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
             raise ModelError(f"a model under attack must return one vector per image, (B, dim); it returned {shape}")
-        count_pass(images)
+        count_pass(images, back=not isinstance(call, OneWay))
         return F.normalize(precise(z), dim=1) if self.normalize else precise(z)
 
     def gradient(self, images: Tensor, goal: BoundGoal, first: bool) -> tuple[Tensor, Tensor]:

@@ -116,7 +116,7 @@ def _costs(subject: Subject) -> dict[str, Passes]:
         "noise, no mask": averaged,
         "one step": Passes(forward=1, back=1),
         FORCE: attack,
-        "finite differences": Passes(forward=2 * DIRECTIONS * steps + 1, back=steps),
+        "finite differences": Passes(forward=(2 * DIRECTIONS + 1) * steps + 1),
         "random search": search,
     }
 
