@@ -57,8 +57,9 @@ def test_any_batch_size_in_any_mode(distribution: str) -> None:
 
 
 @pytest.mark.usefixtures("backend")
-def test_sizes_layouts_and_sets_need_no_graph_of_their_own() -> None:
+def test_sizes_layouts_and_sets_need_no_graph_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
     """From the first call on: no graph is made for one size and then again for others."""
+    torch._logging.set_logs(recompiles=True)
     plain = model("freeze-statistics")
     run = CompiledPasses(plain)
     before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
@@ -78,7 +79,9 @@ def test_sizes_layouts_and_sets_need_no_graph_of_their_own() -> None:
             with frozen(plain), torch.no_grad():
                 assert not run(images(count), False, distribution).requires_grad
     run(images(20).contiguous(memory_format=torch.channels_last), True)
-    assert graphs() == 2, "to craft, or look, and to learn"
+    torch._logging.set_logs()
+    why = [record.getMessage() for record in caplog.records if "Recompiling" in record.getMessage()]
+    assert graphs() == 2, f"to craft, or look, and to learn; {why}"
 
 
 @pytest.mark.usefixtures("backend")
