@@ -271,6 +271,7 @@ class Bench:
             if done.returncode:
                 raise RuntimeError(f"{name}: {done.stderr[-300:]}")
             found[name] = json.loads(done.stdout.splitlines()[-1])
+            print(json.dumps({"first": name, **found[name]}), flush=True)
         self.keep("first", ours=max(row["seconds"] for row in found.values()), each=found)
 
     def first_step(self, name: str) -> dict[str, Any]:
