@@ -5,8 +5,8 @@
 
 Files are real photographs where a zip of some is given (`--photographs`), resized to `--side`; else smooth noise. The
 peers decode with Pillow or with torchvision's own decoder, then torchvision's transforms (v2) crop, resize, mirror and
-convert; persistent workers, pinned memory where there is a GPU. Ours has as many threads. All end with a float32 batch
-on the device. Rows that cannot be run here (torchvision without its decoder) are left out.
+convert; persistent workers, pinned memory where there is a GPU. Ours has as many threads, or processes. All end with a
+float32 batch on the device. Rows that cannot be run here (torchvision without its decoder) are left out.
 
 - pillow, torchvision: the peers; - none: decoded at each use, two batches ahead; - disk: decoded once into a file, then
 mapped; - memory: decoded once, then taken from memory; - fill: what that first decoding takes.

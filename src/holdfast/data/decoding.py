@@ -188,13 +188,12 @@ def _asked(rows: Tensor, augment: Augment | None, draws: Tensor | None) -> Asked
 
 def _finish(views: Tensor, table: ImageTable, view: View, piece: Piece) -> Part:
     """Write views to where they are wanted, and return no pixels."""
-    part = read_piece(table, view, piece)
+    canvases: dict[int, tuple[int, int]] = {}
     assert isinstance(piece.augment, RandomResizedCrop)
     assert piece.draws is not None
-    ends = part.shapes.prod(1).cumsum()[:-1]
-    images = [p.reshape(*shape, 3) for p, shape in zip(np.split(part.pixels, ends), part.shapes, strict=True)]
-    piece.augment.cut_each(images, torch.from_numpy(piece.draws), views)
-    return part._replace(pixels=part.pixels[:0], shapes=part.shapes[:0])
+    piece.augment.cut_each(_windows(table, view, piece, canvases), torch.from_numpy(piece.draws), views)
+    none = np.empty((0, 3), np.uint8), np.empty((0, 2), np.int64)
+    return Part(*none, canvases, _odd(table, table.positions[piece.rows].tolist()))
 
 
 def read_piece(table: ImageTable, view: View, piece: Piece) -> Part:

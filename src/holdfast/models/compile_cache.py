@@ -52,8 +52,8 @@ def compile_folder(device: torch.device) -> Path | None:
     root = cache_folder()
     if root is None:
         return None
-    about = list(environment(device).values())
-    words = re.sub(r"[^\w.+]+", "-", f"torch {about[0]} {environment(device)['device']}").strip("-").lower()
+    about = environment(device)
+    words = re.sub(r"[^\w.+]+", "-", f"torch {about['torch']} {about['device']}").strip("-").lower()
     return root / FOLDER / f"{words}-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
 
 
