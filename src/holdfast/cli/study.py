@@ -60,7 +60,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _jobs(text: str) -> int | str:
-    return text if text == AUTO else positive(text)
+    try:
+        return text if text == AUTO else positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error} (or auto)") from None
 
 
 def studies(module: str) -> ModuleType:
