@@ -45,10 +45,12 @@ def large_batches(contents: list[dict[str, Any]]) -> str:
     for content in contents:
         row = rows_of(content).get("ceiling")
         if row:
-            ways = (row[way] for way in ("float32", "bfloat16", "compiled", "blocked_compiled"))
-            cells = " | ".join(f"{way / 1000:.1f} k" for way in ways)
+            ways = (row.get(way) for way in ("float32", "bfloat16", "compiled", "blocked_compiled", "fused"))
+            cells = " | ".join("–" if way is None else f"{way / 1000:.1f} k" for way in ways)
             lines.append(f"| {network(content)} | {cells} |")
-    head = "| images/s, batches of 512 | float32 | bfloat16 | compiled | compiled, blocked first layer |"
+    head = (
+        "| images/s, batches of 512 | float32 | bfloat16 | compiled | blocked first layer, too | layers together, too |"
+    )
     return table(head, lines)
 
 

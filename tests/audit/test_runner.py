@@ -359,3 +359,31 @@ def test_a_module_from_anywhere(table: ImageTable) -> None:
     document = audit.run(module, table, protocol="adml", limit=16, size=16).document
     assert document["model"] == "Sequential"
     assert all(not p.requires_grad for p in module.parameters()) or not list(module.parameters())
+
+
+def test_attacks_that_share_passes_come_to_the_same(
+    model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU; here passes are shared by force, in two chunks."""
+    kept = {}
+    for shared in (False, True):
+        calls: list[int] = []
+        plain_pgd = subject.pgd
+
+        def counted(*arguments: Any, calls: list[int] = calls, plain: Any = plain_pgd, **options: Any) -> Any:
+            calls.append(len(arguments[1]))
+            return plain(*arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(subject, "pgd", counted)
+            if shared:
+                patch.setattr(subject.Subject, "shared_passes", property(lambda self: subject.SharedPasses()))
+            out = tmp_path / str(shared)
+            document = audit.run(model, table, limit=12, out=out, execution=audit.Execution(batch=56)).document
+        kept[shared] = read_measurements(out / document["artifacts"][0])
+        crafted = calls[: 2 if shared else 9]
+        assert crafted == ([96, 12] if shared else [12] * 9)  # ES needs full precision in its first step
+    for name, alone in kept[False].items():
+        for key, values in alone.items():
+            apart = (kept[True][name][key] - values).double().abs()  # a rounding may change the sign of a step
+            assert float(apart.nanmean()) <= 0.05 * float(values.abs().max()), (name, key)

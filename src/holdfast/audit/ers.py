@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from holdfast.attacks import Attacked, Budget
     from holdfast.audit.figures import Figures
-    from holdfast.audit.subject import Subject
+    from holdfast.audit.subject import SharedPasses, Subject
 
 V = TypeVar("V")
 
@@ -110,10 +110,12 @@ class Ers(Protocol):
         """One part per attack."""
         published = self.mode == "published"
         cut = Cut.every(PUBLISHED_BATCH, len(subject.rows)) if published else subject.full_passes()
-        budget = self.budget(subject)
-        return [Part(name, self._attack(subject, name, budget), cut, budget=budget) for name in GOALS]
+        budget, shared = self.budget(subject), None if published else subject.shared_passes
+        return [Part(name, self._attack(subject, name, budget, shared), cut, budget=budget) for name in GOALS]
 
-    def _attack(self, subject: Subject, name: str, budget: Budget) -> Callable[[slice], dict[str, Tensor]]:
+    def _attack(
+        self, subject: Subject, name: str, budget: Budget, shared: SharedPasses | None
+    ) -> Callable[[slice], dict[str, Tensor]]:
         published = self.mode == "published"
         goal: dict[str, object] = {"name": name}
         if published and name in ("ltm", "gtm"):
@@ -122,7 +124,7 @@ class Ers(Protocol):
         def kept(found: Attacked) -> dict[str, Tensor]:
             return found.measures | ({"shift": -found.previous} if published and name == "es" else {})
 
-        return subject.attack_on(name, goal, budget, kept, draws="search", asks=name not in CANDIDATE)
+        return subject.attack_on(name, goal, budget, kept, draws="search", asks=name not in CANDIDATE, shared=shared)
 
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """The ten scores, ERS, and clean R@1 beside it."""

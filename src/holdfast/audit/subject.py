@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from holdfast import seeds
 from holdfast.attacks import Attacked, BoundGoal, Budget, Goal, References, pgd, square
 from holdfast.attacks.forward import Precision, count_pass
+from holdfast.attacks.goals.composed import SideBySide
 from holdfast.attacks.pgd import Options
 from holdfast.audit.base import Cut
 from holdfast.audit.plan import Passes
@@ -168,7 +169,7 @@ class Subject:
         if not self.differentiable:
             return self.search(images, goal, budget, generator)
         # A batch that moves together is one group, which cannot be cut.
-        chunk = None if goal.group is None else self.chunk
+        chunk = None if goal.group is None or self.chunk is None else max(1, self.chunk // goal.group)
         options: Options = {"generator": generator, "chunk": chunk, "precision": self.precision, "run": self.run}
         return pgd(self.model, images, goal, budget, **options)
 
@@ -180,6 +181,7 @@ class Subject:
         kept: Callable[[Attacked], dict[str, Tensor]] = lambda found: {"vectors": found.vectors},
         draws: str = "start",
         asks: bool = True,
+        shared: SharedPasses | None = None,
     ) -> Callable[[slice], dict[str, Tensor]]:
         """A part's attack: each image by itself against the whole clean gallery, with targets drawn for all at once.
 
@@ -192,13 +194,17 @@ class Subject:
             kept: what is measured of attacked images; their vectors when left out.
             draws: name of the attack's own draws, which begin anew with each block.
             asks: the attacked image is the query; where it is a candidate, it finds nothing.
+            shared: passes that attacks of the same budget, which draw nothing, may go through together.
         """
         built: Goal = instantiate(Goal, goal)
         bound = built.bind(self.references, self.rows, self.generator("targets", name))
+        if shared is not None:
+            shared.add(name, bound)
 
         def attack(block: slice) -> dict[str, Tensor]:
             rows, generator = self.rows[block], self.generator(draws, name, block.start)
-            found = self.attack(self.images(rows), bound.take(block), budget, generator)
+            found = shared.attack(self, name, block, budget) if shared is not None else None
+            found = found or self.attack(self.images(rows), bound.take(block), budget, generator)
             return kept(found) | ({"hit": self.references.hits(found.vectors, rows)} if asks else {})
 
         return attack
@@ -206,3 +212,36 @@ class Subject:
     def search(self, images: Tensor, goal: BoundGoal, budget: Budget, generator: Generator | None = None) -> Attacked:
         """Attack by random search."""
         return square(self.model, images, goal, budget, queries=self.queries, generator=generator, chunk=self.chunk)
+
+    @property
+    def shared_passes(self) -> SharedPasses | None:
+        """Passes that attacks may share: on a GPU, whose passes so few images do not fill; None elsewhere."""
+        few = self.chunk is not None and 2 * len(self.rows) <= self.chunk
+        return SharedPasses() if few and self.differentiable and self.rows.device.type == "cuda" else None
+
+
+class SharedPasses:
+    """Attacks of several goals on the same images in the same passes, each image as often as there are goals.
+
+    All run when the first is asked for; the others are kept until they are.
+    """
+
+    def __init__(self) -> None:
+        self._goals: dict[str, BoundGoal] = {}
+        self._found: dict[tuple[str, int], Attacked] = {}
+
+    def add(self, name: str, goal: BoundGoal) -> None:
+        """Attack with a goal, too; one that needs full precision in its first step goes alone."""
+        if not goal.stationary:
+            self._goals[name] = goal
+
+    def attack(self, subject: Subject, name: str, block: slice, budget: Budget) -> Attacked | None:
+        """What the attack of a goal comes to; None where it goes alone."""
+        if name not in self._goals:
+            return None
+        if (name, block.start) not in self._found:
+            goals = SideBySide({each: goal.take(block) for each, goal in self._goals.items()})
+            images = subject.images(subject.rows[block]).repeat_interleave(len(self._goals), 0)
+            together = subject.attack(images, goals, budget)
+            self._found |= {(each, block.start): part for each, part in goals.parted(together).items()}
+        return self._found.pop((name, block.start))

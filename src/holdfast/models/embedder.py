@@ -167,13 +167,21 @@ class Embedder(
 
     def features(self, images: Tensor, distribution: str = CLEAN) -> Tensor:
         """Pooled backbone features of images in [0, 1], through the BatchNorm set of a distribution."""
-        return self._pooled(images, distribution)[0]
+        return self.pooled(images, distribution)[0]
 
-    def _pooled(self, images: Tensor, distribution: str) -> tuple[Tensor, Tensor]:
-        """The features that embeddings come from, and those that losses learn from."""
+    def pooled(
+        self, images: Tensor, distribution: str = CLEAN, backbone: nn.Module | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The features that embeddings come from, and those that losses learn from.
+
+        Args:
+            images: in [0, 1].
+            distribution: whose BatchNorm set they go through.
+            backbone: another form of the backbone for the clean set.
+        """
         pixels = (images - self.mean) / self.std
         if distribution == CLEAN:
-            pooled: Tensor = self.backbone(pixels)
+            pooled: Tensor = (backbone or self.backbone)(pixels)
         else:
             pooled = functional_call(self.backbone, self.bank.tensors(distribution), (pixels,))
         if not self.max_pooled:
@@ -207,7 +215,7 @@ class Embedder(
             return_pooled: return the pooled features beside the embeddings.
             distribution: whose BatchNorm set the images go through; `bank` holds the auxiliary ones.
         """
-        features, pooled = self._pooled(images, distribution)
+        features, pooled = self.pooled(images, distribution)
         z = self.project(features)
         return (z, pooled) if return_pooled else z
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from holdfast.attacks.base import BoundGoal, Goal, register
+from holdfast.attacks.base import BoundGoal, Goal, register, split_groups
+from holdfast.attacks.forward import Attacked
 from holdfast.attacks.references import References
 from holdfast.configurable import built
 from holdfast.errors import RecipeError
@@ -58,6 +59,55 @@ class BoundGoals(BoundGoal):
     def _combined(self, losses: list[Tensor]) -> Tensor:
         weighted = [weight * loss for weight, loss in zip(self.weights, losses, strict=True)]
         return self.combine(torch.stack(weighted), 0)
+
+
+@dataclasses.dataclass(eq=False)
+class SideBySide(BoundGoal):
+    """Several goals, each for a copy of its own of the same images, which go through the model together.
+
+    A group is an image's copies, one for each goal in their order: a step moves each towards its own goal alone.
+
+    Args:
+        goals: the members by name; each attacks images one by one.
+    """
+
+    goals: Mapping[str, BoundGoal]
+
+    def __post_init__(self) -> None:
+        if any(goal.group != 1 for goal in self.goals.values()):
+            raise RecipeError("goals can only go side by side when they attack images one by one")
+        self.group = len(self.goals)
+        self.stationary = any(goal.stationary for goal in self.goals.values())
+
+    def loss(self, z: Tensor) -> Tensor:
+        """The sum of all."""
+        copies = split_groups(z, len(self.goals))
+        return torch.stack([goal.loss(copies[:, at]) for at, goal in enumerate(self.goals.values())]).sum(0)
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """Each member's measures of its own copies under `member/measure`."""
+        copies = split_groups(z, len(self.goals))
+        return {
+            f"{name}/{key}": value
+            for at, (name, goal) in enumerate(self.goals.items())
+            for key, value in goal.measure(copies[:, at]).items()
+        }
+
+    def parted(self, found: Attacked) -> dict[str, Attacked]:
+        """What each member's attack came to, by its name; of losses one update before, only the sum was known."""
+        parts = {}
+        for at, (name, goal) in enumerate(self.goals.items()):
+            images, vectors = (all_copies[at :: len(self.goals)] for all_copies in (found.images, found.vectors))
+            start = f"{name}/"
+            measures = {key.removeprefix(start): m for key, m in found.measures.items() if key.startswith(start)}
+            parts[name] = Attacked(
+                images, vectors, goal.loss(vectors), measures, torch.full_like(found.loss, torch.nan)
+            )
+        return parts
+
+    def take(self, groups: slice | Tensor) -> SideBySide:
+        """Every member's part."""
+        return SideBySide({name: goal.take(groups) for name, goal in self.goals.items()})
 
 
 class _Several(Goal):
