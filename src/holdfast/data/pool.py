@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import count
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ SLOTS = 8
 ALIGNED = 64
 WATCH = 1.0
 """Seconds between two looks whether the process for which these work is still there."""
+
+Waiting: TypeAlias = dict[int, tuple[Future[Any], NDArray[np.uint8] | None]]
+"""By the number of a task, who waits for it, and its slot."""
 
 
 class Slots:
@@ -89,25 +92,19 @@ class ProcessPool:
         (inbox, self._tasks), (answers, outbox) = context.Pipe(duplex=False), context.Pipe(duplex=False)
         turns = context.Lock(), context.Lock()
         shared = Shared((inbox, turns[0]), (outbox, turns[1]), self.slots.memory, first, os.getpid())
-        self.processes: list[BaseProcess] = [
-            context.Process(target=_serve, args=(shared,), daemon=True) for _ in range(workers)
-        ]
-        for process in self.processes:
+        self.processes: list[BaseProcess] = []
+        self.stop = weakref.finalize(self, _kill, self.processes, os.getpid())
+        """End all processes, whatever they are at."""
+        for _ in range(workers):
+            process = context.Process(target=_serve, args=(shared,), daemon=True)
             process.start()
+            self.processes.append(process)
         inbox.close()  # so that nobody waits for room in a pipe from which nobody reads
         outbox.close()
         self._numbers, self._lock, self._ended = count(), threading.Lock(), threading.Event()
-        self._waiting: dict[int, tuple[Future[Any], NDArray[np.uint8] | None]] = {}
-        listening = (
-            answers,
-            self.processes,
-            self._waiting,
-            self._lock,
-            self._ended,
-        )  # not this object: it may be dropped
+        self._waiting: Waiting = {}
+        listening = answers, self.processes, self._waiting, self._lock, self._ended  # not this: it may be dropped
         threading.Thread(target=_listen, args=listening, name="answers", daemon=True).start()
-        self.stop = weakref.finalize(self, _kill, self.processes, os.getpid())
-        """End all processes, whatever they are at."""
 
     def submit(self, work: Callable[..., Any], what: Any) -> Future[Any]:
         """Start on something; large arrays of what it returns hold a slot as long as they live."""
@@ -125,7 +122,7 @@ class ProcessPool:
 def _listen(
     answers: Connection,
     processes: Sequence[BaseProcess],
-    waiting: dict[int, tuple[Future[Any], NDArray[np.uint8] | None]],
+    waiting: Waiting,
     lock: threading.Lock,
     ended: threading.Event,
 ) -> None:
@@ -149,7 +146,7 @@ def _listen(
             process.join()
 
 
-def _deliver(message: bytes, waiting: dict[int, tuple[Future[Any], NDArray[np.uint8] | None]]) -> None:
+def _deliver(message: bytes, waiting: Waiting) -> None:
     number, places, data = pickle.loads(message)
     future, slot = waiting.pop(number)
     buffers = [] if slot is None else [memoryview(slot.data)[begin:end] for begin, end in places]
