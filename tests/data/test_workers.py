@@ -146,7 +146,7 @@ def test_slots_are_free_again(files: Path) -> None:
 def test_what_is_held_keeps_its_slot(files: Path) -> None:
     table = from_folder(files)
     pool_of_two = pool.ProcessPool(2, table, VIEW)
-    held = [pool_of_two.submit(_ones, number).result() for number in range(3 * pool.SLOTS)]
+    held = [pool_of_two.submit(_ones, number).result()[0][0] for number in range(3 * pool.SLOTS)]
     assert not pool_of_two.slots.free, "more results than slots"
     assert all((array == number).all() for number, array in enumerate(held))
     del held
@@ -155,8 +155,8 @@ def test_what_is_held_keeps_its_slot(files: Path) -> None:
     pool_of_two.stop()
 
 
-def _ones(table: ImageTable, view: View, number: int) -> np.ndarray:
-    return np.full((100, 100), number, np.uint8)
+def _ones(table: ImageTable, view: View, number: int) -> tuple[list[np.ndarray]]:
+    return ([np.full((100, 100), number, np.uint8)],)
 
 
 @linux

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ AHEAD = 3
 
 Chunk = tuple[NDArray[np.int64], list[Pixels], dict[int, BadImage]]
 """Rows that could be read, their pixels (height, width, 3), and why others could not."""
+ReadChunk: TypeAlias = tuple[list[Pixels], NDArray[np.int64], dict[int, BadImage], dict[int, str]]
+"""The same as a worker returns it, pixels first, and by position in the source what is odd about an image."""
 
 
 class Asked(NamedTuple):
@@ -64,18 +66,9 @@ class Piece(NamedTuple):
     windows: Sequence[tuple[int, int, Window]] = ()
 
 
-class Part(NamedTuple):
-    """What became of a piece.
-
-    Args:
-        pixels: of each image, (height, width, 3).
-        canvases: by row, those of images whose canvas was not known, or was another.
-        odd: by position in the source, what is odd about an image.
-    """
-
-    pixels: list[Pixels]
-    canvases: dict[int, tuple[int, int]]
-    odd: dict[int, str]
+Part: TypeAlias = tuple[list[Pixels], dict[int, tuple[int, int]], dict[int, str]]
+"""What became of a piece: the pixels of each image; by row, canvases that were not known, or were others; by position
+in the source, what is odd about an image."""
 
 
 class Batch(NamedTuple):
@@ -142,11 +135,11 @@ class Decoder:
         found: list[Pixels] = []
         for future in batch.parts:
             with reading():
-                part = future.result()
-            found += part.pixels
-            for row, canvas in part.canvases.items():
+                pixels, canvases, odd = future.result()
+            found += pixels
+            for row, canvas in canvases.items():
                 self._shapes[row] = canvas
-            self.table.source.odd.update(part.odd)
+            self.table.source.odd.update(odd)
         return found
 
     def _start(self, asked: Asked) -> Batch:
@@ -187,7 +180,7 @@ def _finish(views: Tensor, table: ImageTable, view: View, piece: Piece) -> Part:
     assert isinstance(piece.augment, RandomResizedCrop)
     assert piece.draws is not None
     piece.augment.cut_each(_windows(table, view, piece, canvases), torch.from_numpy(piece.draws), views)
-    return Part([], canvases, _odd(table, table.positions[piece.rows].tolist()))
+    return [], canvases, _odd(table, table.positions[piece.rows].tolist())
 
 
 def read_piece(table: ImageTable, view: View, piece: Piece) -> Part:
@@ -195,7 +188,7 @@ def read_piece(table: ImageTable, view: View, piece: Piece) -> Part:
     canvases: dict[int, tuple[int, int]] = {}
     positions = table.positions[piece.rows].tolist()
     parts = table.source.images(positions, view) if piece.augment is None else _windows(table, view, piece, canvases)
-    return Part([np.ascontiguousarray(part) for part in parts], canvases, _odd(table, positions))
+    return parts, canvases, _odd(table, positions)
 
 
 def _windows(table: ImageTable, view: View, piece: Piece, canvases: dict[int, tuple[int, int]]) -> list[Pixels]:
@@ -218,7 +211,7 @@ def _windows(table: ImageTable, view: View, piece: Piece, canvases: dict[int, tu
 
 def chunks(table: ImageTable, view: View, workers: int, start: int = 0) -> Iterator[Chunk]:
     """The table in order, from a row to its end; only a few chunks are in memory at a time."""
-    waiting: deque[Future[tuple[Chunk, dict[int, str]]]] = deque()
+    waiting: deque[Future[ReadChunk]] = deque()
     pool = Workers(table, view, workers, processes_pay(table, workers))
     starts = iter(range(start, len(table), pool.images))
     try:
@@ -228,28 +221,28 @@ def chunks(table: ImageTable, view: View, workers: int, start: int = 0) -> Itera
             if not waiting:
                 return
             with reading():
-                chunk, odd = waiting.popleft().result()
+                pixels, rows, bad, odd = waiting.popleft().result()
             table.source.odd.update(odd)
-            yield chunk
+            yield rows, pixels, bad
     finally:
         pool.stop()
 
 
-def read_chunk(table: ImageTable, view: View, rows: NDArray[np.int64]) -> tuple[Chunk, dict[int, str]]:
+def read_chunk(table: ImageTable, view: View, rows: NDArray[np.int64]) -> ReadChunk:
     """Read some rows; those that cannot be decoded are returned with the reason. Also, what is odd about the others."""
     good: list[int] = []
     pixels: list[Pixels] = []
     bad: dict[int, BadImage] = {}
     positions = table.positions[rows]
     with contextlib.suppress(BadImage):
-        return (rows, table.source.images(positions, view), bad), _odd(table, positions.tolist())
+        return table.source.images(positions, view), rows, bad, _odd(table, positions.tolist())
     for row, position in zip(rows.tolist(), positions.tolist(), strict=True):
         try:
             pixels.append(table.source.image(position, view))
             good.append(row)
         except BadImage as error:
             bad[row] = error
-    return (np.array(good, np.int64), pixels, bad), _odd(table, positions.tolist())
+    return pixels, np.array(good, np.int64), bad, _odd(table, positions.tolist())
 
 
 def _odd(table: ImageTable, positions: list[int]) -> dict[int, str]:

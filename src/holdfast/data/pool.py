@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
-import pickle
 import selectors
 import signal
 import threading
@@ -27,12 +26,21 @@ SLOT = 2**22
 """Bytes of shared memory for what one task returns; what finds no room travels as a message, which costs more."""
 SLOTS = 8
 """Of each process; memory that is never written to is never taken."""
-ALIGNED = 64
 WATCH = 1.0
 """Seconds between two looks whether the process for which these work is still there."""
 
-Waiting: TypeAlias = dict[int, tuple[Future[Any], NDArray[np.uint8] | None]]
+Bytes: TypeAlias = NDArray[np.uint8]
+
+Waiting: TypeAlias = dict[int, tuple[Future[Any], Bytes]]
 """By the number of a task, who waits for it, and its slot."""
+
+
+class Placed(NamedTuple):
+    """Where in a slot an array lies."""
+
+    begin: int
+    end: int
+    shape: tuple[int, ...]
 
 
 class Slots:
@@ -46,12 +54,12 @@ class Slots:
         self.memory = mmap.mmap(-1, number * SLOT)
         self.free = list(range(number))
 
-    def take(self) -> tuple[int | None, NDArray[np.uint8] | None]:
+    def take(self) -> tuple[int | None, Bytes]:
         """Number and memory of the one that was last in use; nothing where none is free."""
         try:
             number = self.free.pop()
         except IndexError:
-            return None, None
+            return None, np.empty(0, np.uint8)
         slot = np.frombuffer(self.memory, np.uint8, SLOT, number * SLOT)
         weakref.finalize(slot, self.free.append, number)
         return number, slot
@@ -107,7 +115,7 @@ class ProcessPool:
         threading.Thread(target=_listen, args=listening, name="answers", daemon=True).start()
 
     def submit(self, work: Callable[..., Any], what: Any) -> Future[Any]:
-        """Start on something; large arrays of what it returns hold a slot as long as they live."""
+        """Start on what returns a tuple, first a list of byte arrays; these hold a slot as long as they live."""
         future: Future[Any] = Future()
         with self._lock:
             if self._ended.is_set():
@@ -115,7 +123,7 @@ class ProcessPool:
             number, (place, slot) = next(self._numbers), self.slots.take()
             self._waiting[number] = future, slot
             with suppress(BrokenPipeError):  # all have ended, of which the future will tell
-                self._tasks.send_bytes(pickle.dumps((number, place, work, what), 5))
+                self._tasks.send((number, place, work, what))
         return future
 
 
@@ -132,7 +140,7 @@ def _listen(
             for watched in (answers.fileno(), *(process.sentinel for process in processes)):
                 selector.register(watched, selectors.EVENT_READ)
             while answers.fileno() in {key.fd for key, _ in selector.select()}:
-                _deliver(answers.recv_bytes(), waiting)
+                _deliver(waiting, *answers.recv())
     except EOFError:
         pass
     finally:
@@ -146,18 +154,15 @@ def _listen(
             process.join()
 
 
-def _deliver(message: bytes, waiting: Waiting) -> None:
-    number, places, data = pickle.loads(message)
+def _deliver(
+    waiting: Waiting, number: int, arrays: list[Placed | Bytes], rest: tuple[Any, ...], error: Exception | None
+) -> None:
     future, slot = waiting.pop(number)
-    buffers = [] if slot is None else [memoryview(slot.data)[begin:end] for begin, end in places]
-    try:
-        result, error = pickle.loads(data, buffers=buffers)
-    except Exception as unread:
-        result, error = None, unread
-    if error is None:
-        future.set_result(result)
-    else:
+    if error is not None:
         future.set_exception(error)
+        return
+    found = [slot[each.begin : each.end].reshape(each.shape) if isinstance(each, Placed) else each for each in arrays]
+    future.set_result((found, *rest))
 
 
 def _kill(processes: Sequence[BaseProcess], owner: int) -> None:
@@ -175,32 +180,33 @@ def _serve(shared: Shared) -> None:
     (tasks, turn), (answers, turn_to_answer) = shared.tasks, shared.answers
     while True:
         with turn:
-            message = tasks.recv_bytes()
-        answer = _answer(shared, *pickle.loads(message))
+            number, place, work, what = tasks.recv()
+        slot = memoryview(shared.memory)[(place or 0) * SLOT :][: 0 if place is None else SLOT]
+        found: list[Bytes] = []
+        rest: tuple[Any, ...] = ()
+        error = None
+        try:
+            found, *rest = work(*shared.first, what)
+        except Exception as raised:
+            error = raised
+        answer = number, _placed(found, slot), rest, error
         with turn_to_answer:
-            answers.send_bytes(answer)
+            answers.send(answer)
 
 
-def _answer(shared: Shared, number: int, place: int | None, work: Callable[..., Any], what: Any) -> bytes:
-    """What a task returned or raised; arrays are in its slot as far as there is room, and the answer says where."""
-    places: list[tuple[int, int]] = []
-    slot = memoryview(shared.memory)[(place or 0) * SLOT :][: 0 if place is None else SLOT]
-
-    def travels(buffer: pickle.PickleBuffer) -> bool:
-        data, begin = buffer.raw(), -(-places[-1][1] // ALIGNED) * ALIGNED if places else 0
-        end = begin + data.nbytes
+def _placed(arrays: Sequence[Bytes], slot: memoryview) -> list[Placed | Bytes]:
+    """Arrays put into a slot as far as there is room, and where."""
+    placed: list[Placed | Bytes] = []
+    begin = 0
+    for array in arrays:
+        end = begin + array.nbytes
         if end > len(slot):
-            return True
-        slot[begin:end] = data
-        places.append((begin, end))
-        return False
-
-    result, error = None, None
-    try:
-        result = work(*shared.first, what)
-    except Exception as raised:
-        error = raised
-    return pickle.dumps((number, places, pickle.dumps((result, error), 5, buffer_callback=travels)), 5)
+            placed.append(array)
+            continue
+        slot[begin:end] = np.ascontiguousarray(array).reshape(-1).data
+        placed.append(Placed(begin, end, array.shape))
+        begin = end
+    return placed
 
 
 def _watch(parent: int) -> None:

@@ -50,6 +50,8 @@ def expected_bytes(view: View) -> float:
 class Workers:
     """Works on a table in the background; what works take and return travels, so they are small functions of a module.
 
+    A work returns a tuple, first a list of images.
+
     Args:
         table: the images.
         view: images are resized to its canvas.
