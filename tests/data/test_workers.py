@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
+import gc
 import subprocess
 import sys
 import time
@@ -16,9 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
-from holdfast.data import from_folder, workers
+from holdfast.data import from_folder, pool, workers
 from holdfast.data.augment import RandomResizedCrop
-from holdfast.data.decoding import Decoder, chunks
+from holdfast.data.decoding import AHEAD, Decoder, chunks
 from holdfast.data.sources import BadImage
 from holdfast.data.table import ImageTable
 from holdfast.data.tree import Archives, TreeSource
@@ -106,11 +105,93 @@ def test_bad_and_odd_images_are_told(files: Path) -> None:
 def test_a_worker_that_dies_is_one_line(files: Path) -> None:
     made = decoder(from_folder(files), True)
     made.images(torch.arange(4))
-    for process in made._workers._pool._processes.values():  # type: ignore[attr-defined]
-        os.kill(process.pid, signal.SIGKILL)
+    assert made._workers.pool is not None
+    for process in made._workers.pool.processes:
+        process.kill()
     for _ in range(2):  # while the pool does not know, and when it does
         with pytest.raises(DataError, match=r"a worker that decodes images died .*; start again"):
             made.images(torch.arange(4))
+
+
+def all_free(made: Decoder) -> bool:
+    """Whether every slot is, or soon will be, without a look at who holds which."""
+    slots = made._workers.pool.slots  # type: ignore[union-attr]
+    for _ in range(100):
+        gc.collect()
+        if sorted(slots.free) == list(range(2 * pool.SLOTS)):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@linux
+def test_slots_are_free_again(files: Path) -> None:
+    """After use, where nobody asks for what was decoded ahead, and after a failure."""
+    made, rows = decoder(from_folder(files), True), torch.arange(20)
+    images = made.images(rows)
+    assert all_free(made)
+    for shift in range(2 * AHEAD):
+        made.prefetch(rows.roll(shift), None, None)
+    assert np.array_equal(made.images(rows).arrays()[0], images.arrays()[0])
+    assert len(made._ahead) == AHEAD
+    made._ahead.clear()
+    assert all_free(made)
+    (files / "class0" / "4.jpg").write_bytes(b"")
+    with pytest.raises(BadImage, match=r"4\.jpg"):
+        made.images(rows)
+    assert all_free(made)
+
+
+@linux
+def test_what_is_held_keeps_its_slot(files: Path) -> None:
+    table = from_folder(files)
+    pool_of_two = pool.ProcessPool(2, table, VIEW)
+    held = [pool_of_two.submit(_ones, number).result()[0][0] for number in range(3 * pool.SLOTS)]
+    assert not pool_of_two.slots.free, "more results than slots"
+    assert all((array == number).all() for number, array in enumerate(held))
+    del held
+    gc.collect()
+    assert len(pool_of_two.slots.free) == 2 * pool.SLOTS
+    pool_of_two.stop()
+
+
+def _ones(table: ImageTable, view: View, number: int) -> tuple[list[np.ndarray]]:
+    return ([np.full((100, 100), number, np.uint8)],)
+
+
+@linux
+@pytest.mark.parametrize(("size", "number"), [(4096, pool.SLOTS), (2, pool.SLOTS), (4096, 1)])
+def test_what_finds_no_room_travels(files: Path, monkeypatch: pytest.MonkeyPatch, size: int, number: int) -> None:
+    """Slots with room for some images of a task or for none, and fewer slots than tasks."""
+    monkeypatch.setattr(pool, "SLOT", size)
+    monkeypatch.setattr(pool, "SLOTS", number)
+    table, rows = from_folder(files), torch.arange(20)
+    expected, made = decoder(table, False).images(rows).arrays(), decoder(table, True)
+    for shift in range(AHEAD):
+        made.prefetch(rows.roll(shift), None, None)
+    for shift in range(AHEAD):
+        found = made.images(rows.roll(shift)).arrays()
+        assert all(np.array_equal(image, expected[row]) for row, image in zip(rows.roll(shift), found, strict=True))
+
+
+@linux
+def test_a_dropped_decoder_ends_its_processes(files: Path) -> None:
+    made = decoder(from_folder(files), True)
+    made.prefetch(torch.arange(20), None, None)
+    assert made._workers.pool is not None
+    children = [process.pid for process in made._workers.pool.processes]
+    del made
+    gc.collect()
+    assert _gone(children)
+
+
+@linux
+@pytest.mark.usefixtures("forced")
+def test_chunks_hold_what_was_read_and_end(files: Path) -> None:
+    table = from_folder(files)
+    found = list(chunks(table, VIEW, 2))
+    images = [image for _, pixels, _ in found for image in pixels]
+    assert all(np.array_equal(image, table.source.image(n, VIEW)) for n, image in enumerate(images))
 
 
 SCRIPT = """
@@ -123,7 +204,7 @@ table = from_folder(sys.argv[1])
 made = Decoder(table, View(16, 20), torch.device("cpu"), 2)
 made._workers = Workers(table, View(16, 20), 2, True)
 made.images(torch.arange(4))
-print(*made._workers._pool._processes, flush=True)
+print(*(process.pid for process in made._workers.pool.processes), flush=True)
 if sys.argv[2] == "hang":
     import time
     time.sleep(600)
@@ -143,11 +224,16 @@ def test_workers_end_with_their_process(files: Path, end: str) -> None:
         process.kill()
     process.wait(60)
     process.stdout.close()
+    assert _gone(children), "workers are left behind"
+
+
+def _gone(children: list[int]) -> bool:
+    """Whether all processes end soon."""
     for _ in range(300):
         if not any(_alive(child) for child in children):
-            return
+            return True
         time.sleep(0.1)
-    pytest.fail("workers are left behind")
+    return False
 
 
 def _alive(process: int) -> bool:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -25,12 +25,13 @@ from holdfast.data.workers import Workers, processes_pay, reading
 from holdfast.devices import sent
 from holdfast.view import View
 
-CHUNK = 64
 AHEAD = 3
 """Batches that are decoded before they are asked for, at most; one that nobody asks for gives way."""
 
 Chunk = tuple[NDArray[np.int64], list[Pixels], dict[int, BadImage]]
 """Rows that could be read, their pixels (height, width, 3), and why others could not."""
+ReadChunk: TypeAlias = tuple[list[Pixels], NDArray[np.int64], dict[int, BadImage], dict[int, str]]
+"""The same as a worker returns it, pixels first, and by position in the source what is odd about an image."""
 
 
 class Asked(NamedTuple):
@@ -65,20 +66,9 @@ class Piece(NamedTuple):
     windows: Sequence[tuple[int, int, Window]] = ()
 
 
-class Part(NamedTuple):
-    """What became of a piece.
-
-    Args:
-        pixels: of all images one after another, (p, 3).
-        shapes: height and width of each.
-        canvases: by row, those of images whose canvas was not known, or was another.
-        odd: by position in the source, what is odd about an image.
-    """
-
-    pixels: NDArray[np.uint8]
-    shapes: NDArray[np.int64]
-    canvases: dict[int, tuple[int, int]]
-    odd: dict[int, str]
+Part: TypeAlias = tuple[list[Pixels], dict[int, tuple[int, int]], dict[int, str]]
+"""What became of a piece: the pixels of each image; by row, canvases that were not known, or were others; by position
+in the source, what is odd about an image."""
 
 
 class Batch(NamedTuple):
@@ -115,7 +105,7 @@ class Decoder:
 
     def images(self, rows: Tensor) -> RaggedImages:
         """Whole images."""
-        return RaggedImages.joined(self._done(self._batch(Asked(rows.cpu()))), self.device)
+        return RaggedImages.sent(self._done(self._batch(Asked(rows.cpu()))), self.device)
 
     def views(self, rows: Tensor, augment: Augment, draws: Tensor) -> Tensor:
         """What an augmentation shows of some images; of files, no more than that is resized."""
@@ -123,10 +113,10 @@ class Decoder:
         if asked.augment is None or asked.draws is None:
             return augment.view(self.images(rows), draws)
         batch = self._batch(asked)
-        parts = self._done(batch)
+        pixels = self._done(batch)
         if batch.views is not None:
             return batch.views
-        images = RaggedImages.joined(parts, self.device)
+        images = RaggedImages.sent(pixels, self.device)
         return asked.augment.cut(images, images.windows, sent(asked.draws, self.device))
 
     def prefetch(self, rows: Tensor, augment: Augment | None, draws: Tensor | None) -> None:
@@ -140,16 +130,16 @@ class Decoder:
                 return batch
         return self._start(asked)
 
-    def _done(self, batch: Batch) -> list[RaggedImages]:
-        """The parts of a batch when workers have finished them, and a note of what they found out."""
-        found = []
+    def _done(self, batch: Batch) -> list[Pixels]:
+        """The images of a batch when workers have finished them, and a note of what they found out."""
+        found: list[Pixels] = []
         for future in batch.parts:
             with reading():
-                part = future.result()
-            found.append(RaggedImages.shaped(torch.from_numpy(part.pixels), part.shapes))
-            for row, canvas in part.canvases.items():
+                pixels, canvases, odd = future.result()
+            found += pixels
+            for row, canvas in canvases.items():
                 self._shapes[row] = canvas
-            self.table.source.odd.update(part.odd)
+            self.table.source.odd.update(odd)
         return found
 
     def _start(self, asked: Asked) -> Batch:
@@ -157,18 +147,16 @@ class Decoder:
         threads = self.device.type == "cpu" and not self._workers.processes
         if isinstance(augment, RandomResizedCrop) and threads and resampling.compiled:
             views = augment.empty(count)  # one image at a time on a CPU: work for the threads that decode it
-        windows = self._guessed(asked)
-        bounds = [count * part // self.workers for part in range(self.workers + 1)]
-        pieces = [slice(*piece) for piece in itertools.pairwise(bounds) if piece[0] < piece[1]] or [slice(0, 0)]
-        parts = [self._submit(asked, windows, piece, views) for piece in pieces]
+        windows, rows = self._guessed(asked), asked.rows.numpy()
+        draws = None if asked.draws is None else asked.draws.numpy()
+        number = max(self.workers, -(-count // self._workers.images))
+        bounds = [count * part // number for part in range(number + 1)]
+        parts = []
+        for some in [slice(*piece) for piece in itertools.pairwise(bounds) if piece[0] < piece[1]] or [slice(0, 0)]:
+            piece = Piece(rows[some], augment, None if draws is None else draws[some], windows[some])
+            work = read_piece if views is None else partial(_finish, views[some])
+            parts.append(self._workers.submit(work, piece))
         return Batch(asked, parts, views)
-
-    def _submit(
-        self, asked: Asked, windows: list[tuple[int, int, Window]], piece: slice, views: Tensor | None
-    ) -> Future[Part]:
-        draws = None if asked.draws is None else asked.draws[piece].numpy()
-        what = Piece(asked.rows[piece].numpy(), asked.augment, draws, windows[piece])
-        return self._workers.submit(read_piece if views is None else partial(_finish, views[piece]), what)
 
     def _guessed(self, asked: Asked) -> list[tuple[int, int, Window]]:
         """Height and width of each image, as far as known, and its window: one call for all costs as much as one."""
@@ -192,8 +180,7 @@ def _finish(views: Tensor, table: ImageTable, view: View, piece: Piece) -> Part:
     assert isinstance(piece.augment, RandomResizedCrop)
     assert piece.draws is not None
     piece.augment.cut_each(_windows(table, view, piece, canvases), torch.from_numpy(piece.draws), views)
-    none = np.empty((0, 3), np.uint8), np.empty((0, 2), np.int64)
-    return Part(*none, canvases, _odd(table, table.positions[piece.rows].tolist()))
+    return [], canvases, _odd(table, table.positions[piece.rows].tolist())
 
 
 def read_piece(table: ImageTable, view: View, piece: Piece) -> Part:
@@ -201,9 +188,7 @@ def read_piece(table: ImageTable, view: View, piece: Piece) -> Part:
     canvases: dict[int, tuple[int, int]] = {}
     positions = table.positions[piece.rows].tolist()
     parts = table.source.images(positions, view) if piece.augment is None else _windows(table, view, piece, canvases)
-    shapes = np.array([part.shape[:2] for part in parts], np.int64).reshape(-1, 2)
-    pixels = np.concatenate([np.empty((0, 3), np.uint8), *(part.reshape(-1, 3) for part in parts)])
-    return Part(pixels, shapes, canvases, _odd(table, positions))
+    return parts, canvases, _odd(table, positions)
 
 
 def _windows(table: ImageTable, view: View, piece: Piece, canvases: dict[int, tuple[int, int]]) -> list[Pixels]:
@@ -226,38 +211,38 @@ def _windows(table: ImageTable, view: View, piece: Piece, canvases: dict[int, tu
 
 def chunks(table: ImageTable, view: View, workers: int, start: int = 0) -> Iterator[Chunk]:
     """The table in order, from a row to its end; only a few chunks are in memory at a time."""
-    starts = iter(range(start, len(table), CHUNK))
-    waiting: deque[Future[tuple[Chunk, dict[int, str]]]] = deque()
+    waiting: deque[Future[ReadChunk]] = deque()
     pool = Workers(table, view, workers, processes_pay(table, workers))
+    starts = iter(range(start, len(table), pool.images))
     try:
         while True:
             for first in itertools.islice(starts, 2 * workers - len(waiting)):
-                waiting.append(pool.submit(read_chunk, np.arange(first, min(first + CHUNK, len(table)))))
+                waiting.append(pool.submit(read_chunk, np.arange(first, min(first + pool.images, len(table)))))
             if not waiting:
                 return
             with reading():
-                chunk, odd = waiting.popleft().result()
+                pixels, rows, bad, odd = waiting.popleft().result()
             table.source.odd.update(odd)
-            yield chunk
+            yield rows, pixels, bad
     finally:
         pool.stop()
 
 
-def read_chunk(table: ImageTable, view: View, rows: NDArray[np.int64]) -> tuple[Chunk, dict[int, str]]:
+def read_chunk(table: ImageTable, view: View, rows: NDArray[np.int64]) -> ReadChunk:
     """Read some rows; those that cannot be decoded are returned with the reason. Also, what is odd about the others."""
     good: list[int] = []
     pixels: list[Pixels] = []
     bad: dict[int, BadImage] = {}
     positions = table.positions[rows]
     with contextlib.suppress(BadImage):
-        return (rows, table.source.images(positions, view), bad), _odd(table, positions.tolist())
+        return table.source.images(positions, view), rows, bad, _odd(table, positions.tolist())
     for row, position in zip(rows.tolist(), positions.tolist(), strict=True):
         try:
             pixels.append(table.source.image(position, view))
             good.append(row)
         except BadImage as error:
             bad[row] = error
-    return (np.array(good, np.int64), pixels, bad), _odd(table, positions.tolist())
+    return pixels, np.array(good, np.int64), bad, _odd(table, positions.tolist())
 
 
 def _odd(table: ImageTable, positions: list[int]) -> dict[int, str]:

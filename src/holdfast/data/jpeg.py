@@ -21,7 +21,7 @@ from torch import Tensor
 
 from holdfast.data.resampling import Pixels
 
-HEAD = 2**16
+HEAD = 2**18
 """Bytes that are read first; most photographs of a dataset are no longer than that."""
 LARGEST = 2**24
 """Bytes of a file, at most; Pillow reads a longer one as far as it needs to."""

@@ -51,16 +51,12 @@ class RaggedImages:
         return cls.shaped(flat, shapes)
 
     @classmethod
-    def joined(cls, parts: Sequence[RaggedImages], device: torch.device) -> RaggedImages:
-        """Images that are on the host, one after another on a device."""
-        heights, widths = torch.cat([part.heights for part in parts]), torch.cat([part.widths for part in parts])
-        count = sum(len(part.pixels) for part in parts)
-        # In pinned memory, from which a copy to a GPU does not wait for it.
-        pixels = torch.empty((count, 3), dtype=torch.uint8, pin_memory=device.type == "cuda")
-        torch.cat([part.pixels for part in parts], out=pixels)
-        here = cls.shaped(pixels, torch.stack((heights, widths), 1).numpy())
+    def sent(cls, images: Sequence[NDArray[np.uint8]], device: torch.device) -> RaggedImages:
+        """From arrays, on a device: one copy of their pixels here, by this thread alone, and one to there."""
+        here = cls.of(images, pinned=device.type == "cuda")
         starts, heights, widths = sent(torch.stack((here.starts, here.heights, here.widths)), device)
-        return replace(here, pixels=pixels.to(device, non_blocking=True), starts=starts, heights=heights, widths=widths)
+        pixels = here.pixels.to(device, non_blocking=True)
+        return replace(here, pixels=pixels, starts=starts, heights=heights, widths=widths)
 
     @classmethod
     def shaped(cls, pixels: Tensor, shapes: NDArray[np.int64]) -> RaggedImages:
@@ -99,7 +95,7 @@ class RaggedImages:
         """The same images in a buffer of their own on a device; as they are where they are there already."""
         if self.device.type == device.type:
             return self
-        return RaggedImages.joined([RaggedImages.of(self.arrays())], device)
+        return RaggedImages.sent(self.arrays(), device)
 
     def pick(self, rows: Tensor, columns: Tensor, outside: bool = False) -> Tensor:
         """Pixels at the crossings of some rows and columns of each image.

@@ -16,7 +16,7 @@ from holdfast.data.disk import DiskImages, disk_folder, free_bytes
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.resampling import Pixels
 from holdfast.data.table import ImageTable
-from holdfast.data.workers import default_workers
+from holdfast.data.workers import default_workers, expected_bytes
 from holdfast.errors import DataError, plural
 from holdfast.files import cache_folder
 from holdfast.view import View
@@ -26,8 +26,6 @@ Cache = Literal["auto", "device", "memory", "disk", "none"]
 DEVICE_FRACTION = 0.4
 MEMORY_FRACTION = 0.3
 DISK_FRACTION = 0.5
-OBLONG = 1.5
-"""How much longer than wide a photograph usually is, for the room that a set of them will take."""
 
 
 class ImageStore:
@@ -63,8 +61,7 @@ class ImageStore:
         self.workers = workers or default_workers()
         self.centre: Augment = CentreCrop(size=view.size).fitted(view)
         """What `inputs` shows."""
-        expected = 3 * view.canvas**2 * (OBLONG if view.fit == "crop" else 1)
-        self._bytes = round(len(table) * expected)
+        self._bytes = round(len(table) * expected_bytes(view))
         self.cache: Cache = choose_cache(self._bytes, self.device, once) if cache == "auto" else cache
         self._images: RaggedImages | None = None
         self._where = ""

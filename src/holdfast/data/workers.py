@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import torch
-
+from holdfast.data.pool import SLOT, ProcessPool
 from holdfast.data.sources import OpenedSource
 from holdfast.data.table import ImageTable
 from holdfast.errors import DataError, described
@@ -28,11 +24,10 @@ MANY = 8
 two are faster than two processes. Between, nothing was measured."""
 WORTH = 2048
 """Images of a table for which processes may start: some seconds of reading."""
-WATCH = 1.0
-"""Seconds between two looks whether the process for which these read is still there."""
-
-_mine: tuple[ImageTable, View] | None = None
-"""In a process that reads: for whom."""
+CHUNK = 64
+"""Images of one task, at most."""
+OBLONG = 1.5
+"""How much longer than wide a photograph usually is, for the room that a set of them will take."""
 
 
 def default_workers() -> int:
@@ -47,8 +42,15 @@ def processes_pay(table: ImageTable, workers: int) -> bool:
     return able and workers > MANY and len(table) >= WORTH and isinstance(table.source, OpenedSource)
 
 
+def expected_bytes(view: View) -> float:
+    """Of a photograph at a view's canvas, about."""
+    return 3 * view.canvas**2 * (OBLONG if view.fit == "crop" else 1)
+
+
 class Workers:
     """Works on a table in the background; what works take and return travels, so they are small functions of a module.
+
+    A work returns a tuple, first a list of images.
 
     Args:
         table: the images.
@@ -58,27 +60,26 @@ class Workers:
     """
 
     def __init__(self, table: ImageTable, view: View, workers: int, processes: bool) -> None:
-        self.table, self.view, self.processes = table, view, processes
-        # Copies of this process, as a `torch` DataLoader has them: nothing is imported again, and no script of a user
-        # without a guard around its main part runs twice.
-        self._pool: Executor = (
-            ProcessPoolExecutor(
-                workers, multiprocessing.get_context("fork"), initializer=_begin, initargs=(table, view, os.getpid())
-            )
-            if processes
-            else ThreadPoolExecutor(workers, thread_name_prefix="decode")
-        )
+        self.table, self.view, self.workers, self.processes = table, view, workers, processes
+        self.images = min(CHUNK, max(1, int(SLOT / expected_bytes(view)))) if processes else CHUNK
+        """Of one task, at most."""
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="decode")
+        self.pool: ProcessPool | None = None
 
     def submit(self, work: Callable[[ImageTable, View, What], Read], what: What) -> Future[Read]:
         """Start on something."""
         with reading():
-            if self.processes:
-                return self._pool.submit(_do, work, what)
-            return self._pool.submit(work, self.table, self.view, what)
+            if not self.processes:
+                return self._threads.submit(work, self.table, self.view, what)
+            if self.pool is None:
+                self.pool = ProcessPool(self.workers, self.table, self.view)
+            return self.pool.submit(work, what)
 
     def stop(self) -> None:
         """Start on nothing more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self.pool is not None:
+            self.pool.stop()
 
 
 @contextmanager
@@ -88,24 +89,3 @@ def reading() -> Iterator[None]:
         yield
     except (RuntimeError, SystemExit, BrokenExecutor) as error:
         raise DataError(f"a worker that decodes images died ({described(error)}); start again") from error
-
-
-def _begin(table: ImageTable, view: View, parent: int) -> None:
-    """In a new process: the parent decides when to stop, and nobody reads for one that is gone."""
-    global _mine
-    _mine = table, view
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(1)
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(WATCH)
-    os._exit(1)
-
-
-def _do(work: Callable[[ImageTable, View, Any], Read], what: Any) -> Read:
-    assert _mine is not None
-    return work(*_mine, what)
