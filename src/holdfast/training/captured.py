@@ -2,8 +2,8 @@
 
 With small batches a GPU waits for the host, which queues thousands of kernels one by one. A graph is queued at once:
 attack, mining, loss, gradients, update and average of weights. What differs between two steps is copied to where the
-graph reads it: images, labels and image numbers, the seeds of all generators, learning rates. So a replayed step is the
-step, draw by draw, and a run that goes on from a checkpoint is the same run.
+graph reads it: images, labels and image numbers, the seeds of all generators, learning rates, the share of training
+done. So a replayed step is the step, draw by draw, and a run that goes on from a checkpoint is the same run.
 """
 
 from __future__ import annotations
@@ -160,8 +160,9 @@ class CapturedStep:
         return self._recorder is not None and self._session.recipe.accumulate > 1
 
     def _kind(self, batch: Batch, update: bool) -> Kind:
-        phase = self._session.criterion.loss.phase(self._context.step)
-        return tuple(batch.images.shape), batch.images.dtype, update, batch.known, phase
+        session, step = self._session, self._context.step
+        phases = session.criterion.loss.phase(step), session.regime.phase(step)
+        return tuple(batch.images.shape), batch.images.dtype, update, batch.known, phases
 
     def _warm(self, kind: Kind, batch: Batch, update: bool) -> StepResult:
         """Queue a step; take note of what it draws and whether it could be captured."""
