@@ -135,8 +135,8 @@ def test_counts_of_the_readme_are_those_of_the_registries() -> None:
     assert f"{len(losses.names()) - 1} losses" in page  # without `gradient`, which is counted by its combinations
     assert f"{len(miners.names())} miners" in page
     assert f"{len(goals.names())} goals" in page
-    assert len(regimes.names()) == 10  # with `standard`
-    assert "nine adversarial [training regimes]" in page
+    assert len(regimes.names()) == 11  # with `standard`
+    assert "ten adversarial [training regimes]" in page
 
 
 def test_every_page_is_in_the_menu() -> None:

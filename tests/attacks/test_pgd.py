@@ -63,6 +63,19 @@ def test_steps_against_a_loop(method: str, norm: str) -> None:
     torch.testing.assert_close(found.images, x, rtol=0, atol=1e-6 if norm == "l2" else 1e-12)
 
 
+@pytest.mark.parametrize("method", ["pgd", "momentum", "apgd"])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("pace", [0.0, 0.25, 1.0])
+def test_pace_is_a_factor_on_the_length_of_a_step(method: Any, norm: Any, pace: float) -> None:
+    model, images, goal = case()
+    model, images = model.double(), images.double()
+    eps, step = (0.05, 1 / 64) if norm == "linf" else (0.6, 0.25)
+    budget = Budget(eps=eps, step=step, steps=4, norm=norm, method=method)
+    shorter = attacks.craft(model, images, goal, Budget(eps=eps, step=step * pace, steps=4, norm=norm, method=method))
+    paced = attacks.craft(model, images, goal, budget, pace=torch.tensor(pace))
+    torch.testing.assert_close(paced.images, shorter.images, rtol=0, atol=1e-6 if norm == "l2" else 1e-12)
+
+
 def test_fgsm_is_one_signed_step() -> None:
     model, images, goal = case()
     found = attacks.craft(model, images, goal, Budget.fgsm(0.03)).images

@@ -48,6 +48,7 @@ REGIMES: dict[str, dict[str, Any]] = {
         "regime": {"name": "free-hm", "source": "softhard", "destination": "lga", "replays": 2},
         "loss": TRIPLET,
     },
+    "tride": {"regime": {"name": "tride", "budget": STEPS}, "loss": TRIPLET},
 }
 
 

@@ -1,4 +1,4 @@
-"""Recipe changes that make a run adversarial: one regime with BatchNorm sets, one with a memory."""
+"""Recipe changes that make a run adversarial: regimes with BatchNorm sets, with a memory, and with turns."""
 
 from __future__ import annotations
 
@@ -15,5 +15,9 @@ MDPROP: dict[str, Any] = {
 }
 HM: dict[str, Any] = {
     "regime": {"name": "hm", "source": "softhard", "destination": "lga", "budget": {"eps": 0.03, "steps": 2}},
+    "loss": {"name": "triplet", "miner": "softhard"},
+}
+TRIDE: dict[str, Any] = {
+    "regime": {"name": "tride", "budget": {"eps": 0.03, "steps": 2}},
     "loss": {"name": "triplet", "miner": "softhard"},
 }

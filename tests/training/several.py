@@ -83,6 +83,8 @@ MORE: dict[str, dict[str, Any]] = {
     "adml": {"regime": {"name": "adml", "budget": {**BUDGET, "method": "apgd"}}, "loss": MINING},
     "est": {"regime": {"name": "est", "budget": WIDE}, "loss": MINING},
     "act": {"regime": {"name": "act", "budget": BUDGET, "statistics": "keep"}, "loss": TRIPLET},
+    "tride": {"regime": {"name": "tride", "budget": BUDGET}, "loss": TRIPLET},
+    "tride-direct": {"regime": {"name": "tride", "budget": BUDGET, "statistics": "keep"}, "loss": DIRECT},
     "free-hm": {"regime": {"name": "free-hm", "replays": 3}, "loss": TRIPLET},
 }
 

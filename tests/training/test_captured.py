@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from regime_recipes import HM, MDPROP
+from regime_recipes import HM, MDPROP, TRIDE
 from torch import Generator
 
 from holdfast import console
@@ -47,7 +47,7 @@ def learnt(
 ) -> tuple[Session, list[float], list[tuple[int, int, int]]]:
     """A session after some steps, with the loss and the passes of each."""
     session = build_session(load_recipe(recipe), "cpu")
-    context = StepContext(session.model, session.criterion, session.accelerator, 0)
+    context = StepContext(session.model, session.criterion, session.accelerator, 0, total=STEPS)
     learn = CapturedStep(session, context, recorder)
     losses, passes = [], []
     for step in range(STEPS):
@@ -78,6 +78,8 @@ def assert_same(one: Session, other: Session) -> None:
         pytest.param(HM | {"regime": HM["regime"] | {"destination": 0.9}}, id="hm"),
         pytest.param(FREE_HM, id="replays"),
         pytest.param(S2SD, id="a term that starts later"),
+        pytest.param(TRIDE, id="turns, a share of training"),
+        pytest.param({**TRIDE, "accumulate": 2}, id="turns, accumulate"),
     ],
 )
 def test_replayed_steps_are_the_steps(tiny: dict[str, Any], changes: dict[str, Any]) -> None:

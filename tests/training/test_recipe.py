@@ -69,7 +69,7 @@ HALVES = {"batch": {"classes": 8}, "mining_groups": 2}
         ({"data": {"name": "glyphs", "sise": 3}}, "did you mean 'size'"),
         *(
             ({"regime": name, "model": {"normalize": False}}, f"regime {name} needs unit vectors; set model.normalize")
-            for name in ("hm", "min-max", "free-hm")
+            for name in ("hm", "min-max", "free-hm", "tride")
         ),
         ({"regime": {"name": "at", "goal": FOUR}, "batch": {"classes": 4}}, "from 4 other classes, .* has 4 in all"),
         ({"regime": {"name": "mdprop", "distributions": [{"name": "x", "goal": FOUR}]}, **HALVES}, "has 4 in all"),

@@ -34,7 +34,7 @@ BASELINES = {"resnet50-ms-train": "train", "resnet50-ms-frozen": "freeze-statist
 """Of MDProp's tables → what BatchNorm does."""
 
 POCKET = {
-    **{name: f"{name}-pocket" for name in (*ADML, *HM, *MDPROP)},
+    **{name: f"{name}-pocket" for name in (*ADML, *HM, *MDPROP, "tride")},
     "resnet18-triplet": "triplet-pocket",
     "resnet50-ms": "pocket",
     "resnet50-s2sd": "s2sd-pocket",
@@ -240,6 +240,18 @@ def test_what_is_tuned_of_hm() -> None:
     }
     assert after == before | changes
     assert after["schedule"]["name"] == "cosine"
+
+
+def test_tride_is_the_undefended_recipe_on_one_device_with_its_regime() -> None:
+    undefended, own = load_recipe("resnet18-triplet").plain(), load_recipe("tride").plain()
+    batch = {"classes": 56, "per_class": 2, "sampler": "pairs"}
+    assert own == undefended | {"batch": batch, "mining_groups": 1, "regime": own["regime"]}
+    default = regimes.CollapseAwareTriplets()
+    assert own["regime"]["budget"] == dataclasses.asdict(default.budget)
+    values = {"sharpness": 10.0, "near": 0.5, "near_margin": 0.04, "statistics": "eval"}
+    assert {name: own["regime"][name] for name in values} == values
+    source = {"name": "semihard", "margin": 0.2, "positives": "uniform", "anchors": "first", "variant": "published"}
+    assert own["regime"]["source"] == source
 
 
 @pytest.mark.parametrize(("paper", "tuned"), TUNED.items())

@@ -1,4 +1,4 @@
-"""Regimes with sets or memory: an interrupted run ends like an uninterrupted one."""
+"""Regimes with sets, memory or turns: an interrupted run ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from interruption import break_off
-from regime_recipes import HM, MDPROP
+from regime_recipes import HM, MDPROP, TRIDE
 from safetensors.torch import load_file
 
 import holdfast
@@ -30,6 +30,8 @@ CASES = {
     },
     "hm": HM,
     "hm-groups": {**HM, "mining_groups": 2, "batch": {"classes": 8, "per_class": 2}},
+    "tride": {**TRIDE, "checkpoint_every": 5},  # the next turn is that of the anchors
+    "tride-accumulate": {**TRIDE, "accumulate": 2, "mining_groups": 2, "batch": {"classes": 8, "per_class": 2}},
     "hm-pairs": {**HM, "mining_groups": 2, "batch": {"classes": 12, "per_class": 2, "sampler": "pairs"}},
 }
 
@@ -56,7 +58,8 @@ def test_an_interrupted_run_of_a_regime_ends_like_an_uninterrupted_one(
     recipe = {**tiny, **change, "epochs": 2}
     whole = holdfast.train(recipe, out=tmp_path / "whole")
     found = break_off(recipe, tmp_path / "cut", 7, monkeypatch)
-    assert found.step == 4
+    every = recipe["checkpoint_every"]
+    assert found.step == 7 // every * every
     remembers = change["regime"]["name"] == "hm"
     assert len(found.state["regime"]) == (change.get("mining_groups", 1) if remembers else 0)
     resumed = holdfast.train(recipe, out=tmp_path / "cut")
@@ -69,4 +72,4 @@ def test_an_interrupted_run_of_a_regime_ends_like_an_uninterrupted_one(
     losses = [{line["step"]: line["loss"] for line in log if "loss" in line} for log in logs]
     assert losses[0] == losses[1]
     sets = [name for name in packages(whole.folder) if "batchnorm.safetensors" in name]
-    assert bool(sets) == (change["regime"]["name"] not in ("hm", "standard"))
+    assert bool(sets) == (change["regime"]["name"] not in ("hm", "standard", "tride"))

@@ -4,6 +4,7 @@ from holdfast.attacks.base import BoundGoal, Goal, register, registry
 from holdfast.attacks.budget import Budget
 from holdfast.attacks.forward import Attacked, Crafted, worst
 from holdfast.attacks.goals.adml import Alignment, AlignmentUniformity, TripletGap, Uniformity
+from holdfast.attacks.goals.collapseness import MisplaceAnchors, MixCandidates
 from holdfast.attacks.goals.composed import BoundGoals, Sum, WorstOf
 from holdfast.attacks.goals.matching import (
     GreedyTopOneMisranking,
@@ -32,4 +33,5 @@ __all__ += ["CandidateDown", "CandidateUp", "GreedyTopOne", "QueryDown", "QueryU
 __all__ += ["EmbeddingShift", "GreedyTopOneMisranking", "LearningToMisrank", "Misrank", "NearestWrong", "SoftMisrank"]
 __all__ += ["patch", "patch_search", "random_patch"]
 __all__ += ["Alignment", "AlignmentUniformity", "Collapse", "RaiseHardness", "Shift", "TripletGap", "Uniformity"]
+__all__ += ["MisplaceAnchors", "MixCandidates"]
 __all__ += ["MultiTarget", "SingleTarget", "Sum", "Unadversarial", "UntilMissed", "WorstOf"]

@@ -77,12 +77,14 @@ class Ball:
         factor = (self.eps / _lengths(change).clamp_min(1e-30)).clamp_max(1)
         return (self.images + change * per_image(factor, change)).clamp(0, 1)
 
-    def step(self, points: Tensor, gradient: Tensor, length: float) -> Tensor:
+    def step(self, points: Tensor, gradient: Tensor, length: float | Tensor) -> Tensor:
         """The nearest allowed image to where a step against the gradient leads."""
         if self.norm == "linf":
             take = _compiled(signed_step) if self.compiled else signed_step
             moved: Tensor = take(points, gradient, self.low, self.high, length)
             return moved
+        if isinstance(length, Tensor):
+            return self.project(points - length * along(gradient, self.norm))
         return self.project(torch.sub(points, along(gradient, self.norm), alpha=length))
 
     def finish(self, points: Tensor, checked: bool = True) -> Tensor:
@@ -125,7 +127,7 @@ def _bound(images: Tensor, eps: float) -> Tensor:
     return torch.where(outside, torch.nextafter(bound, images), bound)
 
 
-def signed_step(points: Tensor, gradient: Tensor, low: Tensor, high: Tensor, length: float) -> Tensor:
+def signed_step(points: Tensor, gradient: Tensor, low: Tensor, high: Tensor, length: float | Tensor) -> Tensor:
     """A step against the signs of the gradient, ended at the bounds of each pixel."""
     return torch.clamp(points - length * gradient.sign(), low, high)
 

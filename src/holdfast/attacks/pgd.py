@@ -47,6 +47,7 @@ def craft(
     checked: bool = True,
     run: Callable[[Tensor], Tensor] | None = None,
     shard: Shard | None = None,
+    pace: Tensor | None = None,
 ) -> Crafted:
     """Perturb images towards a goal, in `budget.steps` passes forward and back and not one more (`apgd`: one forward).
 
@@ -68,11 +69,12 @@ def craft(
             images are and whose loss is watched, leaves it out: each check synchronises the GPU.
         run: another way to call the same module, such as its compiled form, for the passes that craft.
         shard: which images of an attack these are, where several processes have their part of it; `shard_goal` says.
+        pace: a factor on the length of every step, a scalar on the device that no host reads.
     """
     images = pixels(images) if checked else images.detach()
     forward = Forward(module, normalize, precision, run)
     with frozen(module, statistics):
-        return _craft(forward, images, bound_goal, budget, generator, chunk, checked, shard)
+        return _craft(forward, images, bound_goal, budget, generator, chunk, checked, shard, pace)
 
 
 def pgd(
@@ -136,6 +138,7 @@ def _craft(
     chunk: int | None,
     checked: bool = True,
     shard: Shard | None = None,
+    pace: Tensor | None = None,
 ) -> Crafted:
     require_pixels(budget)
     ball = Ball(images, budget.eps, budget.norm, compiled=forward.run is not None)
@@ -143,7 +146,7 @@ def _craft(
     processes = current_processes() if shard else ALONE
     made, previous, slopes, passed = [], [], [], 0
     for rows, part in chunks(images, goal, chunk):
-        x, loss, slope, taken = _descend(forward, ball.part(rows), start[rows], part, budget, checked, processes)
+        x, loss, slope, taken = _descend(forward, ball.part(rows), start[rows], part, budget, checked, processes, pace)
         made.append(x)
         previous.append(loss)
         slopes.append(slope)
@@ -157,14 +160,21 @@ def _craft(
 
 
 def _descend(
-    forward: Forward, ball: Ball, x: Tensor, goal: BoundGoal, budget: Budget, checked: bool, processes: Processes
+    forward: Forward,
+    ball: Ball,
+    x: Tensor,
+    goal: BoundGoal,
+    budget: Budget,
+    checked: bool,
+    processes: Processes,
+    pace: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Follow the gradient of one chunk; processes that share an attack stop together.
 
     Returns images, the loss one update before, the sum of all gradients if they are checked, and how many passes it
     took.
     """
-    stepper = STEPPERS[budget.method](ball, budget, group_size(x, goal))
+    stepper = STEPPERS[budget.method](ball, budget, group_size(x, goal), pace)
     bounded = goal.floor > -torch.inf
     slope = x.new_zeros(())
     done = Lagged()

@@ -15,11 +15,18 @@ from holdfast.attacks.budget import Budget
 
 
 class Plain:
-    """Steps of one length against the gradient; the last iterate counts."""
+    """Steps of one length against the gradient; the last iterate counts.
 
-    def __init__(self, ball: Ball, budget: Budget, group: int) -> None:
+    Args:
+        ball: what is allowed.
+        budget: has the length of a step.
+        group: images per group.
+        pace: a factor on that length, which stays on its device.
+    """
+
+    def __init__(self, ball: Ball, budget: Budget, group: int, pace: Tensor | None = None) -> None:
         self.ball = ball
-        self.length = budget.step_size
+        self.length = budget.step_size if pace is None else budget.step_size * pace
         self.group = group
 
     def step(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
@@ -38,8 +45,8 @@ class Plain:
 class Momentum(Plain):
     """Steps along `g ← g + ∇/mean|∇|`, which carries an attack over small bumps (Dong et al., CVPR 2018)."""
 
-    def __init__(self, ball: Ball, budget: Budget, group: int) -> None:
-        super().__init__(ball, budget, group)
+    def __init__(self, ball: Ball, budget: Budget, group: int, pace: Tensor | None = None) -> None:
+        super().__init__(ball, budget, group, pace)
         self.direction = torch.zeros_like(ball.images)
 
     def step(self, x: Tensor, gradient: Tensor, loss: Tensor) -> Tensor:
@@ -57,8 +64,8 @@ class Apgd(Plain):
     goes on from its best iterate.
     """
 
-    def __init__(self, ball: Ball, budget: Budget, group: int) -> None:
-        super().__init__(ball, budget, group)
+    def __init__(self, ball: Ball, budget: Budget, group: int, pace: Tensor | None = None) -> None:
+        super().__init__(ball, budget, group, pace)
         self.window = max(round(0.22 * budget.steps), 1)
         self.shrink = max(round(0.03 * budget.steps), 1)
         self.smallest = max(round(0.06 * budget.steps), 1)
@@ -88,7 +95,7 @@ class Apgd(Plain):
         return torch.where(self.images(loss(x) < self.best_loss), x, self.best)
 
     def _begin(self, x: Tensor, gradient: Tensor, loss: Tensor) -> None:
-        self.steps = torch.full_like(loss, self.length)
+        self.steps = torch.ones_like(loss) * self.length
         self.best, self.best_gradient, self.best_loss = x, gradient, loss
         self.last_loss = loss
         self.fell = torch.zeros_like(loss)

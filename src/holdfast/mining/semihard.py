@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 import torch
@@ -44,8 +45,18 @@ class SemiHard(TripletMiner):
         super().__init__(anchors, variant)
         if positives == "semihard" and variant == "published":
             raise RecipeError("the published variant takes the partner as positive; leave out positives: semihard")
-        self.margin = margin
+        self.margin: float | Tensor = margin
         self.positives = positives
+
+    def narrowed(self, factor: Tensor) -> SemiHard:
+        """The same miner with a band of another width.
+
+        Args:
+            factor: on the margin, a scalar on the device, which no host reads.
+        """
+        other = copy.copy(self)
+        other.margin = self.margin * factor
+        return other
 
     def choose_positives(self, batch: MiningBatch, generator: Generator | None) -> Tensor:
         """Uniform, the partner, or one with a semi-hard negative."""

@@ -24,12 +24,13 @@ from holdfast.regimes.manipulation import Manipulation
 from holdfast.regimes.mdprop import Distribution, MDProp
 from holdfast.regimes.min_max import MinMax
 from holdfast.regimes.standard import Standard
+from holdfast.regimes.tride import CollapseAwareTriplets
 
 build, names = builder(registry), registry.names
 
 __all__ = ["Batch", "Regime", "StepContext", "StepResult", "build", "names", "register"]
 __all__ += ["AdversarialMetricLearning", "AdversarialTraining", "EmbeddingShiftedTraining", "Standard"]
 __all__ += ["AdvPropD", "Distribution", "MDProp"]
-__all__ += ["AntiCollapseTriplets", "FreeHardnessManipulation", "HardnessManipulation", "Manipulation", "MinMax"]
+__all__ += ["AntiCollapseTriplets", "CollapseAwareTriplets", "FreeHardnessManipulation", "HardnessManipulation"]
 __all__ += ["ConstantHardness", "Destination", "GradualAdversary", "GradualBoost", "LinearGradualAdversary"]
-__all__ += ["MinerHardness", "QuadraticGradualAdversary", "RootGradualAdversary"]
+__all__ += ["Manipulation", "MinMax", "MinerHardness", "QuadraticGradualAdversary", "RootGradualAdversary"]

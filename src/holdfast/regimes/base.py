@@ -136,6 +136,10 @@ class Regime(Configurable, ABC):
         """The auxiliary BatchNorm sets it needs."""
         return ()
 
+    def phase(self, step: int) -> int:
+        """Which of its forms it has at a step of training, where it takes turns; a captured step has one form."""
+        return 0
+
     @abstractmethod
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """The loss of one batch, with its graph."""

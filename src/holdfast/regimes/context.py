@@ -44,10 +44,17 @@ class StepContext:
         accelerator: knows device and precision.
         seed: of the run.
         compiled: run the passes of training and crafting through `torch.compile`.
+        total: steps of the whole run.
     """
 
     def __init__(
-        self, model: Embedder, criterion: Criterion, accelerator: Accelerator, seed: int, compiled: bool = False
+        self,
+        model: Embedder,
+        criterion: Criterion,
+        accelerator: Accelerator,
+        seed: int,
+        compiled: bool = False,
+        total: int | None = None,
     ) -> None:
         self._processes = current_processes()
         self._shared = self._processes.several and model.batchnorm == "train" and any(batchnorm_layers(model))
@@ -59,6 +66,10 @@ class StepContext:
         self._seed = seed
         self._draw_from: Callable[[Purpose], Generator] = self.fresh_generator
         self._std = float(model.std.mean())  # read once: asking a GPU makes it wait
+        self._total = total
+        self.progress = torch.ones((), device=accelerator.device)
+        """The share of training that lay behind when the step began, 1 where no total is known; on the device, in one
+        place, where a captured step finds that of each step."""
         self.step = 0
         self.replay = 0
         """How often this batch has been learnt already, for regimes that replay it."""
@@ -73,6 +84,8 @@ class StepContext:
         """Enter a step; layers that draw by themselves (dropout) draw from torch's global generator, seeded here."""
         self.step, self.replay, self.group = step, 0, 0
         self.passes = self.passed = self.looks = 0
+        if self._total is not None:
+            self.progress.fill_(step / self._total)
         other = (self._processes.rank,) if self._processes.rank else ()  # its images must not all drop the same
         torch.manual_seed(seeds.derive(self._seed, step, "layers", *other))
 
@@ -123,6 +136,7 @@ class StepContext:
         distribution: str = CLEAN,
         statistics: Statistics = "eval",
         stage: str = "start",
+        pace: Tensor | None = None,
     ) -> Tensor:
         """Adversarial images, in the recipe's precision and in `budget.steps` passes at most.
 
@@ -133,6 +147,7 @@ class StepContext:
             distribution: names the BatchNorm set.
             statistics: what BatchNorm layers use.
             stage: names the generator of a random start.
+            pace: a factor on the length of every step, a scalar on the device.
         """
         goal, shard = shard_goal(bound_goal, len(images))
         with self._batchnorm():
@@ -148,6 +163,7 @@ class StepContext:
                 checked=False,
                 run=None if self._run is self._model else partial(self._run, distribution=distribution),
                 shard=shard,
+                pace=pace,
             )
         self.passes += crafted.passes
         self.passed += crafted.passes * len(images)

@@ -2,8 +2,8 @@
 
 With small batches a GPU waits for the host, which queues thousands of kernels one by one. A graph is queued at once:
 attack, mining, loss, gradients, update and average of weights. What differs between two steps is copied to where the
-graph reads it: images, labels and image numbers, the seeds of all generators, learning rates. So a replayed step is the
-step, draw by draw, and a run that goes on from a checkpoint is the same run.
+graph reads it: images, labels and image numbers, the seeds of all generators, learning rates, the share of training
+done. So a replayed step is the step, draw by draw, and a run that goes on from a checkpoint is the same run.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ WARM = 3
 memory."""
 
 QUIET = 100
-"""The same once an attack has stopped before its last step: a captured one never does, which costs passes and changes
-nothing. When none has stopped for so long, that costs less than queueing."""
+"""The same once an attack of that kind has stopped before its last step: a captured one never does, which costs passes
+and changes nothing. When none has stopped for so long, that costs less than queueing."""
 
 MOST = 8
 """Kinds of steps that are captured, each in memory of its own."""
@@ -136,7 +136,7 @@ class CapturedStep:
     def __init__(self, session: Session, context: StepContext, recorder: Recorder | None = None) -> None:
         self._session, self._context = session, context
         self._recorder = recorder or _recorder(session)
-        self._patience = WARM
+        self._stopped: set[Kind] = set()
         self._warmed: Counter[Kind] = Counter()
         self._purposes: dict[Kind, list[Purpose]] = {}
         self._counted: dict[Kind, tuple[int, int, int]] = {}
@@ -149,7 +149,7 @@ class CapturedStep:
         if self._recorder is None or kind in self._queued:
             return one_step(self._session, self._context, batch, update, self._keep_gradients)
         captured = self._captured.get(kind)
-        if captured is None and self._warmed[kind] >= self._patience:
+        if captured is None and self._warmed[kind] >= self._patience(kind):
             captured = self._capture(kind, batch, update)
             if captured is None:
                 return self(batch, update)
@@ -160,8 +160,12 @@ class CapturedStep:
         return self._recorder is not None and self._session.recipe.accumulate > 1
 
     def _kind(self, batch: Batch, update: bool) -> Kind:
-        phase = self._session.criterion.loss.phase(self._context.step)
-        return tuple(batch.images.shape), batch.images.dtype, update, batch.known, phase
+        session, step = self._session, self._context.step
+        phases = session.criterion.loss.phase(step), session.regime.phase(step)
+        return tuple(batch.images.shape), batch.images.dtype, update, batch.known, phases
+
+    def _patience(self, kind: Kind) -> int:
+        return QUIET if kind in self._stopped else WARM
 
     def _warm(self, kind: Kind, batch: Batch, update: bool) -> StepResult:
         """Queue a step; take note of what it draws and whether it could be captured."""
@@ -177,12 +181,12 @@ class CapturedStep:
                 return one_step(session, context, batch, update, self._keep_gradients)
 
         assert self._recorder is not None
-        result, waits = self._recorder.warm(work, watched=self._warmed[kind] == self._patience - 1)
+        result, waits = self._recorder.warm(work, watched=self._warmed[kind] == self._patience(kind) - 1)
         if waits is not None:
             self._queue(kind, waits)
         elif context.passes < session.regime.passes * session.recipe.mining_groups:
-            self._patience = QUIET
-            self._warmed.clear()
+            self._stopped.add(kind)
+            self._warmed[kind] = 0
         else:
             self._warmed[kind] += 1
         self._purposes[kind], self._counted[kind] = purposes, (context.passes, context.passed, context.looks)

@@ -154,7 +154,8 @@ class Loop:
         self.validation = session.open_store("val") if session.table.has("val") else None
         self.test_stores = open_test_stores(session) if recipe.test_curve else []
         compiled = self._choose_compiling()
-        context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled)
+        parts = session.model, session.criterion, session.accelerator
+        context = StepContext(*parts, recipe.seed, compiled, self.total)
         learn = CapturedStep(session, context)
         schedule = recipe.schedule.build()
         self.interval = Interval(session.device, interval)

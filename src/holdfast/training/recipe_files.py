@@ -71,7 +71,7 @@ def about(name: str) -> About:
     return About(summary=first, kind="pocket" if small else "ours")
 
 
-PAPERS = ("ADML", "GS", "EPS", "HM", "MDProp")
+PAPERS = ("ADML", "GS", "EPS", "HM", "MDProp", "CA-TRIDE")
 """Short names of the papers, in the order of lists."""
 
 
