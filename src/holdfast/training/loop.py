@@ -154,7 +154,7 @@ class Loop:
         self.validation = session.open_store("val") if session.table.has("val") else None
         self.test_stores = open_test_stores(session) if recipe.test_curve else []
         compiled = self._choose_compiling()
-        context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled)
+        context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled, self.total)
         learn = CapturedStep(session, context)
         schedule = recipe.schedule.build()
         self.interval = Interval(session.device, interval)
@@ -222,7 +222,7 @@ class Loop:
         self.finite.check(self.step, self._kept())
         if self.meter:
             self.meter.add(*self.interval.measured)
-        warning = self.watch.look(line.get("triplet", line["loss"]), result.encoded.z)
+        warning = self.watch.look(line.get("triplet", line.get("regime", line["loss"])), result.encoded.z)
         line["spread"] = self.watch.spread
         epoch = self.step / self.epoch_steps
         self._write({"epoch": round(epoch, 4), "lr": self.rate, **line})
