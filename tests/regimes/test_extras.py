@@ -218,6 +218,22 @@ def test_weight_perturbation_leaves_the_memory_of_hm_at_the_weights_themselves()
     assert plain.state() == extra.state()
 
 
+def test_grad_align() -> None:
+    eps = 0.05
+    result, inner, model, given = stepped("at", extras.GradAlign(0.4, eps))
+    noise = torch.rand(given.images.shape, generator=by_hand.stage("align"))
+    noisy = (given.images + (2 * noise - 1) * eps).clamp(0, 1)
+    twin, slopes = copy.deepcopy(model), []
+    for images in (given.images, noisy):
+        x = images.clone().requires_grad_()
+        loss = by_hand.triplet_loss(unit(twin, x), by_hand.every_triplet(given.labels), shift=0)
+        slopes.append(torch.autograd.grad(loss, x, create_graph=True)[0])
+    angles = [1 - (a * b).sum() / (a.norm() * b.norm()) for a, b in zip(*slopes, strict=True)]
+    wanted = 0.4 * torch.stack(angles).mean()
+    torch.testing.assert_close(result.loss - inner.loss, wanted)
+    by_hand.close(gradients(model, result.terms["extra/grad-align"]), gradients(twin, wanted))
+
+
 def test_eps_grows() -> None:
     warmup = EpsWarmup(0.5)
     assert [warmup.factor(step, 40) for step in (0, 1, 2, 9, 17, 18, 19, 20, 39)] == [

@@ -39,6 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
     "separate": {**AT, "extras": [{"name": "clean", "separate": True}], "ema": 0.9},
     "awp": {**HARD, "extras": [AWP], "accumulate": 2, "clip": 1.0},
     "awp groups": {**AT, "extras": ["consistency", AWP], "mining_groups": 2},
+    "align": {**AT, "extras": [{"name": "grad-align", "weight": 0.2}]},
     "warm-up": {**AT, "extras": [{"name": "eps-warmup", "fraction": 0.6}]},
     "ramp": {**HM, "regime": HM["regime"] | {"destination": {"name": "ramp", "start": 0.5, "end": 0.9}}},
 }

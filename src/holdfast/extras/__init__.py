@@ -2,14 +2,27 @@
 
 from holdfast.config import builder
 from holdfast.extras.all_tuples import AllTuples
-from holdfast.extras.base import Extended, Extra, Term, extended, prepare, register, registry
+from holdfast.extras.base import (
+    CleanTerm,
+    Extended,
+    Extra,
+    Term,
+    adversarial_of,
+    clean_of,
+    extended,
+    prepare,
+    register,
+    registry,
+)
 from holdfast.extras.clean import Clean
 from holdfast.extras.consistency import Consistency
 from holdfast.extras.eps_warmup import EpsWarmup
+from holdfast.extras.grad_align import GradAlign
 from holdfast.extras.teacher import Teacher
 from holdfast.extras.weight_perturbation import WeightPerturbation
 
 build, names = builder(registry), registry.names
 
-__all__ = ["Extended", "Extra", "Term", "build", "extended", "names", "prepare", "register"]
-__all__ += ["AllTuples", "Clean", "Consistency", "EpsWarmup", "Teacher", "WeightPerturbation"]
+__all__ = ["CleanTerm", "Extended", "Extra", "Term", "adversarial_of", "clean_of", "extended", "prepare"]
+__all__ += ["build", "names", "register"]
+__all__ += ["AllTuples", "Clean", "Consistency", "EpsWarmup", "GradAlign", "Teacher", "WeightPerturbation"]

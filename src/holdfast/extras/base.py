@@ -92,14 +92,14 @@ class CleanTerm(Term):
         return dataclasses.replace(result, clean=ctx.encode(batch.images, batch.labels, numbers=batch.numbers))
 
 
-def adversarial(result: StepResult) -> Adversarial:
+def adversarial_of(result: StepResult) -> Adversarial:
     """The adversarial images of a step."""
     if result.adversarial is None:
         raise RecipeError("extras: this regime does not say what it attacked; have it return StepResult(adversarial=)")
     return result.adversarial
 
 
-def clean(result: StepResult) -> Encoded:
+def clean_of(result: StepResult) -> Encoded:
     """The clean images of a step in which a `CleanTerm` had them embedded."""
     assert result.clean is not None
     return result.clean

@@ -7,7 +7,7 @@ import dataclasses
 from torch import Tensor
 
 from holdfast.errors import RecipeError
-from holdfast.extras.base import CleanTerm, Inner, clean, register
+from holdfast.extras.base import CleanTerm, Inner, clean_of, register
 from holdfast.models.bank import SetStart
 from holdfast.regimes import Batch, Regime, StepContext, StepResult
 
@@ -56,11 +56,11 @@ class Clean(CleanTerm):
         if self.separate:
             inner = _through(ctx, inner)
         result = super().step(ctx, batch, inner)
-        return dataclasses.replace(result, encoded=clean(result))
+        return dataclasses.replace(result, encoded=clean_of(result))
 
     def term(self, ctx: StepContext, batch: Batch, result: StepResult) -> Tensor:
         """The recipe's loss and its miner."""
-        return ctx.criterion(clean(result), stage="loss-clean")
+        return ctx.criterion(clean_of(result), stage="loss-clean")
 
 
 def _through(ctx: StepContext, inner: Inner) -> Inner:

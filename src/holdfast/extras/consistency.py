@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import RecipeError
-from holdfast.extras.base import CleanTerm, adversarial, clean, register
+from holdfast.extras.base import CleanTerm, adversarial_of, clean_of, register
 from holdfast.regimes import Batch, StepContext, StepResult
 from holdfast.regimes.base import require_positive
 from holdfast.sphere import distance, precise, similarity
@@ -19,10 +19,11 @@ class Consistency(CleanTerm):
     """Keep adversarial images where the clean ones are (TRADES); one pass more, none with `adml`, `mdprop` or ICS.
 
     λ mean_k D(z'_k, z_k), z'_k an adversarial embedding, z_k that of the clean image it was made from
-    distance: D = ||z' - z||; squared: D = ||z' - z||²
+    squared: D = ||z' - z||²; distance: D = ||z' - z||
     rows: D = KL(p, q) T², p = softmax_j(z_k·z_j / T), q = softmax_j(z'_k·z_j / T), over the clean batch j
 
-    Gradients flow through both. Where the regime embeds the clean batch (`hm` with ICS or `separate`, `adml`, `mdprop`)
+    Gradients flow through both. `distance` pulls as hard where both have met: with `at-pocket` and λ = 1 it collapsed
+    the embedding. Where the regime embeds the clean batch (`hm` with ICS or `separate`, `adml`, `mdprop`)
     that pass serves here too.
 
     Args:
@@ -42,7 +43,7 @@ class Consistency(CleanTerm):
     def __init__(
         self,
         weight: float = 1.0,
-        measure: Literal["distance", "squared", "rows"] = "distance",
+        measure: Literal["squared", "distance", "rows"] = "squared",
         temperature: float | None = None,
     ) -> None:
         super().__init__(weight)
@@ -55,8 +56,8 @@ class Consistency(CleanTerm):
 
     def term(self, ctx: StepContext, batch: Batch, result: StepResult) -> Tensor:
         """The mean over all adversarial images."""
-        moved, rows = adversarial(result)
-        before = clean(result).z
+        moved, rows = adversarial_of(result)
+        before = clean_of(result).z
         if self.measure == "rows":
             t = self.temperature or 0.1
             wanted, found = (F.log_softmax(similarity(z, before) / t, dim=1) for z in (before[rows], precise(moved.z)))

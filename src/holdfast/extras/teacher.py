@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import RecipeError
-from holdfast.extras.base import Term, adversarial, register
+from holdfast.extras.base import Term, adversarial_of, register
 from holdfast.models import Embedder, load_model
 from holdfast.models.names import is_user_code
 from holdfast.regimes import Batch, StepContext, StepResult
@@ -57,7 +57,7 @@ class Teacher(Term):
         """The mean over all pairs of adversarial images."""
         if self._teacher is None:
             raise RecipeError("extras: the teacher is not read yet; call prepare(model) before the first step")
-        moved, rows = adversarial(result)
+        moved, rows = adversarial_of(result)
         taught = _cosines(ctx.observe_through(self._teacher, batch.images, len(batch.labels)))
         # Chosen twice by rows, where a matrix of two index tensors would be gathered entry by entry.
         wanted = taught.index_select(0, rows).index_select(1, rows)

@@ -111,6 +111,7 @@ class StepContext:
         distribution: str = CLEAN,
         blocks: Blocks | None = None,
         numbers: Tensor | None = None,
+        compiled: bool = True,
     ) -> Encoded:
         """Embed images in the recipe's precision, to learn from them: one pass forward and back.
 
@@ -120,11 +121,12 @@ class StepContext:
             distribution: names the BatchNorm set.
             blocks: how many images there are in all, and how many stay together; single ones when left out.
             numbers: which image of the dataset each shows, as the batch has it, so that miners know copies.
+            compiled: False keeps `torch.compile` out, whose passes have no gradients of gradients.
         """
         self.passes += 1
         self.passed += len(images)
         place = self._places.get(distribution, distribution)
-        return self._embed(images, labels, place, blocks)._replace(numbers=numbers)
+        return self._embed(images, labels, place, blocks, compiled)._replace(numbers=numbers)
 
     def observe(
         self,
@@ -314,10 +316,13 @@ class StepContext:
         finally:
             self._draw_from = self.fresh_generator
 
-    def _embed(self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None) -> Encoded:
+    def _embed(
+        self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None, compiled: bool = True
+    ) -> Encoded:
         """Embed this process's images and put them together with those of the others."""
+        run = self._run if compiled else self._model
         with self._batchnorm(), self._accelerator.autocast():
-            z, pooled = self._run(images, return_pooled=True, distribution=distribution)
+            z, pooled = run(images, return_pooled=True, distribution=distribution)
         blocks = blocks or ((len(labels), 1),)
         return Encoded(self._processes.gather(z, blocks), self._processes.gather(pooled, blocks), labels)
 

@@ -25,6 +25,7 @@ from holdfast.regimes import Regime
 from holdfast.training.lr_schedules import Schedule
 from holdfast.training.optimizers import Optimizer
 from holdfast.training.recipe_files import read_plain
+from holdfast.training.robust_validation import RobustValidation
 from holdfast.yaml_files import NotYaml, read_yaml
 
 CODE_FILE = re.compile(r"\.py:")
@@ -82,6 +83,8 @@ class Recipe:
         schedule: of the learning rate.
         epochs: passes over the training images; 0 keeps a fitted head (`model.head`) as it is.
         evaluate_every: epochs between evaluations on the validation classes.
+        robust_validation: choose the model by R@1 under attack on the validation classes instead of by R@1; None for
+            the latter.
         test_curve: as often, measure the test classes too, for the curve that papers plot and the best epoch that they
             publish; the curve never chooses a model.
         clustering: clusters of the final evaluation: `factor` per class for NMI+, `clusters` for NMI (as many as
@@ -113,6 +116,7 @@ class Recipe:
     schedule: Block[Schedule] = dataclasses.field(default_factory=lambda: block(Schedule, "constant"))
     epochs: int = 100
     evaluate_every: int = 5
+    robust_validation: RobustValidation | None = None
     test_curve: bool = False
     clustering: ClusteringConfig = dataclasses.field(default_factory=ClusteringConfig)
     seed: int = 0
