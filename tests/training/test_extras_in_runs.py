@@ -17,7 +17,7 @@ from test_resume_regimes import different, packages
 import holdfast
 from holdfast import console
 from holdfast.cli import main
-from holdfast.errors import RecipeError
+from holdfast.errors import RecipeError, TrainingError
 from holdfast.regimes import StepContext
 from holdfast.training import captured
 from holdfast.training.captured import CapturedStep
@@ -147,3 +147,23 @@ def test_a_teacher_of_another_size_is_refused(tiny: dict[str, Any], tmp_path: Pa
     recipe = load_recipe(tiny | AT | {"extras": [{"name": "teacher", "model": str(plain.folder)}]})
     with pytest.raises(RecipeError, match="16 px"):
         build_session(recipe, "cpu")
+
+
+def test_a_run_goes_on_with_the_same_teacher_only(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in (0, 1):
+        holdfast.train(tiny | {"epochs": 1}, out=tmp_path / f"teacher{seed}", seed=seed)
+    place = tmp_path / "teacher"
+    place.symlink_to(tmp_path / "teacher0")
+    recipe = tiny | HM | {"extras": [{"name": "teacher", "model": str(place)}], "epochs": 2}
+    whole = holdfast.train(recipe, out=tmp_path / "whole")
+    break_off(recipe, tmp_path / "cut", 7, monkeypatch)
+    place.unlink()
+    place.symlink_to(tmp_path / "teacher1")
+    with pytest.raises(TrainingError, match="teacher"):
+        holdfast.train(recipe, out=tmp_path / "cut")
+    place.unlink()
+    place.symlink_to(tmp_path / "teacher0")
+    resumed = holdfast.train(recipe, out=tmp_path / "cut")
+    assert different(packages(whole.folder), packages(resumed.folder)) == []

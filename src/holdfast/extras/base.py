@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 from torch import Tensor
 
 from holdfast.configurable import Configurable
-from holdfast.errors import RecipeError
+from holdfast.errors import RecipeError, TrainingError
 from holdfast.losses import Encoded
 from holdfast.models import Embedder
 from holdfast.models.bank import SetStart
@@ -51,6 +51,10 @@ class Extra(Configurable, ABC):
 
     def prepare(self, model: Embedder) -> None:  # most have nothing to prepare
         """Before the first step, given the model on its device."""
+
+    def state(self) -> dict[str, float]:
+        """Numbers that a resumed run must find again, by names that no regime has."""
+        return {}
 
 
 class Term(Extra):
@@ -153,12 +157,20 @@ class Extended(Regime):
         return "  ".join((self.regime.caption(line), *terms)).strip()
 
     def state(self) -> dict[str, float]:
-        """The regime's; extras remember nothing."""
-        return self.regime.state()
+        """The regime's, and what extras must find again."""
+        return self.regime.state() | self._own()
 
     def restore(self, state: dict[str, float]) -> None:
-        """Take back what `state` gave."""
-        self.regime.restore(state)
+        """Take back what `state` gave; refuse to go on with extras that are others now."""
+        own = self._own()
+        if changed := [name for name, value in own.items() if state.get(name) != value]:
+            raise TrainingError(
+                f"the {changed[0]} is not the one that this run began with; put that back, or give another --out"
+            )
+        self.regime.restore({name: value for name, value in state.items() if name not in own})
+
+    def _own(self) -> dict[str, float]:
+        return {name: value for extra in self.extras for name, value in extra.state().items()}
 
 
 def extended(regime: Regime, extras: Sequence[Extra]) -> Regime:

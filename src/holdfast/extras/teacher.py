@@ -22,7 +22,7 @@ class Teacher(Term):
 
     k and l run over all adversarial images of a step, t_k is of the clean image that k was made from. Only cosines are
     compared, so the teacher may have another backbone and length of embedding. It is in eval mode, does not learn and
-    is no part of the run's package; a resumed run reads it again from the same place.
+    is no part of the run's package; a resumed run reads it again from the same place, and stops where it has changed.
 
     Args:
         model: a run folder, a packaged model or a hub id.
@@ -42,6 +42,7 @@ class Teacher(Term):
             raise RecipeError(f"extras: teacher '{model}' would run code; give a run folder or a packaged model")
         self.model = model
         self._teacher: Embedder | None = None
+        self._digest = 0.0
 
     def prepare(self, model: Embedder) -> None:
         """Read the teacher."""
@@ -51,7 +52,13 @@ class Teacher(Term):
                 f"extras: the teacher {self.model} sees images of {teacher.size} px and this recipe {model.size}; "
                 f"set model.size={teacher.size}, or train a teacher at {model.size}"
             )
+        weights = (float(weight.detach().double().norm()) for weight in teacher.parameters())
+        self._digest = sum(weight * number for number, weight in enumerate(weights, 1))
         self._teacher = teacher.requires_grad_(False).to(model.mean.device)
+
+    def state(self) -> dict[str, float]:
+        """A number by which the same weights are known."""
+        return {"teacher": self._digest}
 
     def term(self, ctx: StepContext, batch: Batch, result: StepResult) -> Tensor:
         """The mean over all pairs of adversarial images."""
