@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from holdfast import seeds
 from holdfast.attacks.base import registry as goals
 from holdfast.cli import main
+from holdfast.extras.base import registry as extras
 from holdfast.losses.base import registry as losses
 from holdfast.mining.base import registry as miners
 from holdfast.models import Embedder
@@ -62,7 +63,7 @@ def working_folder(reader: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     """The same, entered; what a page registers must not reach the contract tests."""
     monkeypatch.chdir(reader)
     monkeypatch.syspath_prepend(str(reader))
-    families: tuple[Any, ...] = (losses, goals, regimes)
+    families: tuple[Any, ...] = (losses, goals, regimes, extras)
     before = [{name: registry.get(name) for name in registry.names()} for registry in families]
     yield reader
     for registry, members in zip(families, before, strict=True):
@@ -124,7 +125,7 @@ def test_every_formula_says_what_it_differs_from_the_paper_in() -> None:
 def test_files_named_in_the_table_of_tasks_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     rows = re.findall(r"^\|.*\|$", page.split("## Where to change what")[1].split("\n## ")[0], re.MULTILINE)[2:]
-    assert len(rows) == 16
+    assert len(rows) == 17
     for name in (name for row in rows for name in re.findall(r"`([\w./-]+\.(?:py|html|yaml))`", row)):
         if not {"NAME", "PAPER"} & set(re.findall("[A-Z]+", name)):
             assert (ROOT / "src" / "holdfast" / name).is_file(), name

@@ -11,10 +11,11 @@ import torch
 from torch import Generator, Tensor
 
 import holdfast
-from holdfast import attacks, gradients, losses, mining, regimes
+from holdfast import attacks, extras, gradients, losses, mining, regimes
 from holdfast.attacks import BoundGoal, Goal, References
 from holdfast.configurable import Configurable
 from holdfast.errors import RecipeError
+from holdfast.extras import Extra
 from holdfast.gradients import Direction, PairWeight, PositiveMask, TripletWeight
 from holdfast.losses import Loss, MultiSimilarity, Trimmed, Triplet
 from holdfast.mining import Distance, EasyPositive, Miner, MultiSimilarityMiner, Random
@@ -27,6 +28,7 @@ FAMILIES: list[tuple[type, ModuleType]] = [
     (Goal, attacks),
     (Regime, regimes),
     (Destination, regimes),
+    (Extra, extras),
     *((base, gradients) for base in (Direction, PairWeight, TripletWeight, PositiveMask)),
 ]
 MEMBERS = [(family, name, package) for family, package in FAMILIES for name in Registry.of(family).names()]
@@ -38,7 +40,8 @@ def test_every_class_is_exported_and_shows_its_arguments(family: type, name: str
     home = gradients if name == "gradient" and package is losses else package
     assert getattr(home, member.__name__) is member
     assert member.__name__ in home.__all__
-    made = member(["shift"]) if name in ("sum", "worst-of") else member()
+    needed = {"sum": (["shift"],), "worst-of": (["shift"],), "teacher": ("runs/plain",)}
+    made = member(*needed.get(name, ()))
     assert isinstance(made, Configurable)
     assert list(made.arguments()) == list(inspect.signature(member).parameters)
     assert "\n" not in repr(made)

@@ -18,6 +18,8 @@ FITTED = "fitted"
 """Of the line that says how a head was fitted before the first step, and what held-out classes made of it."""
 KEPT = "kept"
 """Marks the line of each validation whose model was packaged; the last such model is the one that stays."""
+UNDER_ATTACK = "robust R@1"
+"""R@1 under attack in the line of a validation, where models are chosen by it."""
 
 FEW_CLASSES, FEW_IMAGES = 5, 100
 """Fewer for validation choose by chance: one image in 50 is two points of R@1."""
@@ -169,7 +171,8 @@ def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epo
     kept: dict[str, Any] = {"epoch": epochs, "why": fitted.get("why") if fitted and not epochs else why}
     counts, warnings = block(block(evaluation, "splits"), "val"), []
     if chosen is not None:
-        kept = {"epoch": chosen["epoch"], "why": "the best R@1 on the validation classes, the latest of equals"}
+        figure = "R@1 under attack" if UNDER_ATTACK in block(chosen, "validation") else "R@1"
+        kept = {"epoch": chosen["epoch"], "why": f"the best {figure} on the validation classes, the latest of equals"}
         kept["validation"] = block(chosen, "validation").get("R@1")
         if counts.get("classes", FEW_CLASSES) < FEW_CLASSES or counts.get("images", FEW_IMAGES) < FEW_IMAGES:
             warnings.append(

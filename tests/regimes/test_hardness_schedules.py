@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from holdfast import mining
+from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
 from holdfast.mining import Triplets
 from holdfast.regimes import hardness_schedules as destinations
@@ -17,6 +18,10 @@ from holdfast.regimes.hardness_schedules import ConstantHardness, Destination, M
 
 positive = st.floats(0.01, 3)
 losses = st.floats(0, 3)
+
+
+GRADUAL = [name for name in destinations.names() if name != "ramp"]
+"""Those that remember the loss."""
 
 
 def clean(count: int = 6) -> Mined:
@@ -42,7 +47,7 @@ def test_formulas(loss: float, u: float, margin: float, xi: float) -> None:
         "g-half": -margin * math.sqrt(share),
         "g-b": -0.25 + xi * (1 - share),
     }
-    assert sorted(formulas) == destinations.names()
+    assert sorted(formulas) == GRADUAL
     for name, value in formulas.items():
         arguments = {"of": -0.25, "xi": xi} if name == "g-b" else {}
         destination = destinations.build(name, **arguments)
@@ -51,7 +56,7 @@ def test_formulas(loss: float, u: float, margin: float, xi: float) -> None:
         torch.testing.assert_close(asked(destination, u, margin), wanted, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", destinations.names())
+@pytest.mark.parametrize("name", GRADUAL)
 def test_a_gradual_adversary_starts_weak_and_ends_strong(name: str) -> None:
     destination = destinations.build(name)
     weak = asked(destination)
@@ -62,7 +67,7 @@ def test_a_gradual_adversary_starts_weak_and_ends_strong(name: str) -> None:
     assert (middle < asked(destination)).all()
 
 
-@pytest.mark.parametrize("name", destinations.names())
+@pytest.mark.parametrize("name", GRADUAL)
 @settings(deadline=None)
 @given(loss=st.floats(0, 3, width=32))
 def test_memory_survives_a_restart_exactly(name: str, loss: float) -> None:
@@ -74,7 +79,7 @@ def test_memory_survives_a_restart_exactly(name: str, loss: float) -> None:
     assert torch.equal(asked(first), asked(second))
 
 
-@pytest.mark.parametrize("name", destinations.names())
+@pytest.mark.parametrize("name", GRADUAL)
 @settings(deadline=None)
 @given(losses=st.dictionaries(st.integers(0, 12), st.floats(0, 3, width=32), min_size=1))
 def test_every_mining_group_has_a_memory(name: str, losses: dict[int, float]) -> None:
@@ -146,3 +151,16 @@ def test_without_memory_there_is_nothing_to_save(destination: Any) -> None:
     destination.restore({})
     with pytest.raises(ValueError, match="keeps no state"):
         destination.restore({"previous_loss": 1.0})
+
+
+@pytest.mark.parametrize(("shape", "share"), [("linear", 0.25), ("cosine", (1 - math.cos(math.pi / 4)) / 2)])
+def test_a_ramp_rises_with_training(shape: str, share: float) -> None:
+    ramp = destinations.build("ramp", start=-0.3, end=0.1, shape=shape)
+    mined = clean()._replace(progress=torch.tensor(0.25, dtype=torch.float64))
+    found = ramp(mined, torch.Generator(), 0.2, 0.2)
+    torch.testing.assert_close(found, torch.full((2,), -0.3 + 0.4 * share, dtype=torch.float64))
+    assert ramp.state() == {}
+    with pytest.raises(RecipeError, match="progress"):
+        asked(ramp)
+    with pytest.raises(RecipeError, match=r"destination\.end"):
+        destinations.build("ramp", end=2.5)

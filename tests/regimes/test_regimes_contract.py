@@ -178,9 +178,10 @@ def test_only_passes_that_learn_leave_a_trace(name: str, how: dict[str, str], mo
         distribution: str = CLEAN,
         blocks: Blocks | None = None,
         numbers: Tensor | None = None,
+        compiled: bool = True,
     ) -> Encoded:
         counted[distribution] += 1
-        return real(images, labels, distribution, blocks, numbers)
+        return real(images, labels, distribution, blocks, numbers, compiled)
 
     monkeypatch.setattr(run.ctx, "encode", encode)
     modes = [part.training for part in run.model.modules()]

@@ -139,7 +139,7 @@ def test_candidates_and_anchors_take_turns() -> None:
         assert torch.equal(anchors, data.images) == (step % 2 == 0)
         same = [any(torch.equal(image, other) for other in data.images) for image in candidates]
         assert not any(same) if step % 2 == 0 else all(same)
-        assert regimes.build("tride").phase(step) == step % 2
+        assert regimes.build("tride").phase(step, 10) == step % 2
 
 
 @pytest.mark.parametrize(("step", "share"), [(0, 0.0), (2, 0.25), (4, 0.5), (6, 0.75)])

@@ -76,6 +76,18 @@ MORE: dict[str, dict[str, Any]] = {
     "hm-ics": {"regime": {**HM, "ics": 0.5, "statistics": "keep"}, "loss": TRIPLET},
     "hm-separate": {"regime": {**HM, "separate": True}, "loss": TRIPLET},
     "hm-few": {"regime": {**HM, "source": "semihard"}, "loss": TRIPLET, "batch": {"classes": 2, "per_class": 2}},
+    "hm-extras": {
+        "regime": {**HM, "source": "random"},
+        "loss": TRIPLET,
+        "extras": ["consistency", "all-tuples", "clean", {"name": "awp", "gamma": 0.01}],
+    },
+    "at-extras": {
+        "regime": {"name": "at", "budget": BUDGET},
+        "loss": MINING,
+        "mining_groups": 2,
+        "batch": {"classes": 6, "per_class": 3},
+        "extras": [{"name": "clean", "separate": True}, {"name": "consistency", "measure": "rows"}, "awp"],
+    },
     "mdprop-released": {"regime": RELEASED, "loss": MINING},
     "advprop-d": {"regime": {"name": "advprop-d", "budget": BUDGET, "noise": 0.1}, "loss": MINING},
     "at": {"regime": {"name": "at", "budget": BUDGET}, "loss": MINING},

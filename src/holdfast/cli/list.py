@@ -20,6 +20,7 @@ FAMILIES = {
     "metrics": "holdfast.metrics.base",
     "goals": "holdfast.attacks.base",
     "regimes": "holdfast.regimes.base",
+    "extras": "holdfast.extras.base",
     "destinations": "holdfast.regimes.hardness_schedules",
     "protocols": "holdfast.audit",
     "datasets": "holdfast.data",

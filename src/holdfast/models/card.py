@@ -161,6 +161,7 @@ def training_rows(recipe: Document, evaluation: Document, log: Sequence[Document
         rows += [
             ("loss", json.dumps(recipe["loss"])),
             ("regime", json.dumps(recipe.get("regime", "standard"))),
+            ("extras", ", ".join(extra["name"] for extra in recipe.get("extras") or [])),
             ("batch", per_batch),
             ("optimiser", f"{optimizer.get('name')}, learning rate {optimizer.get('lr')}"),
             ("epochs", recipe.get("epochs")),

@@ -5,7 +5,7 @@ from holdfast.regimes.act import AntiCollapseTriplets
 from holdfast.regimes.adml import AdversarialMetricLearning
 from holdfast.regimes.advprop_d import AdvPropD
 from holdfast.regimes.at import AdversarialTraining
-from holdfast.regimes.base import Batch, Regime, StepResult, register, registry
+from holdfast.regimes.base import Adversarial, Batch, Regime, StepResult, register, registry
 from holdfast.regimes.context import StepContext
 from holdfast.regimes.est import EmbeddingShiftedTraining
 from holdfast.regimes.free_hm import FreeHardnessManipulation
@@ -17,6 +17,7 @@ from holdfast.regimes.hardness_schedules import (
     LinearGradualAdversary,
     MinerHardness,
     QuadraticGradualAdversary,
+    Ramp,
     RootGradualAdversary,
 )
 from holdfast.regimes.hm import HardnessManipulation
@@ -28,9 +29,9 @@ from holdfast.regimes.tride import CollapseAwareTriplets
 
 build, names = builder(registry), registry.names
 
-__all__ = ["Batch", "Regime", "StepContext", "StepResult", "build", "names", "register"]
+__all__ = ["Adversarial", "Batch", "Regime", "StepContext", "StepResult", "build", "names", "register"]
 __all__ += ["AdversarialMetricLearning", "AdversarialTraining", "EmbeddingShiftedTraining", "Standard"]
 __all__ += ["AdvPropD", "Distribution", "MDProp"]
 __all__ += ["AntiCollapseTriplets", "CollapseAwareTriplets", "FreeHardnessManipulation", "HardnessManipulation"]
 __all__ += ["ConstantHardness", "Destination", "GradualAdversary", "GradualBoost", "LinearGradualAdversary"]
-__all__ += ["Manipulation", "MinMax", "MinerHardness", "QuadraticGradualAdversary", "RootGradualAdversary"]
+__all__ += ["Manipulation", "MinMax", "MinerHardness", "QuadraticGradualAdversary", "Ramp", "RootGradualAdversary"]

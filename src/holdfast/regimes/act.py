@@ -9,7 +9,7 @@ import torch
 from holdfast.attacks import Budget, Collapse, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.mining import Miner
-from holdfast.regimes.base import EIGHT_STEPS, Batch, Regime, StepContext, StepResult, register
+from holdfast.regimes.base import EIGHT_STEPS, Adversarial, Batch, Regime, StepContext, StepResult, register
 from holdfast.regimes.triplet_layout import TripletLayout, mine_triplets, triplet_miner
 from holdfast.sphere import distance
 
@@ -67,7 +67,8 @@ class AntiCollapseTriplets(Regime):
                 "distance_clean": distance(clean.z[positive], clean.z[negative]).mean(),
                 "distance_adversarial": distance(encoded.z[flat.positive], encoded.z[flat.negative]).mean(),
             }
-        return StepResult(loss=layout.loss(ctx, encoded), encoded=encoded, logs=logs)
+        adversarial = Adversarial(encoded, layout.rows)
+        return StepResult(loss=layout.loss(ctx, encoded), encoded=encoded, logs=logs, adversarial=adversarial)
 
     def caption(self, line: Mapping[str, float]) -> str:
         """How near positives came to negatives."""

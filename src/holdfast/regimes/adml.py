@@ -9,7 +9,7 @@ from holdfast.attacks import Budget, Goal
 from holdfast.attacks.frozen import Statistics
 from holdfast.regimes.adversaries import adversarial_images, shift
 from holdfast.regimes.at import AdversarialTraining
-from holdfast.regimes.base import Batch, StepContext, StepResult, register, require_not_negative
+from holdfast.regimes.base import Adversarial, Batch, StepContext, StepResult, register, require_not_negative
 
 BUDGET = Budget(eps=0.0314, step=0.007, steps=7)
 """Of the ADML paper, for CUB and CARS."""
@@ -73,6 +73,8 @@ class AdversarialMetricLearning(AdversarialTraining):
             encoded=clean,
             terms=terms,
             logs={"shift": shift(adversarial, clean.z)},
+            adversarial=Adversarial.of_batch(adversarial),
+            clean=clean,
         )
 
     def caption(self, line: Mapping[str, float]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from holdfast.attacks import Budget, Goal
 from holdfast.attacks.frozen import Statistics
 from holdfast.regimes.adversaries import adversarial_images, image_goal, shift
-from holdfast.regimes.base import ONE_STEP, Batch, Regime, StepContext, StepResult, register
+from holdfast.regimes.base import ONE_STEP, Adversarial, Batch, Regime, StepContext, StepResult, register
 
 
 @register("at")
@@ -56,7 +56,12 @@ class AdversarialTraining(Regime):
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics)
         images = adversarial_images(ctx, batch, clean, self.goal, self.budget, self.statistics)
         encoded = ctx.encode(images, batch.labels, numbers=batch.numbers)
-        return StepResult(loss=ctx.criterion(encoded), encoded=encoded, logs={"shift": shift(encoded, clean.z)})
+        return StepResult(
+            loss=ctx.criterion(encoded),
+            encoded=encoded,
+            logs={"shift": shift(encoded, clean.z)},
+            adversarial=Adversarial.of_batch(encoded),
+        )
 
     def caption(self, line: Mapping[str, float]) -> str:
         """How far the attack shifted embeddings."""

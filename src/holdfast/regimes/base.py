@@ -6,7 +6,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -68,6 +68,24 @@ class Batch:
         )
 
 
+class Adversarial(NamedTuple):
+    """What a step learnt from adversarial images.
+
+    Args:
+        encoded: their embeddings, with a graph.
+        rows: the row of the batch that each was made from.
+    """
+
+    encoded: Encoded
+    rows: Tensor
+
+    @classmethod
+    def of_batch(cls, *encoded: Encoded) -> Adversarial:
+        """Every image of the batch in its order, attacked once or in several ways."""
+        rows = torch.arange(len(encoded[0].labels), device=encoded[0].labels.device)
+        return cls(encoded[0] if len(encoded) == 1 else joined(encoded), rows.repeat(len(encoded)))
+
+
 @dataclasses.dataclass(frozen=True)
 class StepResult:
     """The loss of one step.
@@ -77,12 +95,21 @@ class StepResult:
         terms: its parts by name, for the log.
         logs: other scalars worth following.
         encoded: the embeddings the loss was computed on; training watches them for collapse.
+        adversarial: the adversarial images among them, for extras; None where nothing is attacked.
+        clean: the clean batch, where the step has embedded it to learn.
     """
 
     loss: Tensor
     encoded: Encoded
     terms: dict[str, Tensor] = dataclasses.field(default_factory=dict)
     logs: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    adversarial: Adversarial | None = None
+    clean: Encoded | None = None
+
+    def plus(self, name: str, term: Tensor) -> StepResult:
+        """With one term more in the loss; a loss that was one so far is logged as `regime`."""
+        terms = {**(self.terms or {"regime": self.loss}), name: term}
+        return dataclasses.replace(self, loss=self.loss + term, terms=terms)
 
     def detached(self) -> StepResult:
         """The same without a graph, which would keep the memory of its step."""
@@ -132,13 +159,13 @@ class Regime(Configurable, ABC):
         """How often a step runs the model forward and back, if nothing stops early."""
         return self.replays
 
+    def phase(self, step: int, total: int) -> int | None:
+        """Which of its forms it has at a step, as a captured step has one; None while the form changes all the time."""
+        return 0
+
     def sets(self) -> tuple[SetStart, ...]:
         """The auxiliary BatchNorm sets it needs."""
         return ()
-
-    def phase(self, step: int) -> int:
-        """Which of its forms it has at a step of training, where it takes turns; a captured step has one form."""
-        return 0
 
     @abstractmethod
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
@@ -155,6 +182,11 @@ class Regime(Configurable, ABC):
     def restore(self, state: dict[str, float]) -> None:
         """Take back what `state` gave."""
         refuse_state(self, state)
+
+
+def joined(parts: Sequence[Encoded]) -> Encoded:
+    """Parts of one batch that went through different sets, as one without image numbers."""
+    return Encoded(*(torch.cat(tensors) for tensors in zip(*(part[:3] for part in parts), strict=True)))
 
 
 def refuse_state(keeper: object, state: Mapping[str, float]) -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from accelerate import Accelerator
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from holdfast import seeds
 from holdfast.attacks import BoundGoal, Budget, craft
 from holdfast.attacks.frozen import Statistics, frozen
 from holdfast.attacks.shard import shard_goal
+from holdfast.errors import RecipeError
 from holdfast.losses import Criterion, Encoded
 from holdfast.mining import Tuples
 from holdfast.models import Embedder
@@ -27,6 +28,8 @@ from holdfast.models.compiled import CompiledPasses
 from holdfast.models.embedder import Through
 from holdfast.processes import Blocks, current_processes
 from holdfast.processes.batchnorm import SharedBatchNorm
+
+T = TypeVar("T")
 
 Purpose: TypeAlias = tuple[str, ...]
 """What a generator of a step is for: its stage, and which replay and mining group where there are several."""
@@ -44,7 +47,7 @@ class StepContext:
         accelerator: knows device and precision.
         seed: of the run.
         compiled: run the passes of training and crafting through `torch.compile`.
-        total: steps of the whole run.
+        total: steps of the whole run, for schedules.
     """
 
     def __init__(
@@ -66,7 +69,14 @@ class StepContext:
         self._seed = seed
         self._draw_from: Callable[[Purpose], Generator] = self.fresh_generator
         self._std = float(model.std.mean())  # read once: asking a GPU makes it wait
-        self._total = total
+        self._places: dict[str, str] = {}
+        self._eps_factor = 1.0
+        self._all_tuples = False
+        self._kept: list[Any] | None = None
+        self._again: Iterator[Any] | None = None
+        self._afterwards: list[Callable[[], None]] = []
+        self._known_total = total is not None
+        self.total = total or 1
         self.progress = torch.ones((), device=accelerator.device)
         """The share of training that lay behind when the step began, 1 where no total is known; on the device, in one
         place, where a captured step finds that of each step."""
@@ -79,13 +89,17 @@ class StepContext:
         self.passed = 0
         """Images of this process in those passes, as often as they went through."""
         self.looks = 0
+        self.stopped_early = False
+        """Whether an attack of this step reached its goal before its last step."""
 
     def start(self, step: int) -> None:
         """Enter a step; layers that draw by themselves (dropout) draw from torch's global generator, seeded here."""
         self.step, self.replay, self.group = step, 0, 0
         self.passes = self.passed = self.looks = 0
-        if self._total is not None:
-            self.progress.fill_(step / self._total)
+        self.stopped_early = False
+        self._afterwards.clear()
+        if self._known_total:
+            self.progress.fill_(step / self.total)
         other = (self._processes.rank,) if self._processes.rank else ()  # its images must not all drop the same
         torch.manual_seed(seeds.derive(self._seed, step, "layers", *other))
 
@@ -100,6 +114,7 @@ class StepContext:
         distribution: str = CLEAN,
         blocks: Blocks | None = None,
         numbers: Tensor | None = None,
+        compiled: bool = True,
     ) -> Encoded:
         """Embed images in the recipe's precision, to learn from them: one pass forward and back.
 
@@ -109,12 +124,13 @@ class StepContext:
             distribution: names the BatchNorm set.
             blocks: how many images there are in all, and how many stay together; single ones when left out.
             numbers: which image of the dataset each shows, as the batch has it, so that miners know copies.
+            compiled: False keeps `torch.compile` out, whose passes have no gradients of gradients.
         """
         self.passes += 1
         self.passed += len(images)
-        return self._embed(images, labels, distribution, blocks)._replace(numbers=numbers)
+        place = self._places.get(distribution, distribution)
+        return self._embed(images, labels, place, blocks, compiled)._replace(numbers=numbers)
 
-    @torch.no_grad()
     def observe(
         self,
         images: Tensor,
@@ -124,9 +140,21 @@ class StepContext:
         numbers: Tensor | None = None,
     ) -> Encoded:
         """Embed images to look at them: one pass forward, no graph, no running statistics updated."""
+
+        def look() -> Encoded:
+            self.looks += 1
+            with torch.no_grad(), frozen(self._model, statistics):
+                return self._embed(images, labels, distribution, None)._replace(numbers=numbers)
+
+        return self._once(look)
+
+    @torch.no_grad()
+    def observe_through(self, other: nn.Module, images: Tensor, count: int) -> Tensor:
+        """Embeddings of a batch of so many images by another model that does not learn, in the recipe's precision."""
         self.looks += 1
-        with frozen(self._model, statistics):
-            return self._embed(images, labels, distribution, None)._replace(numbers=numbers)
+        with self._accelerator.autocast():
+            z: Tensor = other(images)
+        return self._processes.gather(z, ((count, 1),))
 
     def attack(
         self,
@@ -149,13 +177,26 @@ class StepContext:
             stage: names the generator of a random start.
             pace: a factor on the length of every step, a scalar on the device.
         """
+        return self._once(lambda: self._attack(images, bound_goal, budget, distribution, statistics, stage, pace))
+
+    def _attack(
+        self,
+        images: Tensor,
+        bound_goal: BoundGoal,
+        budget: Budget,
+        distribution: str,
+        statistics: Statistics,
+        stage: str,
+        pace: Tensor | None,
+    ) -> Tensor:
         goal, shard = shard_goal(bound_goal, len(images))
+        distribution = self._places.get(distribution, distribution)
         with self._batchnorm():
             crafted = craft(
                 Through(self._model, distribution),
                 images,
                 goal,
-                budget.in_pixels(self._std),
+                budget.in_pixels(self._std).scaled(self._eps_factor),
                 generator=self.generator(stage),
                 statistics=statistics,
                 precision="bfloat16" if self._accelerator.mixed_precision == "bf16" else "float32",
@@ -167,6 +208,7 @@ class StepContext:
             )
         self.passes += crafted.passes
         self.passed += crafted.passes * len(images)
+        self.stopped_early = self.stopped_early or crafted.passes < budget.steps
         return crafted.images
 
     def criterion(self, encoded: Encoded, tuples: Tuples | None = None, stage: str = "loss") -> Tensor:
@@ -177,7 +219,86 @@ class StepContext:
     @property
     def on_triplets(self) -> bool:
         """Whether the recipe's loss learns from triplets; another is given the images with their labels."""
-        return self._criterion.loss.on_triplets
+        return self._criterion.loss.on_triplets and not self._all_tuples
+
+    @contextmanager
+    def all_tuples(self) -> Iterator[None]:
+        """In the block, a loss on triplets is given images with their labels as any other, and mines by itself."""
+        before, self._all_tuples = self._all_tuples, True
+        try:
+            yield
+        finally:
+            self._all_tuples = before
+
+    @contextmanager
+    def through(self, place: str) -> Iterator[None]:
+        """In the block, what is crafted and learnt through the clean BatchNorm set goes through another."""
+        before, self._places = self._places, {CLEAN: place}
+        try:
+            yield
+        finally:
+            self._places = before
+
+    @contextmanager
+    def scaled_budgets(self, factor: float) -> Iterator[None]:
+        """In the block, every length of every budget is multiplied."""
+        before, self._eps_factor = self._eps_factor, self._eps_factor * factor
+        try:
+            yield
+        finally:
+            self._eps_factor = before
+
+    @property
+    def repeated(self) -> bool:
+        """Whether this is a step taken again, on what was observed and crafted when it was first taken."""
+        return self._again is not None
+
+    def repeat(self, inner: Callable[[], T], between: Callable[[T], None]) -> T:
+        """Take a step twice, with the same observations and adversarial images; the second counts.
+
+        Args:
+            inner: the step.
+            between: uses what came of the first. Running statistics are those from before it, afterwards.
+        """
+        if self._kept is not None or self._again is not None:
+            raise RecipeError("a step can be repeated by one extra only; leave one of them out")
+        learnt = [buffer for part in self._model.modules() if part.training for buffer in part.buffers(recurse=False)]
+        before = [buffer.clone() for buffer in learnt]
+        kept: list[Any] = []
+        self._kept = kept
+        try:
+            between(inner())
+            with torch.no_grad():
+                for buffer, value in zip(learnt, before, strict=True):
+                    buffer.copy_(value)
+            self._kept, self._again = None, iter(kept)
+            return inner()
+        finally:
+            self._kept = self._again = None
+
+    def _once(self, make: Callable[[], T]) -> T:
+        """What is made, or was made when this step was first taken."""
+        if self._again is not None:
+            made: T = next(self._again)
+            return made
+        made = make()
+        if self._kept is not None:
+            self._kept.append(made)
+        return made
+
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """The parameters of the model that learn."""
+        return [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+
+    def afterwards(self, undo: Callable[[], None]) -> None:
+        """Call something once the gradients of this step are there."""
+        self._afterwards.append(undo)
+
+    def finish(self) -> None:
+        """Gradients are there: call what waited for them."""
+        while self._afterwards:
+            self._afterwards.pop()()
 
     def generator(self, stage: str) -> Generator:
         """A generator on the training device, seeded from (seed, step, stage)."""
@@ -202,10 +323,13 @@ class StepContext:
         finally:
             self._draw_from = self.fresh_generator
 
-    def _embed(self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None) -> Encoded:
+    def _embed(
+        self, images: Tensor, labels: Tensor, distribution: str, blocks: Blocks | None, compiled: bool = True
+    ) -> Encoded:
         """Embed this process's images and put them together with those of the others."""
+        run = self._run if compiled else self._model
         with self._batchnorm(), self._accelerator.autocast():
-            z, pooled = self._run(images, return_pooled=True, distribution=distribution)
+            z, pooled = run(images, return_pooled=True, distribution=distribution)
         blocks = blocks or ((len(labels), 1),)
         return Encoded(self._processes.gather(z, blocks), self._processes.gather(pooled, blocks), labels)
 

@@ -11,7 +11,7 @@ from holdfast.attacks.ball import Ball
 from holdfast.attacks.frozen import Statistics
 from holdfast.errors import RecipeError, TrainingError
 from holdfast.mining import Miner
-from holdfast.regimes.base import Batch, StepContext, StepResult, register, require_not_negative
+from holdfast.regimes.base import Adversarial, Batch, StepContext, StepResult, register, require_not_negative
 from holdfast.regimes.hardness_schedules import Destination
 from holdfast.regimes.manipulation import Manipulation, Task
 from holdfast.regimes.triplet_layout import hardness
@@ -103,7 +103,12 @@ class FreeHardnessManipulation(Manipulation):
             self.remember(ctx, adversarial)
         else:
             self._held = _Held(task, images, adversarial)
-        return StepResult(loss=loss, encoded=encoded, logs=task.logs(adversarial))
+        return StepResult(
+            loss=loss,
+            encoded=encoded,
+            logs=task.logs(adversarial),
+            adversarial=Adversarial(encoded, task.layout.rows),
+        )
 
     def _begin(self, ctx: StepContext, batch: Batch) -> tuple[Task, Tensor]:
         """A new batch, still clean."""

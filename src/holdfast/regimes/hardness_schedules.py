@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -34,6 +34,7 @@ class Mined(NamedTuple):
     Args:
         source: the miner that found them.
         group: the mining group they come from.
+        progress: how far training is, 0 at the first step and below 1 at the last; None where nobody knows.
     """
 
     encoded: Encoded
@@ -41,6 +42,7 @@ class Mined(NamedTuple):
     hardness: Tensor
     source: Miner
     group: int = 0
+    progress: Tensor | None = None
 
 
 class Destination(Configurable, ABC):
@@ -223,6 +225,36 @@ class GradualBoost(GradualAdversary):
     def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
         """The other destination, lifted."""
         return self.of(mined, generator, u, margin) + self.xi * (1 - self.normalized_loss(u, mined))
+
+
+@register("ramp")
+class Ramp(Destination):
+    """Rises over training, whatever the loss does.
+
+    H_D = h_0 + (h_1 - h_0) s(p), p in [0, 1) how far training is; linear: s = p; cosine: s = (1 - cos πp) / 2
+
+    Args:
+        start: h_0, between -2 (plain training) and 2 (min-max).
+        end: h_1.
+        shape: s.
+
+    Relations: `lga` rises as the loss falls; start = end is a constant.
+    Reference: beyond the papers.
+    """
+
+    def __init__(self, start: float = -0.2, end: float = 0.0, shape: Literal["linear", "cosine"] = "linear") -> None:
+        for name, value in {"start": start, "end": end}.items():
+            if not (math.isfinite(value) and abs(value) <= HARDEST):
+                raise RecipeError(f"regime.destination.{name} is a hardness between -2 and 2, got {value}")
+        self.start, self.end, self.shape = start, end, shape
+
+    def __call__(self, mined: Mined, generator: Generator, u: float, margin: float) -> Tensor:
+        """The same for every triplet."""
+        if mined.progress is None:
+            raise RecipeError("destination ramp needs to know how far training is; give Mined its progress")
+        p = mined.progress.to(mined.hardness)
+        s = p if self.shape == "linear" else (1 - torch.cos(math.pi * p)) / 2
+        return (self.start + (self.end - self.start) * s).expand_as(mined.hardness)
 
 
 def as_destination(given: Destination | Miner | float | str, key: str = "regime.destination") -> Destination:

@@ -11,7 +11,15 @@ from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
 from holdfast.mining import Miner
 from holdfast.models.bank import CLEAN, SetStart
-from holdfast.regimes.base import EIGHT_STEPS, Batch, StepContext, StepResult, register, require_not_negative
+from holdfast.regimes.base import (
+    EIGHT_STEPS,
+    Adversarial,
+    Batch,
+    StepContext,
+    StepResult,
+    register,
+    require_not_negative,
+)
 from holdfast.regimes.hardness_schedules import Destination
 from holdfast.regimes.manipulation import Manipulation
 from holdfast.regimes.triplet_layout import TripletLayout, hardness
@@ -110,6 +118,8 @@ class HardnessManipulation(Manipulation):
             encoded=clean if self.separate else attacked,
             terms=terms if len(terms) > 1 else {},
             logs=task.logs(adversarial),
+            adversarial=Adversarial(attacked, layout.rows),
+            clean=clean if self.separate or self.ics else None,
         )
 
     def _encoded(

@@ -88,13 +88,14 @@ class Manipulation(Regime):
         """Look at the clean batch, mine it, and give each triplet its destination."""
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
         triplets = mine_triplets(self.source, clean, ctx.generator("source"))
-        mined = Mined(clean, triplets, hardness(clean.z, triplets), self.source, ctx.group)
+        mined = Mined(clean, triplets, hardness(clean.z, triplets), self.source, ctx.group, ctx.progress)
         wanted = self.destination(mined, ctx.generator("destination"), self.u, self.margin)
         return Task(clean.z, TripletLayout(triplets), mined.hardness, wanted)
 
     def remember(self, ctx: StepContext, adversarial: Tensor) -> None:
         """Tell the destination the triplet loss of the adversarial triplets, given their hardness."""
-        self.destination.remember(torch.relu(adversarial + self.margin).mean(), ctx.group)
+        if not ctx.repeated:
+            self.destination.remember(torch.relu(adversarial + self.margin).mean(), ctx.group)
 
     def caption(self, line: Mapping[str, float]) -> str:
         """How hard triplets were, became and should have become, and the fraction that was attacked."""

@@ -17,7 +17,17 @@ from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses import Encoded
 from holdfast.models.bank import CLEAN, SetStart, check_name
 from holdfast.regimes.adversaries import adversarial_images, image_goal, shift
-from holdfast.regimes.base import ONE_STEP, Batch, Regime, StepContext, StepResult, register, require_not_negative
+from holdfast.regimes.base import (
+    ONE_STEP,
+    Adversarial,
+    Batch,
+    Regime,
+    StepContext,
+    StepResult,
+    joined,
+    register,
+    require_not_negative,
+)
 
 Variant: TypeAlias = Literal["paper", "released"]
 
@@ -143,12 +153,14 @@ class MDProp(Regime):
         # All are crafted before anything is learnt: crafting puts statistics back, which a waiting graph would notice.
         images = {d.name: self._attack(ctx, d, batch, observed) for d in self.distributions}
         clean = ctx.encode(batch.images, batch.labels, numbers=batch.numbers)
-        terms, logs = {f"loss/{CLEAN}": ctx.criterion(clean)}, {}
+        terms, logs, attacked = {f"loss/{CLEAN}": ctx.criterion(clean)}, {}, []
         for name, crafted in images.items():
             adversarial = ctx.encode(crafted, batch.labels, self._set(name), numbers=batch.numbers)
             terms[f"loss/{name}"] = ctx.criterion(adversarial, stage=f"loss-{name}")
             logs[f"shift/{name}"] = shift(adversarial, clean.z)
-        return StepResult(loss=torch.stack(list(terms.values())).sum(), encoded=clean, terms=terms, logs=logs)
+            attacked.append(adversarial)
+        loss = torch.stack(list(terms.values())).sum()
+        return StepResult(loss, clean, terms, logs, Adversarial.of_batch(*attacked), clean)
 
     def _released(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Every distribution from its part of the batch, and one loss over all.
@@ -168,7 +180,8 @@ class MDProp(Regime):
             adversarial = ctx.encode(crafted, batch.labels[rows], self._set(distribution.name))
             encoded.append(adversarial)
             logs[f"shift/{distribution.name}"] = shift(adversarial, clean.z[rows])
-        return StepResult(loss=ctx.criterion(_joined(encoded)), encoded=clean, logs=logs)
+        attacked = Adversarial(joined(encoded[1:]), everyone)
+        return StepResult(ctx.criterion(joined(encoded)), clean, {}, logs, attacked, clean)
 
     def _attack(self, ctx: StepContext, distribution: Distribution, batch: Batch, clean: Encoded) -> Tensor:
         """The images of a batch, attacked towards a distribution's goal through its set."""
@@ -204,8 +217,3 @@ class MDProp(Regime):
 def permutations(times: int, count: int, generator: Generator) -> Tensor:
     """Numbers below `count`, each once a row, in random orders; on the generator's device."""
     return torch.rand(times, count, generator=generator, device=generator.device).argsort(1)
-
-
-def _joined(parts: list[Encoded]) -> Encoded:
-    """Parts of one batch that went through different sets, as one."""
-    return Encoded(*(torch.cat(tensors) for tensors in zip(*(part[:3] for part in parts), strict=True)))

@@ -83,7 +83,7 @@ class CollapseAwareTriplets(Regime):
         """The steps of crafting and the update."""
         return self.budget.steps + 1
 
-    def phase(self, step: int) -> int:
+    def phase(self, step: int, total: int) -> int:
         """0: candidates are attacked; 1: anchors are."""
         return step % 2
 
@@ -131,7 +131,7 @@ class CollapseAwareTriplets(Regime):
         def attacked(images: Tensor, goal: BoundGoal) -> Tensor:
             return ctx.attack(images, goal, self.budget, statistics=self.statistics, pace=ctx.progress)
 
-        if self.phase(ctx.step) == 0:
+        if self.phase(ctx.step, ctx.total) == 0:
             candidates = attacked(candidates, MixCandidates(z[anchor], self.sharpness))
         else:
             anchors = attacked(anchors, MisplaceAnchors(z[anchor], z[positive], z[negative], self.sharpness))

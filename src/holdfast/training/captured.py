@@ -142,11 +142,12 @@ class CapturedStep:
         self._counted: dict[Kind, tuple[int, int, int]] = {}
         self._captured: dict[Kind, _Captured] = {}
         self._queued: set[Kind] = set()
+        self._changing = False
 
     def __call__(self, batch: Batch, update: bool) -> StepResult:
         """One step; what it returns holds until the next."""
         kind = self._kind(batch, update)
-        if self._recorder is None or kind in self._queued:
+        if self._recorder is None or kind in self._queued or self._changes(kind):
             return one_step(self._session, self._context, batch, update, self._keep_gradients)
         captured = self._captured.get(kind)
         if captured is None and self._warmed[kind] >= self._patience(kind):
@@ -160,9 +161,16 @@ class CapturedStep:
         return self._recorder is not None and self._session.recipe.accumulate > 1
 
     def _kind(self, batch: Batch, update: bool) -> Kind:
-        session, step = self._session, self._context.step
-        phases = session.criterion.loss.phase(step), session.regime.phase(step)
+        context, session = self._context, self._session
+        phases = session.criterion.loss.phase(context.step), session.regime.phase(context.step, context.total)
         return tuple(batch.images.shape), batch.images.dtype, update, batch.known, phases
+
+    def _changes(self, kind: Kind) -> bool:
+        """Whether steps differ from one another for now, of which the user is told once."""
+        if None in kind[-1] and not self._changing:
+            console.say("steps are not captured as CUDA graphs yet: attacks grow from step to step")
+            self._changing = True
+        return None in kind[-1]
 
     def _patience(self, kind: Kind) -> int:
         return QUIET if kind in self._stopped else WARM
@@ -184,7 +192,7 @@ class CapturedStep:
         result, waits = self._recorder.warm(work, watched=self._warmed[kind] == self._patience(kind) - 1)
         if waits is not None:
             self._queue(kind, waits)
-        elif context.passes < session.regime.passes * session.recipe.mining_groups:
+        elif context.stopped_early:
             self._stopped.add(kind)
             self._warmed[kind] = 0
         else:

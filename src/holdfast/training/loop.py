@@ -25,7 +25,7 @@ from holdfast.evaluation import embed
 from holdfast.models.compile_choice import Choice, CostMeter, Costs, choose_compiling
 from holdfast.processes import current_processes, joined
 from holdfast.regimes import StepContext, StepResult
-from holdfast.run_files import FITTED, KEPT, ON_TEST, START
+from holdfast.run_files import FITTED, KEPT, ON_TEST, START, UNDER_ATTACK
 from holdfast.training import health
 from holdfast.training.captured import CapturedStep
 from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
@@ -152,10 +152,11 @@ class Loop:
         margin = float(recipe.loss.plain["margin"]) if recipe.loss.name == "triplet" else None
         self.watch = health.CollapseWatch(margin, session.regime.advice)
         self.validation = session.open_store("val") if session.table.has("val") else None
+        if recipe.robust_validation and self.validation is None:
+            raise TrainingError("robust_validation: there are no validation classes to choose by; set data.validation")
         self.test_stores = open_test_stores(session) if recipe.test_curve else []
         compiled = self._choose_compiling()
-        parts = session.model, session.criterion, session.accelerator
-        context = StepContext(*parts, recipe.seed, compiled, self.total)
+        context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled, self.total)
         learn = CapturedStep(session, context)
         schedule = recipe.schedule.build()
         self.interval = Interval(session.device, interval)
@@ -223,7 +224,7 @@ class Loop:
         self.finite.check(self.step, self._kept())
         if self.meter:
             self.meter.add(*self.interval.measured)
-        warning = self.watch.look(line.get("triplet", line["loss"]), result.encoded.z)
+        warning = self.watch.look(line.get("triplet", line.get("regime", line["loss"])), result.encoded.z)
         line["spread"] = self.watch.spread
         epoch = self.step / self.epoch_steps
         self._write({"epoch": round(epoch, 4), "lr": self.rate, **line})
@@ -265,11 +266,15 @@ class Loop:
         vectors = embed(session.evaluated_model, validation, precision=session.precision)
         labels = torch.tensor(validation.table.labels_for(self.recipe.data.plain["labels"]))
         values = metrics.retrieval(vectors, labels)
-        score = values["R@1"]
+        score, noted = values["R@1"], dict(values)
+        if self.recipe.robust_validation and self.step and score is not None:
+            model, seed = session.evaluated_model, self.recipe.seed
+            score = self.recipe.robust_validation.measure(model, validation, vectors, labels, seed)
+            noted[UNDER_ATTACK] = score
         better = score is not None and (session.best is None or score >= session.best)
         healthy = health.spread(vectors) >= health.NARROW  # a collapse must not replace the last good model
         kept = bool(self.step and healthy and better)
-        self._note("validation", values, "R@1", **({KEPT: True} if kept else {}))
+        self._note("validation", noted, "R@1", **({KEPT: True} if kept else {}))
         if kept:
             session.best = score
             if self.processes.main:

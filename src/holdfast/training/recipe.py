@@ -16,6 +16,7 @@ from holdfast.config import Block, block, instantiate, override, resolve
 from holdfast.data import Augment, Reader, Sampler, parse, spellings
 from holdfast.data.store import Cache
 from holdfast.errors import RecipeError
+from holdfast.extras import Extra, extended
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
 from holdfast.models.compile_choice import Compile
@@ -24,6 +25,7 @@ from holdfast.regimes import Regime
 from holdfast.training.lr_schedules import Schedule
 from holdfast.training.optimizers import Optimizer
 from holdfast.training.recipe_files import read_plain
+from holdfast.training.robust_validation import RobustValidation
 from holdfast.yaml_files import NotYaml, read_yaml
 
 CODE_FILE = re.compile(r"\.py:")
@@ -76,10 +78,13 @@ class Recipe:
             begins with a backbone's.
         loss: what is learnt.
         regime: how a batch becomes a loss.
+        extras: what is added to the regime, each around it and those before: `holdfast list extras`.
         optimizer: and its learning rates.
         schedule: of the learning rate.
         epochs: passes over the training images; 0 keeps a fitted head (`model.head`) as it is.
         evaluate_every: epochs between evaluations on the validation classes.
+        robust_validation: choose the model by R@1 under attack on the validation classes instead of by R@1; None for
+            the latter.
         test_curve: as often, measure the test classes too, for the curve that papers plot and the best epoch that they
             publish; the curve never chooses a model.
         clustering: clusters of the final evaluation: `factor` per class for NMI+, `clusters` for NMI (as many as
@@ -106,10 +111,12 @@ class Recipe:
     augment: Block[Augment] = dataclasses.field(default_factory=lambda: block(Augment, "none"))
     loss: Block[Loss] = dataclasses.field(default_factory=lambda: block(Loss, "multi-similarity"))
     regime: Block[Regime] = dataclasses.field(default_factory=lambda: block(Regime, "standard"))
+    extras: list[Block[Extra]] = dataclasses.field(default_factory=list)
     optimizer: Block[Optimizer] = dataclasses.field(default_factory=lambda: block(Optimizer, "adam"))
     schedule: Block[Schedule] = dataclasses.field(default_factory=lambda: block(Schedule, "constant"))
     epochs: int = 100
     evaluate_every: int = 5
+    robust_validation: RobustValidation | None = None
     test_curve: bool = False
     clustering: ClusteringConfig = dataclasses.field(default_factory=ClusteringConfig)
     seed: int = 0
@@ -144,7 +151,8 @@ class Recipe:
 
     def _check_batch(self) -> None:
         """Refuse batches that mining groups cannot share, or that the regime cannot learn from."""
-        regime, classes = self.regime.build(), self.batch.classes // self.mining_groups
+        regime = extended(self.regime.build(), [extra.build() for extra in self.extras])
+        classes = self.batch.classes // self.mining_groups
         if self.batch.classes % self.mining_groups or classes < 2:
             raise ValueError(
                 f"mining_groups ({self.mining_groups}) must cut batch.classes ({self.batch.classes}) into equal parts "
@@ -153,6 +161,8 @@ class Recipe:
         memory, rows = self.loss.plain.get("memory"), classes * self.batch.per_class
         if memory is not None and memory < rows:
             raise ValueError(f"loss.memory ({memory}) must hold a batch (of a mining group), {rows} images or more")
+        if memory is not None and any(extra.name == "awp" for extra in self.extras):
+            raise ValueError("extras: awp takes every step twice, which loss.memory would remember twice; drop one")
         if regime.replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
             raise ValueError(
                 f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "

@@ -20,6 +20,7 @@ from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, reason
 from holdfast.evaluation import read_table
+from holdfast.extras import extended, prepare
 from holdfast.losses import Criterion
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.models.bank import batchnorm_layers
@@ -127,7 +128,7 @@ def build_session(
             "compile: true cannot be had while several processes share BatchNorm statistics; leave it at auto, or "
             "freeze them (model.batchnorm: freeze-statistics)"
         )
-    regime = recipe.regime.build()
+    regime = extended(recipe.regime.build(), [extra.build() for extra in recipe.extras])
     add_sets(model, regime, recipe)
     store = ImageStore(table.split("train"), model.view, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
@@ -144,6 +145,7 @@ def build_session(
         model.add_max_pooling()
     model.to(accelerator.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     criterion.to(accelerator.device)
+    prepare(regime, model)
     model.train()  # before the optimiser is built: the BatchNorm policy decides which weights train
     return Session(
         recipe=recipe,

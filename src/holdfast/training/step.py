@@ -116,7 +116,10 @@ def _learn_once(session: Session, context: StepContext, batch: Batch) -> StepRes
     for context.group, part in enumerate(batch.parts(groups)):
         with training_batch(part.labels, part.known):
             result = session.regime.step(context, part)
-            session.accelerator.backward(result.loss / groups)
+            try:
+                session.accelerator.backward(result.loss / groups)
+            finally:
+                context.finish()
         results.append(result)
     return results[0] if groups == 1 else StepResult.mean(results)
 

@@ -122,6 +122,7 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
         facts += [
             ("Loss", _words(recipe.get("loss"))),
             ("Regime", _words(recipe.get("regime"))),
+            ("Extras", "; ".join(map(_words, blocks(recipe, "extras")))),
             ("Batch", f"{made_of}{images}"),
             ("Augmentation", _words(recipe.get("augment"))),
             ("Optimiser", _words(recipe.get("optimizer"))),
