@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -29,23 +31,11 @@ def test_bounds_are_inside_and_next_to_the_edge(eps: float) -> None:
     assert ((beyond > eps) | (high == 1)).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("eps", EPS)
-def test_compiled_bounds_are_the_same(eps: float) -> None:
-    compiled = torch.compile(pixel_bounds, dynamic=True)
-    for mine, theirs in zip(compiled(images(), eps), pixel_bounds(images(), eps), strict=True):
-        assert torch.equal(mine, theirs)
-
-
-def step(take: Callable[..., torch.Tensor], eps: float) -> torch.Tensor:
-    pixels = images()
-    gradient = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(3)).relu() - 0.3
-    return take(pixels, gradient, *pixel_bounds(pixels, eps), 0.7 * eps)
-
-
 @pytest.mark.parametrize("eps", [8 / 255, 0.01])
 def test_a_step_goes_against_the_signs_and_ends_at_the_bounds(eps: float) -> None:
-    pixels, moved = images(), step(signed_step, eps)
+    pixels = images()
+    gradient = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(3)).relu() - 0.3
+    moved = signed_step(pixels, gradient, *pixel_bounds(pixels, eps), 0.7 * eps)
     assert Ball(pixels, eps, "linf").contains(moved).all()
     inside = (pixels > eps) & (pixels < 1 - eps)
     torch.testing.assert_close(
@@ -55,7 +45,33 @@ def test_a_step_goes_against_the_signs_and_ends_at_the_bounds(eps: float) -> Non
     assert (moved < pixels).any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("eps", EPS)
-def test_compiled_steps_are_the_same(eps: float) -> None:
-    assert torch.equal(step(torch.compile(signed_step, dynamic=True), eps), step(signed_step, eps))
+def test_the_kernels_of_a_gpu_find_the_same_bounds_and_points() -> None:
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-c", KERNELS], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+KERNELS = """
+import torch
+from holdfast.attacks import ball, ball_kernels
+
+generator = torch.Generator().manual_seed(0)
+for layout in (torch.contiguous_format, torch.channels_last):
+    x = torch.rand(3, 3, 17, 19, generator=generator).contiguous(memory_format=layout)
+    x[0, 0, 0, :4] = torch.tensor([0.0, 1.0, 1e-9, 8 / 255])
+    x[1] = torch.randint(0, 256, (3, 17, 19), generator=generator) / 255
+    for eps in (8 / 255, 1 / 3, 1e-9, 0.031372):
+        for mine, plain in zip(ball_kernels.pixel_bounds(x, eps), ball.pixel_bounds(x, eps), strict=True):
+            assert torch.equal(mine, plain), eps
+    bounds = ball.pixel_bounds(x, 8 / 255)
+    slope = torch.randn(x.shape, generator=generator).contiguous(memory_format=layout)
+    slope[0] = 0
+    assert ball_kernels.fits(x, slope, *bounds)
+    for length in (1 / 255, torch.tensor(0.003)):
+        given = x, slope, *bounds, length
+        assert torch.equal(ball_kernels.signed_step(*given), ball.signed_step(*given))
+assert not ball_kernels.fits(x, x.contiguous())
+assert not ball_kernels.fits(x.double())
+"""

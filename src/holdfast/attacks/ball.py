@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -27,19 +26,19 @@ class Ball:
         images: the centres, in [0, 1].
         eps: ε in pixel units.
         norm: `linf` or `l2` over all pixels of an image.
-        compiled: on a GPU, find the bounds of pixels in one kernel, where twenty take as long as a third of a pass, and
-            take each step in one, where three move twice the memory.
+        compiled: on an NVIDIA GPU, find the bounds of pixels in one kernel, where twenty take as long as a third of a
+            pass, and take each step in one, where three move twice the memory.
     """
 
     def __init__(self, images: Tensor, eps: float, norm: Norm, compiled: bool = False) -> None:
         self.images = images
         self.eps = eps
         self.norm = norm
-        self.compiled = compiled and images.is_cuda
+        self._kernels = _kernels(compiled and images.is_cuda)
         if norm == "linf":
-            find = _compiled(pixel_bounds) if self.compiled else pixel_bounds
-            bounds: tuple[Tensor, Tensor] = find(images, eps)
-            self.low, self.high = bounds
+            here = self._kernels is not None and self._kernels.fits(images)
+            find: Callable[..., tuple[Tensor, Tensor]] = self._kernels.pixel_bounds if here else pixel_bounds
+            self.low, self.high = find(images, eps)
 
     def part(self, rows: slice) -> Ball:
         """The ball of some of the images."""
@@ -80,9 +79,10 @@ class Ball:
     def step(self, points: Tensor, gradient: Tensor, length: float | Tensor) -> Tensor:
         """The nearest allowed image to where a step against the gradient leads."""
         if self.norm == "linf":
-            take = _compiled(signed_step) if self.compiled else signed_step
-            moved: Tensor = take(points, gradient, self.low, self.high, length)
-            return moved
+            given = points, gradient, self.low, self.high
+            here = self._kernels is not None and self._kernels.fits(*given)
+            take: Callable[..., Tensor] = self._kernels.signed_step if here else signed_step
+            return take(*given, length)
         if isinstance(length, Tensor):
             return self.project(points - length * along(gradient, self.norm))
         return self.project(torch.sub(points, along(gradient, self.norm), alpha=length))
@@ -132,10 +132,13 @@ def signed_step(points: Tensor, gradient: Tensor, low: Tensor, high: Tensor, len
     return torch.clamp(points - length * gradient.sign(), low, high)
 
 
-@functools.cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    compiled: Callable[..., Any] = torch.compile(function, dynamic=True)
-    return compiled
+def _kernels(wanted: bool) -> Any:
+    """What a GPU does in one kernel; None where it is not wanted."""
+    if not wanted:
+        return None
+    from holdfast.attacks import ball_kernels  # needs triton
+
+    return ball_kernels
 
 
 def along(gradient: Tensor, norm: Norm) -> Tensor:
