@@ -72,6 +72,8 @@ for layout in (torch.contiguous_format, torch.channels_last):
     for length in (1 / 255, torch.tensor(0.003)):
         given = x, slope, *bounds, length
         assert torch.equal(ball_kernels.signed_step(*given), ball.signed_step(*given))
+        other = x, slope.contiguous(memory_format=torch.channels_last), *bounds, length
+        assert torch.equal(ball_kernels.signed_step(*other), ball.signed_step(*given))
 assert not ball_kernels.fits(x, x.contiguous())
 assert not ball_kernels.fits(x.double())
 """

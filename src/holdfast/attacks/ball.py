@@ -79,10 +79,10 @@ class Ball:
     def step(self, points: Tensor, gradient: Tensor, length: float | Tensor) -> Tensor:
         """The nearest allowed image to where a step against the gradient leads."""
         if self.norm == "linf":
-            given = points, gradient, self.low, self.high
-            here = self._kernels is not None and self._kernels.fits(*given)
+            bounds = self.low, self.high
+            here = self._kernels is not None and self._kernels.fits(points, *bounds)
             take: Callable[..., Tensor] = self._kernels.signed_step if here else signed_step
-            return take(*given, length)
+            return take(points, gradient, *bounds, length)
         if isinstance(length, Tensor):
             return self.project(points - length * along(gradient, self.norm))
         return self.project(torch.sub(points, along(gradient, self.norm), alpha=length))

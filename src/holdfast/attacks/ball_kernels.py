@@ -30,8 +30,10 @@ def pixel_bounds(images: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def signed_step(points: Tensor, gradient: Tensor, low: Tensor, high: Tensor, length: float | Tensor) -> Tensor:
-    """As `ball.signed_step`, of tensors that fit."""
+    """As `ball.signed_step`, of points and bounds that fit and a gradient of any layout."""
     moved, count = torch.empty_like(points), points.numel()
+    if not fits(points, gradient):
+        gradient = torch.empty_like(points).copy_(gradient)
     if not isinstance(length, Tensor):
         length = torch.full((), length, device=points.device)
     _step[(triton.cdiv(count, BLOCK),)](points, gradient, low, high, length, moved, count, BLOCK)
