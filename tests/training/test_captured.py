@@ -68,6 +68,18 @@ def assert_same(one: Session, other: Session) -> None:
     assert all(torch.equal(mine.tensors[name], theirs.tensors[name]) for name in mine.tensors)
 
 
+def assert_replayed(recipe: dict[str, Any]) -> None:
+    """Steps that are recorded and replayed learn what queued ones do."""
+    recorder = Counting()
+    session, losses, passes = learnt(recipe, recorder)
+    expected, wanted, counted = learnt(recipe, None)
+    assert recorder.recorded >= 1
+    assert recorder.replayed >= 2
+    assert losses == wanted
+    assert passes == counted
+    assert_same(session, expected)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -83,15 +95,7 @@ def assert_same(one: Session, other: Session) -> None:
     ],
 )
 def test_replayed_steps_are_the_steps(tiny: dict[str, Any], changes: dict[str, Any]) -> None:
-    tiny |= changes
-    recorder = Counting()
-    session, losses, passes = learnt(tiny, recorder)
-    expected, wanted, counted = learnt(tiny, None)
-    assert recorder.recorded >= 1
-    assert recorder.replayed >= 2
-    assert losses == wanted
-    assert passes == counted
-    assert_same(session, expected)
+    assert_replayed(tiny | changes)
 
 
 def test_an_attack_that_stops_early_is_not_captured(tiny: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import yaml
 from host_reads import NoHostReads
 from interruption import break_off
 from regime_recipes import HM
-from test_captured import Counting, assert_same, learnt
+from test_captured import Counting, assert_replayed
 from test_resume_regimes import different, packages
 
 import holdfast
@@ -60,15 +60,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
 
 @every
 def test_replayed_steps_are_the_steps(tiny: dict[str, Any], change: dict[str, Any]) -> None:
-    tiny |= change
-    recorder = Counting()
-    session, losses, passes = learnt(tiny, recorder)
-    expected, wanted, counted = learnt(tiny, None)
-    assert recorder.recorded >= 1
-    assert recorder.replayed >= 2
-    assert losses == wanted
-    assert passes == counted
-    assert_same(session, expected)
+    assert_replayed(tiny | change)
 
 
 @pytest.mark.parametrize("change", [change for name, change in CASES.items() if name != MINED])

@@ -132,7 +132,7 @@ def _chain(node: fx.Node, layers: dict[str, nn.Module]) -> list[fx.Node]:
     if layer.weight is None or layer.running_mean is None:
         return []
     chain, after = [node, norm], _only_user(norm)
-    if after is not None and after.target in SUMS and after.args[0] is norm:
+    if after is not None and after.target in SUMS and after.args[0] is norm and not after.kwargs:
         chain, after = [*chain, after], _only_user(after)
     if after is None or not _is_relu(after, layers):
         return []
