@@ -64,21 +64,32 @@ def test_a_half_written_folder_is_ignored(tmp_path: Path) -> None:
     assert not (tmp_path / ".000000002.tmp").exists()
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
-def test_optimizer_memory_survives_exactly(make: type[torch.optim.Optimizer]) -> None:
-    arguments = {"momentum": 0.9} if make is torch.optim.SGD else {}
+def test_optimizer_memory_survives_exactly(
+    tmp_path: Path, make: type[torch.optim.Optimizer], fused: bool
+) -> None:
+    """Of weights whose channels lie last, too, as a session lays them out: files have one layout."""
+    arguments = {"fused": fused, **({"momentum": 0.9} if make is torch.optim.SGD else {})}
 
     def run(interrupt: bool) -> list[torch.Tensor]:
         torch.manual_seed(0)
-        model = nn.Linear(4, 3)
+        model = nn.Sequential(nn.Conv2d(4, 3, 3), nn.Flatten(), nn.Linear(12, 2))
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = make(model.parameters(), lr=0.1, **arguments)  # type: ignore[call-arg]
         for step in range(6):
             if interrupt and step == 3:
-                memory = {k: v.clone() for k, v in optimizer_tensors(optimizer).items()}
+                save_checkpoint(tmp_path, Checkpoint(step, optimizer_tensors(optimizer), {}))
+                found = load_checkpoint(tmp_path)
+                assert found is not None
                 optimizer = make(model.parameters(), lr=0.1, **arguments)  # type: ignore[call-arg]
-                restore_optimizer(optimizer, memory)
+                restore_optimizer(optimizer, found.tensors)
+                for weight, memory in optimizer.state.items():
+                    moments = [each for each in memory.values() if each.shape == weight.shape]
+                    assert moments
+                    assert all(each.stride() == weight.stride() for each in moments)
             optimizer.zero_grad()
-            model(torch.ones(2, 4) * step).square().sum().backward()
+            model(torch.ones(2, 4, 4, 4) * step).square().sum().backward()
             optimizer.step()
         return list(model.parameters())
 

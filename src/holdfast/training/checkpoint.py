@@ -131,3 +131,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
         position, _, key = name.partition(".")
         state.setdefault(int(position), {})[key] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    for parameter, memory in optimizer.state.items():
+        for key, value in memory.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:  # in its layout: fused updates need that
+                memory[key] = torch.empty_like(parameter, dtype=value.dtype, device=value.device).copy_(value)
