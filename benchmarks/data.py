@@ -6,23 +6,26 @@
 Files are real photographs where a zip of some is given (`--photographs`), resized to `--side`; else smooth noise. The
 peers decode with Pillow or with torchvision's own decoder, then torchvision's transforms (v2) crop, resize, mirror and
 convert; persistent workers, pinned memory where there is a GPU. Ours has as many threads, or processes. All end with a
-float32 batch on the device. Rows that cannot be run here (torchvision without its decoder) are left out.
+float32 batch on the device. Each row is measured in a process of its own: threads that one leaves behind slow others
+down. Rows that cannot be run here (torchvision without its decoder) are left out.
 
 - pillow, torchvision: the peers; - none: decoded at each use, two batches ahead; - disk: decoded once into a file, then
 mapped; - memory: decoded once, then taken from memory; - fill: what that first decoding takes.
 
 Before anything is timed, our pixels are compared with those of decoding, resizing to the canvas with Pillow, cropping
 and resizing with torch; a difference above 1/255 stops the run. `cpu_ms` is processor time per image, all processes
-together, which a busy machine blurs less than it does the clock; `main_ms` is that of this process alone, with its
-threads, which the others' workers must wait for.
+together, which a busy machine blurs less than it does the clock; `main_ms` is that of the row's first process alone,
+with its threads, which workers must wait for.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
-import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import zipfile
@@ -30,40 +33,39 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import psutil
 import torch
 from PIL import Image
-from timing import processor, write
+from timing import processor, seconds, write
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from holdfast.data import ImageStore, from_folder
 from holdfast.data.augment import RandomResizedCrop
+from holdfast.data.store import Cache
 from holdfast.models.names import ensure_torchvision
 from holdfast.view import View
 
 BATCH = 64
 CLASSES = 8
 SCALE = (0.2, 1.0)
+ROWS = ("pillow", "torchvision", "none", "disk", "memory", "fill")
 AHEAD = 2
 
 
-def make_folder(folder: Path, count: int, side: int, photographs: Path | None) -> list[Path]:
+def make_folder(folder: Path, count: int, side: int, photographs: Path | None) -> None:
     """Photographs whose shorter side is `side`."""
     generator = np.random.default_rng(0)
-    paths = []
     for number, image in enumerate(_pictures(count, side, photographs, generator)):
         path = folder / f"class{number % CLASSES}" / f"{number}.jpg"
         path.parent.mkdir(exist_ok=True)
         factor = side / min(image.size)
         size = round(image.width * factor), round(image.height * factor)
         image.resize(size, Image.Resampling.BICUBIC).save(path, quality=90)
-        paths.append(path)
-    return paths
 
 
 def _pictures(count: int, side: int, photographs: Path | None, rng: np.random.Generator) -> Iterator[Image.Image]:
@@ -151,25 +153,71 @@ def times() -> tuple[float, float]:
     return sum(os.times()[:4]) + there, time.process_time()
 
 
-def measure(works: dict[str, Callable[[], object]], repeats: int, device: torch.device) -> dict[str, float]:
-    """Median seconds of each, all in turn; the first turn warms up."""
-    taken: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeats + 1):
-        for name, work in works.items():
-            start = time.perf_counter()
-            work()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            taken[name].append(time.perf_counter() - start)
-    return {name: statistics.median(each[1:]) for name, each in taken.items()}
-
-
 def cpu_time(work: Callable[[], object], images: int) -> tuple[float, float]:
     """Milliseconds of processor time per image, of all processes and of this one alone."""
     begin = times()
     work()
     everyone, alone = (1e3 / images * (after - before) for before, after in zip(begin, times(), strict=True))
     return everyone, alone
+
+
+class Bench:
+    """Rows of one folder of files.
+
+    Args:
+        options: the command line.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.device, self.table = options, torch.device(options.device), from_folder(options.files)
+        self.augment = RandomResizedCrop(size=options.size, scale=SCALE)
+
+    def store(self, kind: Cache) -> ImageStore:
+        """Ours."""
+        view = View(self.options.size, self.options.size * 8 // 7)
+        return ImageStore(self.table, view, self.device, kind, workers=self.options.workers)
+
+    def loader(self, name: str) -> DataLoader[Tensor]:
+        """A peer's."""
+        paths = [self.options.files / identity for identity in self.table.ids]
+        if name == "torchvision":
+            read_torchvision(paths[0])  # or fail here, where it has no decoder
+        return DataLoader(
+            Files(paths, self.options.size, read_pillow if name == "pillow" else read_torchvision, name == "pillow"),
+            batch_size=BATCH,
+            num_workers=self.options.workers,
+            pin_memory=self.device.type == "cuda",
+            persistent_workers=True,
+        )
+
+    def work(self, name: str) -> Callable[[], object]:
+        """What a row does again and again."""
+        if name == "fill":
+            return partial(self.store, "memory")
+        if name in ("pillow", "torchvision"):
+            return partial(peers, self.loader(name), self.device)
+        batches = torch.arange(len(self.table)).split(BATCH)
+        return partial(ours, self.store(cast(Cache, name)), self.augment, batches, iter(range(10**6)))
+
+    def row(self, name: str) -> dict[str, Any]:
+        """One row."""
+        work, images = self.work(name), len(self.table)
+        rate = images / seconds(work, self.options.repeats, warm=1)
+        everyone, alone = cpu_time(work, images)
+        return {"row": name, "images_per_s": rate, "cpu_ms": everyone, "main_ms": alone}
+
+
+def in_process(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
+    """A row from a process of its own; None, with a line why, where it cannot be measured here."""
+    command = [sys.executable, str(Path(__file__)), "--row", name]
+    for option in ("files", "size", "workers", "device", "repeats"):
+        command += [f"--{option}", str(getattr(options, option))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"without {name}: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}")
+        return None
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def main() -> None:
@@ -182,60 +230,34 @@ def main() -> None:
     parser.add_argument("--photographs", type=Path, help="a zip of images")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
-    arguments = parser.parse_args()
+    parser.add_argument("--row", choices=ROWS, help="measure this one in this process; needs --files")
+    parser.add_argument("--files", type=Path, help="a folder with images")
+    options = parser.parse_args()
     ensure_torchvision()
-    size, view, workers = arguments.size, View(arguments.size, arguments.size * 8 // 7), arguments.workers
-    device, augment = torch.device(arguments.device), RandomResizedCrop(size=size, scale=SCALE)
+    if options.row:
+        print(json.dumps(Bench(options).row(options.row)))
+        return
     with tempfile.TemporaryDirectory() as name:
         os.environ["HOLDFAST_CACHE"] = str(Path(name) / "cache")
-        files = Path(name) / "files"
-        files.mkdir()
-        paths = make_folder(files, arguments.images, arguments.side, arguments.photographs)
-        table = from_folder(files)
-        batches = torch.arange(len(paths)).split(BATCH)
-        paths = [files / identity for identity in table.ids]
-        stores = {kind: ImageStore(table, view, device, kind, workers=workers) for kind in ("none", "disk", "memory")}
-        worst = worst_difference(stores["none"], augment, 64)
+        options.files = Path(name) / "files"
+        options.files.mkdir()
+        make_folder(options.files, options.images, options.side, options.photographs)
+        bench = Bench(options)
+        worst = worst_difference(bench.store("none"), bench.augment, 64)
         if worst > 1:
             raise SystemExit(f"pixels differ by {worst:.2f}/255 from decoding, resizing, cropping and resizing")
-        epochs = iter(range(10**6))
-        datasets = {"pillow": Files(paths, size, read_pillow, True)}
-        try:
-            read_torchvision(paths[0])
-            datasets["torchvision"] = Files(paths, size, read_torchvision, False)
-        except (RuntimeError, OSError, ImportError) as error:
-            print(f"without torchvision's decoder: {str(error).splitlines()[0]}")
-        pinned = device.type == "cuda"
-        load = partial(DataLoader, batch_size=BATCH, num_workers=workers, pin_memory=pinned)
-        loaders = {name: load(each, persistent_workers=True) for name, each in datasets.items()}
-        works: dict[str, Callable[[], object]] = {
-            **{name: partial(peers, loader, device) for name, loader in loaders.items()},
-            **{kind: partial(ours, store, augment, batches, epochs) for kind, store in stores.items()},
-            "fill": lambda: ImageStore(table, view, device, "memory", workers=workers),
-        }
-        taken = measure(works, arguments.repeats, device)
-        spent = {name: cpu_time(work, len(paths)) for name, work in works.items()}
-    rows: list[dict[str, Any]] = [
-        {
-            "row": name,
-            "images_per_s": len(paths) / seconds,
-            **{f"x_{peer}": taken[peer] / seconds for peer in datasets},
-            "cpu_ms": spent[name][0],
-            "main_ms": spent[name][1],
-            "workers": workers,
-            "side": arguments.side,
-            "worst_255": worst,
-            "device": torch.cuda.get_device_name(device) if pinned else processor(torch.get_num_threads()),
-        }
-        for name, seconds in taken.items()
-    ]
-    titles = " ".join(f"{'× ' + peer:>13}" for peer in datasets)
-    print(f"{'data path':12} {'images/s':>9} {titles} {'CPU ms':>7} {'main ms':>7}")
+        rows = [row for name in ROWS if (row := in_process(name, options))]
+    rates = {row["row"]: row["images_per_s"] for row in rows}
+    there = [peer for peer in ("pillow", "torchvision") if peer in rates]
+    name = torch.cuda.get_device_name() if options.device == "cuda" else processor(torch.get_num_threads())
+    print(f"{'data path':12} {'images/s':>9} {' '.join(f'{chr(215)} {peer:>11}' for peer in there)}  CPU ms main ms")
     for row in rows:
-        ratios = " ".join(f"{row[f'x_{peer}']:13.2f}" for peer in datasets)
+        row |= {f"x_{peer}": row["images_per_s"] / rates[peer] for peer in there}
+        row |= {"workers": options.workers, "side": options.side, "worst_255": worst, "device": name}
+        ratios = " ".join(f"{row[f'x_{peer}']:13.2f}" for peer in there)
         print(f"{row['row']:12} {row['images_per_s']:9.0f} {ratios} {row['cpu_ms']:7.2f} {row['main_ms']:7.2f}")
     print(f"pixels within {worst:.3f}/255")
-    write(rows, arguments.json)
+    write(rows, options.json)
 
 
 if __name__ == "__main__":
