@@ -84,12 +84,14 @@ class Scatter:
         arms: which.
         x: figure of the x axis.
         y: figure of the y axis.
+        frontier: name only the arms that no other beats in both figures, and join them; for many arms.
     """
 
     title: str
     arms: tuple[str, ...]
     x: str
     y: str
+    frontier: bool = False
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -248,16 +250,44 @@ def _scatter(drawing: Scatter, results: Results, names: Mapping[str, str]) -> Fi
     known = {arm: both for arm in drawing.arms if (both := _pairs(results, arm, drawing))}
     if not known:
         return None
+    axes.set(xlabel=names.get(drawing.x, drawing.x), ylabel=names.get(drawing.y, drawing.y))
+    if drawing.frontier:
+        _frontier(axes, {arm: _mean(both) for arm, both in known.items()})
+        return figure
     for place, (arm, both) in enumerate(known.items()):
         marker = MARKERS[(place + place // len(PALETTE)) % len(MARKERS)]
         look: Any = {"color": PALETTE[place % len(PALETTE)], "marker": marker, "linestyle": ""}
         xs, ys = _coordinates(both)
         axes.plot(xs, ys, **look, markersize=4, alpha=0.35)
-        mean = (statistics.fmean(xs), statistics.fmean(ys))
-        axes.plot(*[[value] for value in mean], **look, markersize=8, label=arm, markeredgecolor="white")
-    axes.set(xlabel=names.get(drawing.x, drawing.x), ylabel=names.get(drawing.y, drawing.y))
+        axes.plot(*[[value] for value in _mean(both)], **look, markersize=8, label=arm, markeredgecolor="white")
     _legend(axes, always=True)
     return figure
+
+
+def _frontier(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """All points, and a line through those that no other beats in both figures, which are named."""
+    best = sorted(undominated(points), key=lambda arm: points[arm])
+    others = [point for arm, point in points.items() if arm not in best]
+    if others:
+        axes.plot(*_coordinates(others), color=INK, alpha=0.35, marker="o", linestyle="", markersize=5)
+    axes.plot(*_coordinates([points[arm] for arm in best]), color=PALETTE[0], marker="o", markersize=7, linewidth=1)
+    axes.margins(x=0.3, y=0.1)
+    for arm in best:  # to the right and above there is no other point
+        axes.annotate(arm, points[arm], xytext=(6, 3), textcoords="offset points", fontsize=7.5)
+
+
+def undominated(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """The arms that no other beats in one figure without losing in the other."""
+    return [
+        arm
+        for arm, (x, y) in points.items()
+        if not any(u >= x and v >= y and (u, v) != (x, y) for u, v in points.values())
+    ]
+
+
+def _mean(points: Sequence[Sequence[float]]) -> tuple[float, float]:
+    xs, ys = _coordinates(points)
+    return statistics.fmean(xs), statistics.fmean(ys)
 
 
 def _pairs(results: Results, arm: str, drawing: Scatter) -> list[tuple[float, float]]:

@@ -16,6 +16,9 @@ from holdfast.training.recipe import Recipe, load_recipe
 Scale: TypeAlias = Literal["pocket", "paper"]
 SCALES: tuple[Scale, ...] = ("pocket", "paper")
 
+START = "start:"
+"""In the overrides of a training, the model that was trained before."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AuditMeasure:
@@ -79,7 +82,8 @@ class Training:
         row: dotted overrides of the recipe that the source itself prints for this row of its table.
         settings: dotted overrides of ours, laid over both.
         measures: what else to find out about the trained model.
-        start: a training of the same network, with the same seed, whose model this one starts from.
+        start: a training with the same seed, whose model stands for `START` in the overrides ({"extras": [{"name":
+            "teacher", "model": START}]}); where none of them has it, this one, of the same network, starts from it.
         differs: what else is not as in the source, where no recipe shows it.
     """
 
@@ -100,7 +104,7 @@ class Training:
         return f"{self.recipe}-{self.identity(seed)}-s{seed}"
 
     def resolved(self, seed: int) -> Recipe:
-        """The whole recipe, its dataset not yet placed; `init` is the name of the cell it starts from."""
+        """The whole recipe, its dataset not yet placed; the model of `start` goes by the name of its cell."""
         return _resolved(self.recipe, json.dumps(self.data), self._settings(seed), seed)
 
     def flat(self, seed: int, brief: bool = False) -> dict[str, Any]:
@@ -124,8 +128,12 @@ class Training:
         return model.backbone.partition(".")[0] if model.weights == "imagenet" else None
 
     def _settings(self, seed: int) -> str:
-        first = self.first(seed)
-        return json.dumps({**self.row, **self.settings, **({} if first is None else {"init": first.key})})
+        first, text = self.first(seed), json.dumps({**self.row, **self.settings})
+        if first is None:
+            return text
+        if json.dumps(START) not in text:
+            text = json.dumps({**self.row, **self.settings, "init": START})
+        return text.replace(json.dumps(START), json.dumps(first.key))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

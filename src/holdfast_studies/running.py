@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -181,7 +182,11 @@ def _located(job: Training, seed: int, store: Store, places: Places) -> dict[str
     """The recipe with its data, weights and start as they lie here."""
     plain = job.resolved(seed).plain()
     plain |= {"data": places.block(plain["data"]), "model": places.model(plain["model"])}
-    return plain if job.start is None else {**plain, "init": str(store.run(job.start, seed))}
+    first = job.first(seed)
+    if job.start is None or first is None:
+        return plain
+    here = json.dumps(str(store.run(job.start, seed)))
+    return dict(json.loads(json.dumps(plain).replace(json.dumps(first.key), here)))
 
 
 def _measure(
@@ -257,5 +262,14 @@ def relocate(folder: Path, plain: dict[str, Any]) -> None:
 def _moved(key: str, there: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether a setting that differs is a path that leads to the same thing."""
     old, new = there.get(key), now.get(key)
-    same = bool(old and new) and Path(str(old)).name == Path(str(new)).name
-    return key == "data.root" or (key in ("model.weights", "init") and same)
+    same = bool(old and new) and _without_folders(old) == _without_folders(new)
+    return key == "data.root" or (key in ("model.weights", "init", "extras") and same)
+
+
+def _without_folders(value: Any) -> Any:
+    """Paths by their last names, whatever holds them."""
+    if isinstance(value, dict):
+        return {key: _without_folders(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_without_folders(part) for part in value]
+    return Path(value).name if isinstance(value, str) else value

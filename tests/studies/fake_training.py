@@ -26,17 +26,22 @@ class FakeTraining:
         errors: start of a run folder's name → what its training raises.
         folders: names of the run folders that were trained.
         inits: what those started from.
+        teachers: what those learnt from.
     """
 
     score: float = 1.0
     errors: dict[str, Exception] = dataclasses.field(default_factory=dict)
     folders: list[str] = dataclasses.field(default_factory=list)
     inits: list[Any] = dataclasses.field(default_factory=list)
+    teachers: list[Any] = dataclasses.field(default_factory=list)
 
     def __call__(self, plain: dict[str, Any], out: Path, **_: Any) -> Any:
         if not (out / "evaluation.json").exists():
             self.folders.append(out.name)
             self.inits.append(plain["init"])
+            self.teachers.append(
+                next((extra["model"] for extra in plain["extras"] if extra["name"] == "teacher"), None)
+            )
             for name, error in self.errors.items():
                 if out.name.startswith(name):
                     raise error

@@ -38,7 +38,7 @@ def figures_of(arm: Arm, probed: Mapping[str, Iterable[str]] | None = None) -> s
         if not isinstance(measure, AuditMeasure):
             keys = set((probed or {})[measure.function])
         elif measure.protocol == "ers":
-            keys = {"ERS", *TERMS}
+            keys = {"ERS", "robust R@1", *TERMS}
         else:
             only = (measure.settings or {}).get("only")
             keys = STAX | {f"{kind}/{key}" for kind in only or INPUTS for key in {*STAX, "success_rate"}}

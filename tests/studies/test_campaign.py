@@ -161,11 +161,23 @@ def placed(root: str, weights: str, init: str | None = None) -> dict[str, Any]:
     return {**plain, "data": block, "model": {**plain["model"], "weights": weights}, "init": init}
 
 
+def taught(teacher: str, weight: float = 1.0) -> dict[str, Any]:
+    regime = {"name": "at", "goal": "single-target"}
+    return {
+        **placed("a", "w.pth"),
+        "regime": regime,
+        "extras": [{"name": "teacher", "model": teacher, "weight": weight}],
+    }
+
+
 @pytest.mark.parametrize(
     ("before", "after", "goes_on"),
     [
         (placed("a", "a/w.pth"), placed("b", "b/w.pth"), True),
         (placed("a", "w.pth", "runs/start-1"), placed("a", "w.pth", "moved/runs/start-1"), True),
+        (taught("runs/plain-1"), taught("moved/runs/plain-1"), True),
+        (taught("runs/plain-1"), taught("runs/plain-2"), False),
+        (taught("runs/plain-1"), taught("runs/plain-1", weight=2.0), False),
         (placed("a", "a/w.pth"), placed("a", "a/other.pth"), False),
         (placed("a", "imagenet"), placed("a", "a/w.pth"), False),
         (placed("a", "w.pth"), {**placed("b", "w.pth"), "epochs": 77}, False),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holdfast_studies.drawing import PALETTE, Bars, Curves, Drawing, Lines, Scatter, draw, write
+from holdfast_studies.drawing import PALETTE, Bars, Curves, Drawing, Lines, Scatter, draw, undominated, write
 from holdfast_studies.results import Outcome, Results
 
 SERIES = {"p/path": [[0, 1.0], [1, 2.0]]}
@@ -79,6 +79,17 @@ def test_points_of_a_scatter_are_of_seeds_that_have_both_figures() -> None:
     drawn = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[0].lines}
     assert drawn.pop("a") == [[10.5, 20.0]]
     assert list(drawn.values()) == [[[10.0, 20.0], [11.0, 20.0]]], "b has no seed with both"
+
+
+def test_a_frontier_joins_and_names_what_no_other_beats() -> None:
+    points = {"a": (10.0, 40.0), "b": (20.0, 30.0), "c": (19.0, 29.0), "d": (20.0, 25.0), "e": (30.0, 5.0)}
+    found = Results(outcomes={arm: [Outcome(seed=0, figures={"R@1": x, "ERS": y})] for arm, (x, y) in points.items()})
+    figure = draw(Scatter("all", tuple(points), x="R@1", y="ERS", frontier=True), found, {})
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.texts] == ["a", "b", "e"]
+    assert [list(points[arm]) for arm in "abe"] in [line.get_xydata().tolist() for line in axes.lines]
+    assert undominated({"alike": (1.0, 1.0), "same": (1.0, 1.0)}) == ["alike", "same"]
 
 
 def test_points_are_coloured_by_their_third_number_alike_in_every_panel() -> None:

@@ -9,6 +9,7 @@ from fake_training import FakeTraining, fake_training
 
 from holdfast.training.health import Collapsed
 from holdfast_studies import campaign
+from holdfast_studies.jobs import START as NAMED
 from holdfast_studies.jobs import Cell, Training
 from holdfast_studies.running import Places
 from holdfast_studies.store import Store
@@ -27,6 +28,26 @@ def test_a_start_is_part_of_what_a_training_is() -> None:
     other = dataclasses.replace(LATER, start=dataclasses.replace(START, settings={"epochs": 2}))
     assert len({job.identity(3) for job in (LATER, plain, other)}) == 3
     assert plain.first(3) is None
+
+
+def test_a_start_is_what_the_settings_name_it_for(tmp_path: Path, fake_training: FakeTraining) -> None:
+    """A teacher alone, or a teacher and the first weights; a path is no part of what a training is."""
+    taught = {"epochs": 1, "extras": [{"name": "teacher", "model": NAMED}]}
+    teacher = Training(recipe="at-pocket", settings=taught, start=START)
+    both = dataclasses.replace(teacher, settings={**taught, "init": NAMED})
+    first = teacher.first(0)
+    assert first is not None
+    for job, init in ((teacher, None), (both, first.key)):
+        recipe = job.resolved(0)
+        assert recipe.init == init
+        assert recipe.plain()["extras"][0]["model"] == first.key
+    assert len({job.identity(0) for job in (teacher, both, dataclasses.replace(both, settings={"epochs": 1}))}) == 3
+    store = Store(tmp_path)
+    cells = [Cell(arm=name, job=job, seed=0) for name, job in (("teacher", teacher), ("both", both))]
+    assert campaign.run_cells(cells, store, Places(device="cpu")) == {}
+    run = str(store.run(START, 0))
+    assert fake_training.inits == [None, None, run]
+    assert fake_training.teachers == [None, run, run]
 
 
 FIRST = Cell(arm="start", job=START, seed=0)

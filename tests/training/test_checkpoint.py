@@ -66,9 +66,7 @@ def test_a_half_written_folder_is_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
-def test_optimizer_memory_survives_exactly(
-    tmp_path: Path, make: type[torch.optim.Optimizer], fused: bool
-) -> None:
+def test_optimizer_memory_survives_exactly(tmp_path: Path, make: type[torch.optim.Optimizer], fused: bool) -> None:
     """Of weights whose channels lie last, too, as a session lays them out: files have one layout."""
     arguments = {"fused": fused, **({"momentum": 0.9} if make is torch.optim.SGD else {})}
 

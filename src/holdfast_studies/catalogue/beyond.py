@@ -1,4 +1,4 @@
-"""Beyond the papers: ideas of four papers in one recipe (X1), and hardness manipulation without crafting (X2)."""
+"""Beyond the papers: four ideas in one recipe (X1), hardness manipulation without crafting (X2), CA-TRIDE (X3)."""
 
 from __future__ import annotations
 
@@ -133,5 +133,47 @@ def free(scale: Scale) -> Plan:
             ),
             at_most(ALIKE, hardness_arms.more_ers(alike, (FREE, WHOLE)), FREE),
             at_most(1.0, hardness_arms.more_ers(same, (FREE_EPOCHS, WHOLE)), FREE_EPOCHS),
+        ],
+    )
+
+
+MANIPULATED, TRIDE, TRIDE_RELEASED, ANTI_COLLAPSE = "HM[S, LGA]&ICS", "CA-TRIDE", "CA-TRIDE, η doubled", "ACT[R]"
+ABOUT_EQUAL = 1.05
+"""Share of the passes of HM that counts as no more."""
+
+
+@study("X3")
+def tride(scale: Scale) -> Plan:
+    """CA-TRIDE against hardness manipulation at equal passes."""
+    epochs, steps = hardness_arms.LENGTHS["glyphs" if scale == "pocket" else "cub"], hardness_arms.STEPS[scale]
+    batch = {} if scale == "pocket" else {"batch.classes": 112, "mining_groups": 2}  # that of HM
+
+    def decoupled(steps: int, length: int) -> Training:
+        return hardness_arms.trained(scale, "tride", {"regime.budget.steps": steps}, epochs=length, over=batch)
+
+    jobs = {
+        MANIPULATED: hardness_arms.hm(scale, regime={"ics": ICS}),
+        TRIDE: decoupled(steps, epochs),
+        TRIDE_RELEASED: decoupled(2 * steps, epochs * (steps + 1) // (2 * steps + 1)),
+        ANTI_COLLAPSE: hardness_arms.act(scale, "R"),
+    }
+    prices = {name: Price(arm=name, epochs=job.resolved(0).epochs) for name, job in jobs.items()}
+
+    def over_hm(name: str, claim: Claim) -> Claim:
+        return priced(claim, prices[name], prices[MANIPULATED], ABOUT_EQUAL)
+
+    return Plan(
+        hardness_arms.named(jobs),
+        [
+            over_hm(name, claim)
+            for name in (TRIDE, TRIDE_RELEASED)
+            for claim in (
+                hardness_arms.more_ers(f"{name} reaches more ERS than HM for no more passes", (name, MANIPULATED)),
+                Ordered(
+                    f"{name} keeps more R@1 than HM for no more passes",
+                    (name, MANIPULATED),
+                    noise=hardness_arms.R1_NOISE,
+                ),
+            )
         ],
     )
