@@ -36,7 +36,7 @@ COLUMNS = {
 
 def holdfast(*arguments: str) -> dict[str, Any]:
     """One command with --json; a run that stops by itself (a collapse) is data too."""
-    command = [sys.executable, "-m", "holdfast.cli", *arguments, "--json"]
+    command = [sys.executable, "-m", "holdfast", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"rc {done.returncode}"}

@@ -70,7 +70,7 @@ def meet(rank: int, world: int, port: int) -> None:
 def start(rank: int, world: int, port: int, *arguments: str) -> subprocess.Popen[str]:
     """One process of a launch, without a launcher that would stop it when another dies."""
     return subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", *arguments],
+        [sys.executable, "-m", "holdfast", *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1", **told(rank, world, port)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -53,10 +53,10 @@ def same_run(found: Path, expected: Path) -> None:
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
 def test_a_launcher_starts_a_run_of_two(launcher: str, alone: Path, tmp_path: Path) -> None:
     port, run = str(free_port()), tmp_path / "run"
-    with_torchrun = ["torch.distributed.run", "--nproc_per_node", "2", "--master_port", port, "-m", "holdfast.cli"]
+    with_torchrun = ["torch.distributed.run", "--nproc_per_node", "2", "--master_port", port, "-m", "holdfast"]
     # With --cpu, accelerate starts one process: it leaves several to MPI.
     with_accelerate = ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", port]
-    how = with_torchrun if launcher == "torchrun" else [*with_accelerate, "--module", "holdfast.cli"]
+    how = with_torchrun if launcher == "torchrun" else [*with_accelerate, "--module", "holdfast"]
     what = ["train", str(write_recipe(tmp_path)), "--out", str(run), "--device", "cpu", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", *how, *what], env=environment(), capture_output=True, text=True, timeout=300

@@ -64,7 +64,7 @@ class Command:
 
     def finish(self, then: Command | None = None) -> dict[str, torch.Tensor]:
         """Run to the end, and another command in the same process; every weight, auxiliary BatchNorm sets included."""
-        after = ("-c", AND_THEN, str(len(then.words)), *then.words) if then else ("-m", "holdfast.cli")
+        after = ("-c", AND_THEN, str(len(then.words)), *then.words) if then else ("-m", "holdfast")
         process = self.start(*after)
         _, errors = process.communicate()
         assert process.returncode == 0, errors.decode()
@@ -88,7 +88,7 @@ class Command:
 
     def killed_after(self, seconds: float) -> bool:
         """Kill it after a delay; False if it finished before."""
-        process = self.start("-m", "holdfast.cli")
+        process = self.start("-m", "holdfast")
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""`python -m holdfast.cli`."""
+"""The command line, as `python -m holdfast`."""
 
 import sys
 
