@@ -27,7 +27,7 @@ def out_of_memory(folder: Path, draw: random.Random, model: Path) -> list[Outcom
     outcomes = []
     for kind in KINDS:
         (place / "run").rename(place / f"before-{kind}")
-        first = command(words, place, partial(run_out, "training.loop", "one_step", kind, draw.randint(1, 8)))
+        first = command(words, place, partial(run_out, "training.captured", "one_step", kind, draw.randint(1, 8)))
         finished(words, place)
         outcomes.append(_outcome("train", first.one_line, different(whole, ending(place / "run")), first.said))
         (folder / "audit" / "out").rename(folder / "audit" / f"before-{kind}")

@@ -44,7 +44,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint and forget all but the newest."""
+    """Write a checkpoint, and remove older ones but for the one before it."""
     # Bytes first: a model that cannot be serialised must not leave an empty folder behind.
     tensors = save({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()})
     body = {"schema": SCHEMA, "step": checkpoint.step, "state": checkpoint.state}
@@ -54,8 +54,13 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     with new_folder(folder / f"{checkpoint.step:09d}") as aside:
         write_synced(aside / "tensors.safetensors", tensors)
         write_synced(aside / "state.json", json.dumps({**body, "sha256": digest}, sort_keys=True).encode())
+    remove_useless(folder, checkpoint.step)
+
+
+def remove_useless(folder: Path, step: int) -> None:
+    """Remove all checkpoints but that of a step and the one before it."""
     steps = _steps(folder)
-    now = steps.index(folder / f"{checkpoint.step:09d}")
+    now = steps.index(folder / f"{step:09d}")
     # Later ones are damaged, or training would have gone on from them.
     for useless in (*steps[: max(0, now + 1 - KEPT)], *steps[now + 1 :]):
         shutil.rmtree(useless, ignore_errors=True)

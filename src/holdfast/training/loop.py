@@ -28,7 +28,7 @@ from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import FITTED, KEPT, ON_TEST, START, UNDER_ATTACK
 from holdfast.training import health
 from holdfast.training.captured import CapturedStep
-from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, save_checkpoint
+from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, remove_useless, save_checkpoint
 from holdfast.training.choosing import choose_recipe, shrunk_line
 from holdfast.training.evaluations import finish, measure_on_test, measure_start, open_test_stores
 from holdfast.training.fitting import fit_head
@@ -160,8 +160,8 @@ class Loop:
         learn = CapturedStep(session, context)
         schedule = recipe.schedule.build()
         self.interval = Interval(session.device, interval)
-        if self.step == self.total:  # a kill may have come while older checkpoints were removed
-            self._save()
+        if self.log and self.saved == self.total:  # a kill may have come while older checkpoints were removed
+            remove_useless(self.run.checkpoints, self.step)
         if recipe.trackers:
             session.accelerator.init_trackers("holdfast", config={"recipe": recipe.yaml()})
         if self.step == 0:
