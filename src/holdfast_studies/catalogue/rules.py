@@ -315,38 +315,6 @@ class ChosenBeatsEach(Claim):
         return "does not hold" if set(ways) == {"does not hold"} else "undecided"
 
 
-def beyond_both(text: str, arm: str, others: tuple[str, ...], figures: Mapping[str, float]) -> Judged:
-    """One of some arms lies above another in all of some figures.
-
-    Args:
-        text: the claim in words.
-        arm: to lie above.
-        others: of which one does it.
-        figures: and what two arms may differ by in each with one seed and no cause.
-    """
-
-    def rule(results: Results) -> tuple[Status, str]:
-        known: dict[str, list[SeedInterval]] = {}
-        for other in others:
-            gaps = (difference(results, other, arm, figure, noise) for figure, noise in figures.items())
-            found = [gap for gap in gaps if gap is not None]
-            if len(found) == len(figures):
-                known[other] = found
-        if not known:
-            return "undecided", NOT_RUN
-        least = {other: min(gap.mean / gap.half for gap in gaps) for other, gaps in known.items()}
-        best = max(least, key=lambda other: least[other])
-        shown = ", ".join(f"{figure} {gap}" for figure, gap in zip(figures, known[best], strict=True))
-        statuses = {other: joint([gap.status() for gap in gaps]) for other, gaps in known.items()}
-        evidence = f"{len(known)} of {len(others)} run; nearest to it {best}: {shown}"
-        if "holds" in statuses.values():
-            return "holds", evidence
-        whole = len(known) == len(others) and set(statuses.values()) == {"does not hold"}
-        return ("does not hold" if whole else "undecided"), evidence
-
-    return Judged(text, rule)
-
-
 @register("close")
 def close(text: str, arm: str, expected: dict[str, float], within: float) -> Judged:
     """All of some figures of an arm lie close to expected ones.

@@ -8,9 +8,10 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.hardness_arms import AUDITED, ERS_NOISE, R1_NOISE
-from holdfast_studies.catalogue.rules import beyond_both
+from holdfast_studies.claims import Judged, joint
 from holdfast_studies.declared import at_scale, paper
 from holdfast_studies.jobs import START, Arm, AuditMeasure, Scale, Training
+from holdfast_studies.results import NOT_RUN, Results, SeedInterval, Status, difference
 
 BASE = "HM&ICS"
 MEASURES = (
@@ -41,7 +42,37 @@ def _training(text: Mapping[str, Any], trial: Mapping[str, Any]) -> Training:
     """A trial: its own settings over those of its family, and these over those of all."""
     family, plain = text["families"][trial["family"]], text["plain"]
     settings = {**text["over"], **family.get("settings", {}), **trial.get("settings", {})}
-    data = "cub" if "data.validation" in text["over"] else "glyphs"
-    before = Training(plain["recipe"], data, settings=plain["settings"])
-    starts = trial.get("start", False) or START in str(settings)
-    return Training(family["recipe"], data, settings=settings, measures=MEASURES, start=before if starts else None)
+    before = Training(plain["recipe"], text["data"], settings=plain["settings"]) if START in str(settings) else None
+    return Training(family["recipe"], text["data"], settings=settings, measures=MEASURES, start=before)
+
+
+def beyond_both(text: str, arm: str, others: tuple[str, ...], figures: Mapping[str, float]) -> Judged:
+    """One of some arms lies above another in all of some figures.
+
+    Args:
+        text: the claim in words.
+        arm: to lie above.
+        others: of which one does it.
+        figures: and what two arms may differ by in each with one seed and no cause.
+    """
+
+    def rule(results: Results) -> tuple[Status, str]:
+        known: dict[str, list[SeedInterval]] = {}
+        for other in others:
+            gaps = (difference(results, other, arm, figure, noise) for figure, noise in figures.items())
+            found = [gap for gap in gaps if gap is not None]
+            if len(found) == len(figures):
+                known[other] = found
+        if not known:
+            return "undecided", NOT_RUN
+        least = {other: min(gap.mean / gap.half for gap in gaps) for other, gaps in known.items()}
+        best = max(least, key=lambda other: least[other])
+        shown = ", ".join(f"{figure} {gap}" for figure, gap in zip(figures, known[best], strict=True))
+        statuses = {other: joint([gap.status() for gap in gaps]) for other, gaps in known.items()}
+        evidence = f"{len(known)} of {len(others)} run; nearest to it {best}: {shown}"
+        if "holds" in statuses.values():
+            return "holds", evidence
+        whole = len(known) == len(others) and set(statuses.values()) == {"does not hold"}
+        return ("does not hold" if whole else "undecided"), evidence
+
+    return Judged(text, rule)
