@@ -142,10 +142,24 @@ def changed_keys(recorded: Mapping[str, Any], job: Training, seed: int = 0) -> l
 
     A key that came later is no reason to run it again, as long as it has its default.
     """
-    now, stated = _flat_job(job, seed, brief=False), _flat_job(job, seed, brief=True)
-    said = {k: now.get(k) if (value, now.get(k)) == REWORDED.get(k) else value for k, value in recorded.items()}
+    now, stated = (_opened(_flat_job(job, seed, brief)) for brief in (False, True))
+    before = _opened(recorded)
+    said = {k: now.get(k) if (value, now.get(k)) == REWORDED.get(k) else value for k, value in before.items()}
     gone = [key for key, value in said.items() if key not in now or now[key] != value]
-    return gone + [key for key in stated if key not in recorded]
+    return gone + [key for key in stated if key not in before]
+
+
+def _opened(recipe: Flat) -> dict[str, Any]:
+    """A recipe by dotted keys, blocks in lists by their numbers too: `extras.0.weight`."""
+    numbered = {
+        key: {str(number): block for number, block in enumerate(value)} if _are_blocks(value) else value
+        for key, value in recipe.items()
+    }
+    return flat(numbered)
+
+
+def _are_blocks(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(block, Mapping) for block in value)
 
 
 def common(recipes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

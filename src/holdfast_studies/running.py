@@ -22,6 +22,7 @@ from holdfast.devices import choose_device
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
 from holdfast.models import ModelConfig, load_model
+from holdfast.models.compile_choice import shared_compiling
 from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, passes_per_step, training_seconds
 from holdfast.training import train
 from holdfast.training.folder import TrainingFolder, differences
@@ -55,11 +56,13 @@ class Places:
         weights: backbone → file of ImageNet weights, in place of those that timm would fetch. `FILE@stride-1x1` is a
             ResNet file in the layout of 2015.
         device: `cpu`, `cuda`, or None for the best there is.
+        alike: cells of the same network that are still to run here, this one among them.
     """
 
     data: Mapping[str, str] = dataclasses.field(default_factory=dict)
     weights: Mapping[str, str] = dataclasses.field(default_factory=dict)
     device: str | None = None
+    alike: int = 1
 
     def lacks(self, cell: Cell) -> str | None:
         """What must be given before a cell can run; None if nothing."""
@@ -106,6 +109,11 @@ def run_cell(cell: Cell, store: Store, places: Places) -> None:
     Measures that are known stay, unless the model had to be trained again and came out another one: then all are
     taken anew.
     """
+    with shared_compiling(places.alike):
+        _run_cell(cell, store, places)
+
+
+def _run_cell(cell: Cell, store: Store, places: Places) -> None:
     console.say(f"{cell.arm}, seed {cell.seed}")
     scene = probes.Scene(seed=cell.seed, device=choose_device(places.device))
     record = store.read(cell) or {"arm": cell.arm, "seed": cell.seed, "measures": {}, "place": _place(cell, places)}

@@ -148,13 +148,14 @@ class SideBySide:
                     return began
                 worker = self.idle.pop() if self.idle else Worker()
                 self.tasks.append(_Task(cell, worker, number, work_done(cell, self.store)))
-                worker.begin(self.work, cell, self.store, self._placed(number))
+                worker.begin(self.work, cell, self.store, self._placed(number, cell))
                 self._mark(number)
                 began = True
         return began
 
-    def _placed(self, device: int) -> Places:
-        return dataclasses.replace(self.places, device=str(self.devices[device]))
+    def _placed(self, device: int, cell: Cell | None = None) -> Places:
+        alike = sum(network(other) == network(cell) for other in self.pending.cells) + 1 if cell else 1
+        return dataclasses.replace(self.places, device=str(self.devices[device]), alike=alike)
 
     def _ended(self) -> Iterator[_Task]:
         """Tasks whose process has answered or died, each taken off the list; after a moment, none."""

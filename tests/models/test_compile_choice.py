@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from holdfast.models import Embedder, compile_choice
-from holdfast.models.compile_choice import CostMeter, Costs, choose_compiling, time_pass
+from holdfast.models.compile_choice import CostMeter, Costs, choose_compiling, shared_compiling, time_pass
 
 MILLION = 1_000_000
 
@@ -47,6 +47,17 @@ def test_graphs_that_were_kept_pay_sooner(card: None) -> None:
     assert not choose_compiling("auto", model(), images, 4, True).compiled
     Costs(model(), True).remember(cold=2 * takes)
     assert choose_compiling("auto", model(), images, 4, True).compiled
+
+
+def test_several_runs_share_what_compiling_takes(card: None) -> None:
+    alone = choose_compiling("auto", model(), 0, 4, True).takes
+    with shared_compiling(10):
+        tenth = choose_compiling("auto", model(), 0, 4, True).takes
+        Costs(model(), True).remember(cold=alone)
+        kept = choose_compiling("auto", model(), 0, 4, True).takes
+    assert kept < tenth < alone
+    assert tenth == pytest.approx(kept + (alone - kept) / 10), "each also takes the graphs from where they are kept"
+    assert choose_compiling("auto", model(), 0, 4, True).takes == kept, "what is kept is the same for one run"
 
 
 def test_a_training_teaches_the_next_what_it_costs(card: None) -> None:

@@ -157,6 +157,22 @@ def test_a_teacher(tmp_path: Path) -> None:
     assert all(not parameter.requires_grad or parameter.grad is None for parameter in teacher.parameters())
 
 
+def test_a_teacher_whose_embeddings_are_kept() -> None:
+    extra = extras.Teacher("elsewhere", 2.0, keeps="embeddings")
+    teacher = embedder(seed=5).eval()
+    extra._teacher = teacher
+    extra.prepare = lambda model: None  # type: ignore[method-assign]
+    for name in ("at", "hm"):
+        result, inner, model, given = stepped(name, extra)
+        moved, rows = result.adversarial  # type: ignore[misc]
+        with torch.no_grad():
+            t = unit(teacher, given.images)
+        away = [(t[row] - z).square().sum() / 2 for row, z in zip(rows.tolist(), moved.z, strict=True)]
+        wanted = inner.loss + 2 * torch.stack(away).mean()
+        torch.testing.assert_close(result.loss, wanted)
+        by_hand.close(gradients(model, result.loss), gradients(model, wanted))
+
+
 def test_all_tuples() -> None:
     for name in ("act", "hm"):
         result, _, _, _ = stepped(name, extras.AllTuples())

@@ -19,6 +19,7 @@ from fake_training import FakeTraining, fake_training
 from fake_workers import HereWorker, holding, stopped_once, workers_here
 
 from holdfast import console
+from holdfast.models import compile_choice
 from holdfast.training import Interrupted
 from holdfast_studies import campaign, mps, running, side_by_side, workers
 from holdfast_studies.campaign import Tally
@@ -56,6 +57,22 @@ def test_the_longest_comes_first_and_what_is_begun_before_it(
     fake_training.folders.clear()
     assert campaign.run_cells(CELLS, store, HERE, 2) == {}
     assert trained(fake_training) == ["1", "3", "2"]
+
+
+def test_a_cell_knows_how_many_compile_the_same_network(
+    tmp_path: Path, fake_training: FakeTraining, workers_here: type[HereWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alike: list[int] = []
+
+    def train(*args: Any, **settings: Any) -> Any:
+        alike.append(compile_choice._runs.get())
+        return before(*args, **settings)
+
+    before = running.train
+    monkeypatch.setattr(running, "train", train)
+    other = Cell(arm="other", job=Training(recipe="pocket", settings={"model.backbone": "conv-tiny"}), seed=0)
+    assert campaign.run_cells([*CELLS, other], Store(tmp_path), HERE, 2) == {}
+    assert sorted(alike) == [1, 1, 2, 3]
 
 
 def test_a_start_comes_before_what_waits_for_it_however_short(

@@ -126,6 +126,7 @@ def test_all_of_them_from_the_command_line(tiny: dict[str, Any], precision: str,
         ({**AT, "extras": [{"name": "clean", "wieght": 2}]}, "weight"),
         ({**AT, "extras": [AWP], "loss": {"name": "multi-similarity", "memory": 64}}, "memory"),
         ({**AT, "extras": [{"name": "teacher", "model": "own.py:net"}]}, "run code"),
+        ({**AT, "extras": [{"name": "teacher", "model": "t", "keeps": "cosines"}]}, "cosines"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(tiny: dict[str, Any], change: dict[str, Any], said: str) -> None:
@@ -139,6 +140,14 @@ def test_a_teacher_of_another_size_is_refused(tiny: dict[str, Any], tmp_path: Pa
     recipe = load_recipe(tiny | AT | {"extras": [{"name": "teacher", "model": str(plain.folder)}]})
     with pytest.raises(RecipeError, match="16 px"):
         build_session(recipe, "cpu")
+
+
+def test_embeddings_of_another_length_cannot_be_kept(tiny: dict[str, Any], tmp_path: Path) -> None:
+    plain = holdfast.train(tiny | {"model": tiny["model"] | {"dim": 6}, "epochs": 1}, out=tmp_path / "t")
+    kept = {"name": "teacher", "model": str(plain.folder)}
+    with pytest.raises(RecipeError, match="has 6 dims"):
+        build_session(load_recipe(tiny | AT | {"extras": [kept | {"keeps": "embeddings"}]}), "cpu")
+    build_session(load_recipe(tiny | AT | {"extras": [kept]}), "cpu")
 
 
 def test_a_run_goes_on_with_the_same_teacher_only(

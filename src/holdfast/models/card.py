@@ -155,6 +155,7 @@ def training_rows(recipe: Document, evaluation: Document, log: Sequence[Document
         ("dims", model.get("dim") or "those of the backbone"),
         ("start", PurePath(str(weights)).name if weights else "random weights"),
         ("pooling", model.get("pooling")),
+        ("activation", model.get("activation")),
         ("head", model.get("head")),
     ]
     if not is_fitted(recipe):

@@ -1,7 +1,8 @@
 """Whether compiling a network earns the time it takes.
 
 What passes and compiling took is remembered beside the compiled graphs, for each build of a network and kind of
-machine. What is not known yet is measured (an uncompiled pass) or guessed with caution (the rest).
+machine. What is not known yet is measured (an uncompiled pass) or guessed with caution (the rest). Graphs are kept, so
+that of several runs of one network the first alone pays in full: `shared_compiling` says how many are to come.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import dataclasses
 import json
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, TypeAlias
 
 import torch
@@ -21,12 +25,14 @@ from holdfast.models.embedder import Embedder
 Compile: TypeAlias = bool | Literal["auto"]
 """`auto`: on a GPU, if it saves more time than it takes."""
 
-SAVED = 1 / 3
+SAVED = 1 / 2
 """Fraction of a pass that compiling is believed to save; an H200 saved 0.4 with ResNet-18, 0.6 with ResNet-50."""
 COLD, WARM = 0.7, 0.15
 """Seconds per parameter tensor that compiling is believed to take; an H200's host took 0.4 to 0.7."""
 PROBES = 5
 """Passes that are timed, after two that are not."""
+
+_runs: ContextVar[int] = ContextVar("runs", default=1)
 
 Figure: TypeAlias = Literal["plain", "compiled", "cold", "warm"]
 """Seconds per image forward and back, either way; seconds that compiling takes, with kept graphs or without."""
@@ -39,7 +45,7 @@ class Choice:
     Args:
         compiled: whether to compile.
         saves: seconds that compiled passes save; 0 where it was not asked.
-        takes: seconds that compiling takes.
+        takes: seconds that compiling takes, or this run's part of them.
     """
 
     compiled: bool
@@ -49,6 +55,16 @@ class Choice:
     def __str__(self) -> str:
         done = "compiles the network" if self.compiled else "does not compile the network"
         return f"compile: auto {done}: it takes about {self.takes:.0f} s and saves {self.saves:.0f} s"
+
+
+@contextmanager
+def shared_compiling(runs: int) -> Iterator[None]:
+    """What is compiled in the block serves so many runs of the same network; each has its part of the time."""
+    before = _runs.set(runs)
+    try:
+        yield
+    finally:
+        _runs.reset(before)
 
 
 class Costs:
@@ -108,7 +124,9 @@ def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int
     plain = known.get("plain") or time_pass(model, batch, bfloat16)
     compiled = known.get("compiled", plain * (1 - SAVED))
     tensors = sum(1 for _ in model.parameters())
-    takes = known.get("warm", WARM * tensors) if costs.warm else COLD * tensors
+    takes = known.get("warm", WARM * tensors)
+    if not costs.warm:
+        takes += max(0.0, COLD * tensors - takes) / _runs.get()
     saves = images * (plain - compiled)
     return Choice(saves > takes, saves, takes)
 

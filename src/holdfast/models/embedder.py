@@ -13,6 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError, reason, shown
+from holdfast.models.activation import Activation, use_activation
 from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, pool_by_gem, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_layers
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
@@ -33,6 +34,7 @@ Pooling: TypeAlias = Literal["gem"]
 
 _WORDS = {
     "pooling": (None, *get_args(Pooling)),
+    "activation": (None, *get_args(Activation)),
     "layout": get_args(Layout),
     "batchnorm": get_args(BatchNormPolicy),
     "fit": get_args(Fit),
@@ -68,6 +70,7 @@ class Embedder(
         normalize: scale to unit length. Only the EPS paper's MNIST experiment turns it off.
         batchnorm: what training may change in BatchNorm layers.
         pooling: `gem` for generalised-mean pooling in place of the backbone's average.
+        activation: `softplus` or `silu` in place of ReLU.
     """
 
     def __init__(
@@ -84,9 +87,12 @@ class Embedder(
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         pooling: Pooling | None = None,
+        activation: Activation | None = None,
     ) -> None:
         super().__init__()
         built = build_backbone(backbone, size)
+        if activation:
+            use_activation(built.module, activation)
         expects = built.expects.changed(canvas, fit, interpolation, mean, std)
         self._assemble(built, expects, dim, normalize, batchnorm)
         self._hub_mixin_config = {**(self._hub_mixin_config or {}), **expects.settings()}  # type: ignore[dict-item]

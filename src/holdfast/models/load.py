@@ -14,6 +14,7 @@ from torch import nn
 
 from holdfast.errors import ModelError, described, reason
 from holdfast.files import kind_of
+from holdfast.models.activation import Activation
 from holdfast.models.backbones import call_by_path
 from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder, Pooling
 from holdfast.models.fetching import hub_reachable
@@ -46,6 +47,7 @@ class ModelConfig:
     fit: Fit | None = None
     interpolation: Interpolation | None = None
     pooling: Pooling | None = None
+    activation: Activation | None = None
     head: Literal["whitened"] | None = None
 
     def __post_init__(self) -> None:

@@ -24,7 +24,8 @@ MEASURES = (
 def search(scale: Scale) -> Plan:
     """The search for the best robust recipe, trial by trial."""
     text = _declared(scale)
-    arms = [Arm(trial["name"], _training(text, trial), (0,)) for trial in text["trials"]]
+    trials = [trial for trial in text["trials"] if trial.get("at", scale) == scale]
+    arms = [Arm(trial["name"], _training(text, trial), (0,)) for trial in trials]
     claim = f"a trial has more R@1 and more ERS than {BASE}, both beyond what a seed may do"
     figures = {"log/validation R@1": R1_NOISE, "val-ers/ERS": ERS_NOISE}
     return Plan(arms, [beyond_both(claim, BASE, tuple(arm.name for arm in arms if arm.name != BASE), figures)])

@@ -117,7 +117,7 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
         weights = f"starting from the weights of ‘{fmt.short(PurePath(str(recipe['init'])).name)}’"
     dims = f"{model['dim']} dimensions" if model.get("dim") else "its own dimensions"
     facts = [("Network", f"{model.get('backbone')}, {dims}, {weights}")]
-    facts += [(key.capitalize(), str(model.get(key) or "")) for key in ("pooling", "head")]
+    facts += [(key.capitalize(), str(model.get(key) or "")) for key in ("pooling", "activation", "head")]
     if not is_fitted(recipe):
         facts += [
             ("Loss", _words(recipe.get("loss"))),
