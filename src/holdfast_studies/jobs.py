@@ -11,13 +11,11 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.data import parse
 from holdfast.data.readers.base import registry as readers
+from holdfast.extras import START
 from holdfast.training.recipe import Recipe, load_recipe
 
 Scale: TypeAlias = Literal["pocket", "paper"]
 SCALES: tuple[Scale, ...] = ("pocket", "paper")
-
-START = "start:"
-"""In the overrides of a training, the model that was trained before."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

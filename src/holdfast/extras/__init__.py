@@ -3,6 +3,7 @@
 from holdfast.config import builder
 from holdfast.extras.all_tuples import AllTuples
 from holdfast.extras.base import (
+    START,
     CleanTerm,
     Extended,
     Extra,
@@ -23,6 +24,6 @@ from holdfast.extras.weight_perturbation import WeightPerturbation
 
 build, names = builder(registry), registry.names
 
-__all__ = ["CleanTerm", "Extended", "Extra", "Term", "adversarial_of", "clean_of", "extended", "prepare"]
+__all__ = ["START", "CleanTerm", "Extended", "Extra", "Term", "adversarial_of", "clean_of", "extended", "prepare"]
 __all__ += ["build", "names", "register"]
 __all__ += ["AllTuples", "Clean", "Consistency", "EpsWarmup", "GradAlign", "Teacher", "WeightPerturbation"]

@@ -19,6 +19,9 @@ from holdfast.regimes import Adversarial, Batch, Regime, Standard, StepContext, 
 from holdfast.regimes.base import require_not_negative
 from holdfast.registry import Registry
 
+START = "start:"
+"""In an extra's settings, the model of the run that came first (`start` of a recipe)."""
+
 Inner: TypeAlias = Callable[[], StepResult]
 """A step of the regime, with the extras that come before."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import RecipeError, unknown
-from holdfast.extras.base import Term, adversarial_of, register
+from holdfast.extras.base import START, Term, adversarial_of, register
 from holdfast.models import Embedder, load_model
 from holdfast.models.names import is_user_code
 from holdfast.regimes import Batch, StepContext, StepResult
@@ -31,7 +31,7 @@ class Teacher(Term):
     resumed run reads it again from the same place, and stops where it has changed.
 
     Args:
-        model: a run folder, a packaged model or a hub id.
+        model: a run folder, a packaged model or a hub id; `start:` for that of the recipe's `start`.
         weight: λ.
         keeps: `similarities` or `embeddings`.
 
@@ -48,7 +48,7 @@ class Teacher(Term):
         super().__init__(weight)
         if keeps not in get_args(Keeps):
             raise RecipeError(unknown("extras: teacher keeps", keeps, get_args(Keeps)))
-        if is_user_code(model) or ".py:" in model:
+        if model != START and (is_user_code(model) or ".py:" in model):
             raise RecipeError(f"extras: teacher '{model}' would run code; give a run folder or a packaged model")
         self.model = model
         self.keeps = keeps

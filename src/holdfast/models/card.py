@@ -147,7 +147,7 @@ def data_name(data: Any) -> str:
 def training_rows(recipe: Document, evaluation: Document, log: Sequence[Document]) -> list[tuple[str, str]]:
     """How it was trained and what that cost."""
     model, batch, optimizer = recipe["model"], recipe.get("batch", {}), recipe.get("optimizer", {})
-    weights = model.get("weights") or recipe.get("init")
+    weights = "a run of its own, trained before" if recipe.get("start") else model.get("weights") or recipe.get("init")
     pairs = batch.get("sampler") == "pairs"
     per_batch = f"{batch.get('classes')} " + ("pairs" if pairs else f"classes of {batch.get('per_class')} images")
     rows = [

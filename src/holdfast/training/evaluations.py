@@ -55,15 +55,16 @@ def measure_start(
     """
     recipe = session.recipe
     new_head = recipe.model.dim is not None or recipe.model.head is not None
-    plain = recipe.init is None and recipe.model.weights not in (None, "none") and new_head
+    trained = recipe.init is not None or recipe.start is not None
+    plain = not trained and recipe.model.weights not in (None, "none") and new_head
     model = PlainFeatures(session.model) if plain else session.evaluated_model
     view = preprocessing_of(recipe.model.backbone).view if plain else session.model.view
     if view.size < session.model.size:
         tests, validation = (), None if validation is None else session.open_store("val", view)
     else:
         view = session.model.view
-    said = f"the plain features of {recipe.model.backbone} at {view.size} px" if plain else "the model of init"
-    of = said if plain or recipe.init else "the untrained model"
+    said = f"the plain features of {recipe.model.backbone} at {view.size} px" if plain else "the untrained model"
+    of = f"the model of {'init' if recipe.init else 'start'}" if trained else said
     console.say(f"measuring what training starts from: {of}")
     split = choose_split(session.table, None)
     tests = tests or [session.open_store(name, view) for name in ((split, "gallery") if split == "query" else (split,))]

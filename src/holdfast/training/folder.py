@@ -20,13 +20,16 @@ from holdfast.training.recipe import Recipe
 from holdfast.yaml_files import read_yaml
 
 LOCK = ".lock"
+FIRST = "start"
+"""The folder of the run that came first, inside the other's."""
 
 
 class TrainingFolder:
     """Paths and files of one run.
 
     `recipe.yaml` (resolved), `metrics.jsonl`, `checkpoint/`, `model/` (the best by validation), `last/`,
-    `evaluation.json` (written last: a run that has it is finished); `.lock` while a process trains.
+    `evaluation.json` (written last: a run that has it is finished); `.lock` while a process trains; `start/`, the run
+    that came first, where the recipe has one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,10 +41,11 @@ class TrainingFolder:
         self.model = folder / "model"
         self.last = folder / "last"
         self.evaluation = folder / "evaluation.json"
+        self.first = folder / FIRST
 
     def open(self, recipe: Recipe) -> dict[str, Any] | None:
         """Make sure that a run that is here has the same recipe; its evaluation if it is finished. Writes nothing."""
-        for place in (self.checkpoints, self.good):
+        for place in (self.checkpoints, self.good, self.first):
             inside(self.folder, place)
         if not self._begun():
             return None

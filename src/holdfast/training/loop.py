@@ -23,7 +23,7 @@ from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import embed
 from holdfast.models.compile_choice import Choice, CostMeter, Costs, choose_compiling
-from holdfast.processes import current_processes, joined
+from holdfast.processes import current_processes, joined, starts_first
 from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import FITTED, KEPT, ON_TEST, START, UNDER_ATTACK
 from holdfast.training import health
@@ -95,6 +95,11 @@ def train(
     name = str(recipe) if isinstance(recipe, (str, Path)) else "run"
     checked = load_recipe(recipe, data, settings, seed)
     run = TrainingFolder(Path(out) if out else default_folder(name, checked))
+    first = checked.first()
+    if first is not None and run.open(checked) is None:
+        if starts_first():
+            console.say(f"first the run that it starts from, {run.first}")
+        train(first, out=run.first, device=device, skip_bad=skip_bad)
     with joined(place) as processes, ExitStack() as stack:
         done = processes.tell(lambda: run.open(checked))
         if done is not None:

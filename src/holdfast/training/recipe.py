@@ -16,7 +16,7 @@ from holdfast.config import Block, block, instantiate, override, resolve
 from holdfast.data import Augment, Reader, Sampler, parse, spellings
 from holdfast.data.store import Cache
 from holdfast.errors import RecipeError
-from holdfast.extras import Extra, extended
+from holdfast.extras import START, Extra, extended
 from holdfast.losses import Loss
 from holdfast.models import ModelConfig
 from holdfast.models.compile_choice import Compile
@@ -24,7 +24,7 @@ from holdfast.models.names import is_user_code, published_start
 from holdfast.regimes import Regime
 from holdfast.training.lr_schedules import Schedule
 from holdfast.training.optimizers import Optimizer
-from holdfast.training.recipe_files import read_plain
+from holdfast.training.recipe_files import overlay, read_plain
 from holdfast.training.robust_validation import RobustValidation
 from holdfast.yaml_files import NotYaml, read_yaml
 
@@ -63,6 +63,10 @@ class ClusteringConfig:
             raise ValueError("clustering.factor and clustering.clusters must be 1 or more")
 
 
+SAME_IN_START = ("data", "model", "init", "seed", "start")
+"""Keys that a run and the one that comes first have in common."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A checked recipe.
@@ -76,6 +80,8 @@ class Recipe:
             `model` leaves open how images are seen, they are seen as that model saw them. `timm:NAME@FILE` or
             `torchvision:NAME@FILE` stands for `model.backbone` and `model.weights`, and so does a FILE whose name
             begins with a backbone's.
+        start: settings of a run that comes first, in the run folder's `start`, and whose model this one starts from:
+            they are laid over this recipe with the standard regime and no extras. `start:` names its model in extras.
         loss: what is learnt.
         regime: how a batch becomes a loss.
         extras: what is added to the regime, each around it and those before: `holdfast list extras`.
@@ -107,6 +113,7 @@ class Recipe:
     data: Block[Reader]
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     init: str | None = None
+    start: dict[str, Any] | None = None
     batch: BatchConfig = dataclasses.field(default_factory=BatchConfig)
     augment: Block[Augment] = dataclasses.field(default_factory=lambda: block(Augment, "none"))
     loss: Block[Loss] = dataclasses.field(default_factory=lambda: block(Loss, "multi-similarity"))
@@ -145,9 +152,30 @@ class Recipe:
             raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
         if self.clip is not None and self.clip <= 0:
             raise ValueError(f"clip is a gradient norm above 0, got {self.clip}")
+        self._check_start()
         self._check_batch()
         for part in (self.data, self.augment, self.loss, self.regime, self.optimizer, self.schedule):
             part.build()  # an impossible value is refused now, not after the images are read
+
+    def _check_start(self) -> None:
+        """Refuse a first run that cannot be, and extras that name one where there is none."""
+        if self.start is None:
+            if any(START in extra.plain.values() for extra in self.extras):
+                raise ValueError(f"extras: {START} is the model of the run before, and this recipe names none (start)")
+            return
+        if self.init:
+            raise ValueError("start and init both say what training begins with; leave one out (start=null)")
+        if same := [key for key in self.start if key in SAME_IN_START]:
+            raise ValueError(f"start: {same[0]} is that of the run itself; leave it out")
+        self.first()
+
+    def first(self) -> Recipe | None:
+        """The recipe of the run that comes first."""
+        if self.start is None:
+            return None
+        own = self.plain() | {"start": None, "regime": "standard", "extras": []}
+        built: Recipe = instantiate(Recipe, overlay(own, self.start), "start")
+        return built
 
     def _check_batch(self) -> None:
         """Refuse batches that mining groups cannot share, or that the regime cannot learn from."""

@@ -15,18 +15,20 @@ from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
 from holdfast import console, seeds
+from holdfast.config import Block
 from holdfast.data import SAMPLERS, Batches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
 from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, reason
 from holdfast.evaluation import read_table
-from holdfast.extras import extended, prepare
+from holdfast.extras import START, Extra, extended, prepare
 from holdfast.losses import Criterion
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.models.bank import batchnorm_layers
 from holdfast.processes import current_processes
 from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
+from holdfast.training.folder import FIRST
 from holdfast.training.optimizers import Average
 from holdfast.training.recipe import Recipe
 from holdfast.view import View
@@ -116,19 +118,21 @@ def build_session(
         recipe: what to build.
         device: `cpu`, `cuda`, `cuda:1`, `mps`, or None for the best there is.
         skip_bad: leave missing and unreadable images out instead of stopping, whatever the recipe says.
-        folder: the run's, for trackers that write files.
+        folder: the run's, for the model of the run that came first, and for trackers that write files.
     """
     processes = current_processes()
     accelerator = make_accelerator(recipe, device, folder)
     table, skip_bad = read_table(recipe.data.plain, skip_bad)  # the flag is no part of the recipe
     torch.manual_seed(seeds.derive(recipe.seed, "weights"))
-    model = start_from(recipe.model, recipe.init) if recipe.init else recipe.model.build()
+    first = str(first_folder(folder)) if recipe.start is not None else None
+    init = recipe.init or first
+    model = start_from(recipe.model, init) if init else recipe.model.build()
     if processes.several and recipe.compile is True and model.batchnorm == "train":
         raise RecipeError(
             "compile: true cannot be had while several processes share BatchNorm statistics; leave it at auto, or "
             "freeze them (model.batchnorm: freeze-statistics)"
         )
-    regime = extended(recipe.regime.build(), [extra.build() for extra in recipe.extras])
+    regime = extended(recipe.regime.build(), [_placed(extra, first).build() for extra in recipe.extras])
     add_sets(model, regime, recipe)
     store = ImageStore(table.split("train"), model.view, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
@@ -213,6 +217,18 @@ def add_sets(model: Embedder, regime: Regime, recipe: Recipe) -> None:
     generator = seeds.generator(recipe.seed, "sets")
     for start in starts:
         model.bank.add(model.backbone, start, generator)
+
+
+def first_folder(folder: Path | None) -> Path:
+    """Where the run that comes first lies in another run's folder."""
+    if folder is None:
+        raise RecipeError("start: the run that comes first needs a folder; train this recipe with holdfast.train")
+    return folder / FIRST
+
+
+def _placed(extra: Block[Extra], first: str | None) -> Block[Extra]:
+    """An extra that names the model of the run before by its folder."""
+    return Block(extra.kind, {key: first if value == START else value for key, value in extra.plain.items()})
 
 
 def start_from(config: ModelConfig, spec: str) -> Embedder:

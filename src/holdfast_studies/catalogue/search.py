@@ -6,11 +6,12 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.extras import START
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.hardness_arms import AUDITED, ERS_NOISE, R1_NOISE
 from holdfast_studies.claims import Judged, joint
 from holdfast_studies.declared import at_scale, paper
-from holdfast_studies.jobs import START, Arm, AuditMeasure, Scale, Training
+from holdfast_studies.jobs import Arm, AuditMeasure, Scale, Training
 from holdfast_studies.results import NOT_RUN, Results, SeedInterval, Status, difference
 
 BASE = "HM&ICS"

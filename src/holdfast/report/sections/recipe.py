@@ -113,7 +113,9 @@ def _facts(recipe: dict[str, Any]) -> list[tuple[str, str]]:
     pairs = batch.get("sampler") == "pairs"
     made_of = f"{batch.get('classes')} " + ("pairs of a class" if pairs else f"classes × {batch.get('per_class')}")
     weights = f"{public_path(model['weights'])} weights" if model.get("weights") else "from scratch"
-    if recipe.get("init"):
+    if recipe.get("start"):
+        weights = "starting from a run of its own, trained before"
+    elif recipe.get("init"):
         weights = f"starting from the weights of ‘{fmt.short(PurePath(str(recipe['init'])).name)}’"
     dims = f"{model['dim']} dimensions" if model.get("dim") else "its own dimensions"
     facts = [("Network", f"{model.get('backbone')}, {dims}, {weights}")]
