@@ -19,8 +19,8 @@ from holdfast.models.compiled import CompiledPasses
 from holdfast.run_files import block, finite, parse_json
 from holdfast_studies.jobs import Cell, Training
 
-Network: TypeAlias = tuple[str, int | None]
-"""Backbone and input size."""
+Network: TypeAlias = tuple[str, int | None, int | None]
+"""Backbone, input size and length of the embedding: what is compiled to measure it, cells find compiled."""
 
 BATCH = {"cuda": 512}
 """Images per pass; 8 elsewhere."""
@@ -37,7 +37,7 @@ def network(cell: Cell) -> Network | None:
     if not isinstance(cell.job, Training):
         return None
     model = cell.job.resolved(cell.seed).model
-    return model.backbone, model.size
+    return model.backbone, model.size, model.dim
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ def remember_jobs(machine: Machine, jobs: int, settled: bool, file: Path) -> Non
 
 
 def _key(wanted: Network) -> str:
-    return f"{wanted[0]} {wanted[1] or ''}".strip()
+    return " ".join(str(part) for part in wanted if part)
 
 
 def _remember(file: Path, name: str, part: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,8 @@ def measure_ceiling(wanted: Network, device: torch.device) -> float:
 
     On a GPU compiled, in bfloat16 where it has that, in large batches; on a CPU with all its cores.
     """
-    model = ModelConfig(backbone=wanted[0], size=wanted[1]).build()
+    backbone, size, dim = wanted
+    model = ModelConfig(backbone=backbone, size=size, dim=dim).build()
     model.to(device, memory_format=torch.channels_last).eval().requires_grad_(False)  # type: ignore[call-overload]
     on_gpu = device.type == "cuda"
     half = on_gpu and torch.cuda.is_bf16_supported()

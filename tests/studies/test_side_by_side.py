@@ -86,7 +86,7 @@ def test_a_start_comes_before_what_waits_for_it_however_short(
 
 
 def test_what_is_left_of_a_cell_decides_how_long_it_takes(tmp_path: Path, fake_training: FakeTraining) -> None:
-    store, rates = Store(tmp_path), {("conv-small", None): 100.0}
+    store, rates = Store(tmp_path), {("conv-small", None, 64): 100.0}
     audited = dataclasses.replace(CELLS[0].job, measures=(AuditMeasure(limit=100), AuditMeasure(protocol="adml")))
     cell = dataclasses.replace(CELLS[0], job=audited)
     plain, whole = (expected_seconds(one, store, rates) for one in (CELLS[0], cell))
@@ -94,7 +94,7 @@ def test_what_is_left_of_a_cell_decides_how_long_it_takes(tmp_path: Path, fake_t
     running.run_cell(CELLS[0], store, HERE)
     assert expected_seconds(cell, store, rates) == pytest.approx(whole - plain)
     assert expected_seconds(CELLS[0], store, rates) == 0
-    slow = expected_seconds(CELLS[2], store, {("conv-small", None): 50.0})
+    slow = expected_seconds(CELLS[2], store, {("conv-small", None, 64): 50.0})
     assert slow == 2 * expected_seconds(CELLS[2], store, rates)
 
 
@@ -221,16 +221,16 @@ def test_auto_on_a_gpu_grows_with_what_logs_say(
 
 def test_what_a_machine_can_do_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast_studies.ceilings.SECONDS", 0.01)
-    assert measure_ceiling(("conv-tiny", 16), torch.device("cpu")) > 0
+    assert measure_ceiling(("conv-tiny", 16, 8), torch.device("cpu")) > 0
     rates = iter([100.0, 50.0])
     monkeypatch.setattr("holdfast_studies.ceilings.measure_ceiling", lambda *_: next(rates))
-    file, wanted = tmp_path / "machine.json", ("conv-tiny", 16)
+    file, wanted = tmp_path / "machine.json", ("conv-tiny", 16, 8)
     first = look_at_machine([wanted], "cpu", file)
     assert (first.ceilings, first.jobs) == ({wanted: 100.0}, None)
     remember_jobs(first, 3, True, file)
     assert look_at_machine([wanted], "cpu", file) == dataclasses.replace(first, jobs=3, settled=True)
-    both = look_at_machine([wanted, ("conv-small", None)], "cpu", file)
-    assert both == Machine(first.name, {wanted: 100.0, ("conv-small", None): 50.0})
+    both = look_at_machine([wanted, ("conv-small", None, None)], "cpu", file)
+    assert both == Machine(first.name, {wanted: 100.0, ("conv-small", None, None): 50.0})
     file.write_text("[]")
     assert look_at_machine([wanted], "cpu", file).ceilings == {}, "what cannot be measured is left out"
 

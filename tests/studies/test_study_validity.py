@@ -165,6 +165,22 @@ def test_a_key_that_came_later_matters_only_where_it_is_set() -> None:
     assert changed_keys({**recorded, "start.epochs": 5}, JOB) == ["start.epochs"]
 
 
+def test_an_argument_that_an_extra_came_to_have_is_no_reason_to_run_again() -> None:
+    """Of `teacher`, `keeps` came later, and its default is what was done before."""
+    at = {"name": "at", "budget": {"eps": "8/255", "step": "2/255", "steps": 4}}
+
+    def job(**more: Any) -> Training:
+        return Training("pocket", settings={"regime": at, "extras": [{"name": "teacher", "model": "t", **more}]})
+
+    recorded = recipe_of(job())
+    before = {**recorded, "extras": [{"name": "teacher", "model": "t", "weight": 1.0}]}
+    assert changed_keys(before, job()) == []
+    assert changed_keys(before, job(keeps="embeddings")) == ["extras.0.keeps"]
+    assert changed_keys(before, job(weight=2.0)) == ["extras.0.weight"]
+    assert changed_keys({**recorded, "extras": []}, job())
+    assert changed_keys(recorded, Training("pocket", settings={"regime": at}))
+
+
 def test_recipes_by_dotted_keys() -> None:
     assert flat({"a": {"b": {"c": 1}, "d": [1, 2]}, "e": {}}) == {"a.b.c": 1, "a.d": [1, 2], "e": {}}
     assert common([{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 1}]) == {"a": 1}

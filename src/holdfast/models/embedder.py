@@ -19,6 +19,7 @@ from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_laye
 from holdfast.models.card import LIBRARY, TAGS, TASK, TEMPLATE
 from holdfast.models.names import is_user_code
 from holdfast.models.preprocessing import LARGEST, Preprocessing, colours, default_canvas, settings_of_before
+from holdfast.models.shipped import shipped_folder
 from holdfast.models.weights import Layout, refuse_broken, use_stride_1x1
 from holdfast.view import Fit, Interpolation, View
 
@@ -248,6 +249,19 @@ class Embedder(
         finally:
             self.bank = bank
         bank.save(save_directory)
+
+    @classmethod
+    def from_pretrained(cls: type[E], pretrained_model_name_or_path: str | Path, **arguments: Any) -> E:
+        """A packaged model: of a folder, of the hub, or one that comes with holdfast (`holdfast/pocket-robust`).
+
+        Args:
+            pretrained_model_name_or_path: which.
+            arguments: the hub's (`revision`, `token`, `local_files_only`), and `trust_code` for a package whose
+                backbone is its author's own code.
+        """
+        place = shipped_folder(str(pretrained_model_name_or_path)) or pretrained_model_name_or_path
+        model: E = super().from_pretrained(place, **arguments)
+        return model
 
     @classmethod
     def _from_pretrained(

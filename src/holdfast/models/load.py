@@ -20,6 +20,7 @@ from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder, Po
 from holdfast.models.fetching import hub_reachable
 from holdfast.models.names import TIMM, TORCHVISION, did_you_mean, published_start
 from holdfast.models.onnx_file import OnnxModule
+from holdfast.models.shipped import shipped_folder, shipped_names
 from holdfast.models.weights import Layout, load_backbone_weights
 from holdfast.view import Fit, Interpolation
 
@@ -93,16 +94,17 @@ class ModelConfig:
 def spellings() -> list[str]:
     """What can be written for MODEL on the command line."""
     published = ["timm:NAME", "torchvision:NAME (with @FILE: weights from a file)"]
-    return ["a run folder", "a packaged model", "a hub id", *published, "file.py:function", "onnx:FILE"]
+    own = [f"{name} (comes with holdfast)" for name in shipped_names()]
+    return ["a run folder", "a packaged model", "a hub id", *own, *published, "file.py:function", "onnx:FILE"]
 
 
 def load_model(spec: str, size: int | None = None, trust_code: bool | str = False, sets: bool = False) -> Embedder:
     """The model behind a command-line MODEL, in eval mode.
 
     Args:
-        spec: a run folder, a packaged model, a hub id (`owner/name`), `timm:NAME`, `torchvision:NAME`, either with
-            `@FILE` for weights from a file in place of fetched ones, `file.py:function` or `onnx:FILE` (embeds, but
-            gives no gradients).
+        spec: a run folder, a packaged model, a hub id (`owner/name`), one of `shipped_names()`, `timm:NAME`,
+            `torchvision:NAME`, either with `@FILE` for weights from a file in place of fetched ones,
+            `file.py:function` or `onnx:FILE` (embeds, but gives no gradients).
         size: input size for models that do not know their own; another than a model's own is refused, but for
             `timm:` and `torchvision:`, which keep their crop fraction.
         trust_code: allow a package whose backbone is a user's own module to import it; the name of such a backbone
@@ -113,7 +115,7 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
         return Embedder.wrap(call_by_path(spec, _run_file), size or 224).eval()
     if start := published_start(spec):
         return ModelConfig(backbone=start[0], weights=start[1], dim=None, size=size).build().eval()
-    folder = Path(spec)
+    folder = shipped_folder(spec) or Path(spec)
     kind = kind_of(folder)
     if spec.startswith("onnx:"):
         graph = OnnxModule(Path(spec.removeprefix("onnx:")))

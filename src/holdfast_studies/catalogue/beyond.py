@@ -137,7 +137,8 @@ def free(scale: Scale) -> Plan:
     )
 
 
-MANIPULATED, TRIDE, TRIDE_RELEASED, ANTI_COLLAPSE = "HM[S, LGA]&ICS", "CA-TRIDE", "CA-TRIDE, η doubled", "ACT[R]"
+MANIPULATED, ANTI_COLLAPSE = "HM[S, LGA]&ICS", "ACT[R]"
+TRIDE, TRIDE_RELEASED, TRIDE_MINED = "CA-TRIDE", "CA-TRIDE, η doubled", "CA-TRIDE[S]"
 ABOUT_EQUAL = 1.05
 """Share of the passes of HM that counts as no more."""
 
@@ -148,13 +149,15 @@ def tride(scale: Scale) -> Plan:
     epochs, steps = hardness_arms.LENGTHS["glyphs" if scale == "pocket" else "cub"], hardness_arms.STEPS[scale]
     batch = {} if scale == "pocket" else {"batch.classes": 112, "mining_groups": 2}  # that of HM
 
-    def decoupled(steps: int, length: int) -> Training:
-        return hardness_arms.trained(scale, "tride", {"regime.budget.steps": steps}, epochs=length, over=batch)
+    def decoupled(steps: int, length: int, **regime: Any) -> Training:
+        settings = {"regime.budget.steps": steps, **{f"regime.{key}": value for key, value in regime.items()}}
+        return hardness_arms.trained(scale, "tride", settings, epochs=length, over=batch)
 
     jobs = {
         MANIPULATED: hardness_arms.hm(scale, regime={"ics": ICS}),
         TRIDE: decoupled(steps, epochs),
         TRIDE_RELEASED: decoupled(2 * steps, epochs * (steps + 1) // (2 * steps + 1)),
+        TRIDE_MINED: decoupled(steps, epochs, source=hardness_arms.miner(scale, "S")),
         ANTI_COLLAPSE: hardness_arms.act(scale, "R"),
     }
     prices = {name: Price(arm=name, epochs=job.resolved(0).epochs) for name, job in jobs.items()}
@@ -166,7 +169,7 @@ def tride(scale: Scale) -> Plan:
         hardness_arms.named(jobs),
         [
             over_hm(name, claim)
-            for name in (TRIDE, TRIDE_RELEASED)
+            for name in (TRIDE, TRIDE_RELEASED, TRIDE_MINED)
             for claim in (
                 hardness_arms.more_ers(f"{name} reaches more ERS than HM for no more passes", (name, MANIPULATED)),
                 Ordered(
