@@ -2,30 +2,46 @@
 
     python tools/results.py docs/results [--take runs/studies]
 
-`--take` first copies the raw files that `holdfast study` wrote into its `--out` folder.
+`--take` first takes over the raw files that `holdfast study` wrote into its `--out` folder. Seeds of an arm that were run
+elsewhere and stand in docs/results already stay, as long as they count.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 
 from holdfast.files import write_atomic, write_json
 from holdfast_studies import base, leaderboard
+from holdfast_studies.document import document
+from holdfast_studies.document import write as write_raw
 from holdfast_studies.jobs import SCALES
 from holdfast_studies.page import load, order, write_page
+from holdfast_studies.results import Results
 
 
 def take(out: Path, results: Path) -> None:
-    """Copy raw files of studies."""
+    """Take over raw files of studies."""
     for scale in SCALES:
         for name in base.names():
-            file = out / scale / f"{name}.json"
+            file, kept = out / scale / f"{name}.json", results / "raw" / scale / f"{name}.json"
             if file.is_file():
-                (results / "raw" / scale).mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, results / "raw" / scale / file.name)
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                new = load(file)
+                found = joined(new.results, load(kept).results) if kept.is_file() else new.results
+                planned = {arm: own["planned"] for arm, own in new.plain["arms"].items()}
+                write_raw(kept, document(new.study, scale, found, planned))
+
+
+def joined(new: Results, before: Results) -> Results:
+    """New outcomes, and those from before of other seeds."""
+    outcomes = {}
+    for arm, own in new.outcomes.items():
+        seeds = {outcome.seed for outcome in own}
+        more = [outcome for outcome in before.outcomes.get(arm, []) if outcome.seed not in seeds]
+        outcomes[arm] = sorted([*own, *more], key=lambda outcome: outcome.seed)
+    return Results(outcomes=outcomes)
 
 
 def write(results: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,8 @@ from holdfast_studies.judging import POINTS
 from holdfast_studies.page import Finished, load, order, page_text, write_page
 from holdfast_studies.results import Results
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS, TOOL = ROOT / "docs" / "results", ROOT / "tools" / "results.py"
 PLANNED = {"high": [0, 1, 2], "low": [0, 1, 2]}
 
 
@@ -53,6 +55,18 @@ def test_a_raw_file_comes_back(study: Study, raw: Path) -> None:
     assert found.series("high", "constant/path") == [[0, 2.0], [1, 2.0]]
     assert load(raw / "X9.json").void == []
     assert json.loads((raw / "X9.json").read_text())["verdicts"][0]["status"] == "holds"
+
+
+def test_results_of_another_machine_are_added_and_none_is_lost(study: Study, raw: Path, tmp_path: Path) -> None:
+    """Here are seeds 0 to 2 of both arms; from there come seed 1 of one, anew, and seed 3 of the other."""
+    found = results(high=5.0, low=3.0, seeds=4)
+    there = Results(outcomes={"high": found.outcomes["high"][1:2], "low": found.outcomes["low"][3:]})
+    (tmp_path / "out" / "pocket").mkdir(parents=True)
+    write(tmp_path / "out" / "pocket" / "X9.json", document(study, "pocket", there, PLANNED))
+    runpy.run_path(str(TOOL))["take"](tmp_path / "out", tmp_path)
+    joined = load(raw / "X9.json").results
+    assert joined.values("high", FIGURE) == pytest.approx([2.0, 5.01, 2.02])
+    assert joined.values("low", FIGURE) == pytest.approx([1.0, 1.01, 1.02, 3.03])
 
 
 def test_numbers_are_rounded_curves_thinned_and_reasons_cut(study: Study) -> None:
