@@ -2,8 +2,8 @@
 
     python tools/results.py docs/results [--take runs/studies]
 
-`--take` first takes over the raw files that `holdfast study` wrote into its `--out` folder. Seeds of an arm that were run
-elsewhere and stand in docs/results already stay, as long as they count.
+`--take` first takes over the raw files that `holdfast study` wrote into its `--out` folder. Seeds of an arm that were
+run elsewhere and stand in docs/results already stay, as long as they count.
 """
 
 from __future__ import annotations

@@ -87,7 +87,11 @@ def test_its_summary_says_what_it_is_and_where_it_runs(name: str) -> None:
     line = about(name).summary
     assert 20 < len(line) < 120
     assert line.endswith(".")
-    small = name in POCKET.values() or name in ("gs-pocket", "eps-mnist", "fitted-head") or name.startswith("demo-")
+    small = (
+        name in POCKET.values()
+        or name in ("gs-pocket", "robust-pocket", "eps-mnist", "fitted-head")
+        or name.startswith("demo-")
+    )
     assert ("needs a GPU" in line, "two CPU cores" in line) == (not small, small)
 
 
