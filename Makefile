@@ -75,7 +75,7 @@ bench: $(READY) ## measure speed on this CPU; numbers, tables and plots in OUT=r
 	$(BIN)/python benchmarks/metrics.py --json $(OUT)/metrics.json
 	$(BIN)/python benchmarks/plots.py $(OUT)
 
-results: $(READY) ## write the pages of docs/results again from their raw files (TAKE=runs/studies copies new ones)
+results: $(READY) ## write the pages of docs/results again from their raw files (TAKE=runs/studies adds new ones)
 	$(BIN)/python tools/results.py docs/results $(if $(TAKE),--take $(TAKE))
 
 $(SITE): $(READY)

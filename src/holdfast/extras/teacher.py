@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.errors import RecipeError, unknown
+from holdfast.errors import RecipeError
 from holdfast.extras.base import START, Term, adversarial_of, register
 from holdfast.models import Embedder, load_model
 from holdfast.models.names import is_user_code
 from holdfast.regimes import Batch, StepContext, StepResult
 from holdfast.sphere import precise, similarity
-
-Keeps: TypeAlias = Literal["similarities", "embeddings"]
 
 
 @register("teacher")
@@ -44,10 +42,10 @@ class Teacher(Term):
     name = "teacher"
     in_words = "keeping a teacher's embedding"
 
-    def __init__(self, model: str, weight: float = 1.0, keeps: Keeps = "similarities") -> None:
+    def __init__(
+        self, model: str, weight: float = 1.0, keeps: Literal["similarities", "embeddings"] = "similarities"
+    ) -> None:
         super().__init__(weight)
-        if keeps not in get_args(Keeps):
-            raise RecipeError(unknown("extras: teacher keeps", keeps, get_args(Keeps)))
         if model != START and (is_user_code(model) or ".py:" in model):
             raise RecipeError(f"extras: teacher '{model}' would run code; give a run folder or a packaged model")
         self.model = model

@@ -26,7 +26,7 @@ Compile: TypeAlias = bool | Literal["auto"]
 """`auto`: on a GPU, if it saves more time than it takes."""
 
 SAVED = 1 / 2
-"""Fraction of a pass that compiling is believed to save; an H200 saved 0.4 with ResNet-18, 0.6 with ResNet-50."""
+"""Fraction of a pass that compiling is believed to save; an H200 saved 0.4 with ResNet-18 and 0.6 with ResNet-50."""
 COLD, WARM = 0.7, 0.15
 """Seconds per parameter tensor that compiling is believed to take; an H200's host took 0.4 to 0.7."""
 PROBES = 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
@@ -153,12 +154,15 @@ def _from_hub(spec: str, trust_code: bool | str) -> Embedder:
     owner, _, name = spec.partition("/")
     if f"{owner}:" in (TIMM, TORCHVISION):
         raise ModelError(f"'{spec}' is no holdfast package; for a published backbone write {owner}:{name}")
+    near = get_close_matches(spec, shipped_names(), n=1, cutoff=0.8)
     online = hub_reachable()
     try:
         return Embedder.from_pretrained(spec, trust_code=trust_code, local_files_only=not online)
     except ModelError:
         raise
     except Exception as error:  # the hub client raises dozens of types: missing, private, not a model
+        if near:
+            raise ModelError(f"no model at '{spec}'; did you mean '{near[0]}', which comes with holdfast?") from error
         if online:
             raise ModelError(f"'{spec}' is neither a folder here nor a model on the hub ({reason(error)})") from error
         raise ModelError(
