@@ -25,6 +25,8 @@ RULE, INK = "#E6E6E6", "#444444"
 WIDTH, DPI, COLOURS = 7.2, 120, 96
 MOST = 4
 """Panels in a row."""
+REACH = 1.5
+"""Lengths of a frontier, along each axis, within which other points are shown."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +254,7 @@ def _scatter(drawing: Scatter, results: Results, names: Mapping[str, str]) -> Fi
         return None
     axes.set(xlabel=names.get(drawing.x, drawing.x), ylabel=names.get(drawing.y, drawing.y))
     if drawing.frontier:
-        _frontier(axes, {arm: _mean(both) for arm, both in known.items()})
+        _frontier(figure, axes, {arm: _mean(both) for arm, both in known.items()})
         return figure
     for place, (arm, both) in enumerate(known.items()):
         marker = MARKERS[(place + place // len(PALETTE)) % len(MARKERS)]
@@ -264,16 +266,31 @@ def _scatter(drawing: Scatter, results: Results, names: Mapping[str, str]) -> Fi
     return figure
 
 
-def _frontier(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
-    """All points, and a line through those that no other beats in both figures, which are named."""
+def _frontier(figure: Figure, axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """A line through the points that no other beats in both figures, numbered and named, and those nearby."""
     best = sorted(undominated(points), key=lambda arm: points[arm])
     others = [point for arm, point in points.items() if arm not in best]
-    if others:
-        axes.plot(*_coordinates(others), color=INK, alpha=0.35, marker="o", linestyle="", markersize=5)
-    axes.plot(*_coordinates([points[arm] for arm in best]), color=PALETTE[0], marker="o", markersize=7, linewidth=1)
-    axes.margins(x=0.3, y=0.1)
-    for arm in best:  # to the right and above there is no other point
-        axes.annotate(arm, points[arm], xytext=(6, 3), textcoords="offset points", fontsize=7.5)
+    line = [points[arm] for arm in best]
+    axes.plot(*_coordinates(line), color=PALETTE[0], linewidth=1)
+    for number, arm in enumerate(best, 1):
+        axes.plot(
+            *[[value] for value in points[arm]], color=PALETTE[0], marker="o", linestyle="", label=f"{number}  {arm}"
+        )
+        axes.annotate(str(number), points[arm], xytext=(5, 4), textcoords="offset points", fontsize=8)
+    starts = [_start(*values) for values in zip(_coordinates(line), _coordinates([*points.values()]), strict=True)]
+    near = [point for point in others if all(value >= start for value, start in zip(point, starts, strict=True))]
+    if near:
+        axes.plot(*_coordinates(near), color=INK, alpha=0.35, marker="o", linestyle="", markersize=5, label="others")
+    if far := len(others) - len(near):
+        axes.plot([], [], linestyle="", label=f"({far} more {'lies' if far == 1 else 'lie'} far below)")
+    axes.margins(0.12)
+    named = axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.17), fontsize=8, borderaxespad=0)
+    figure.set_figheight(3.4 + 0.18 * len(named.get_texts()))
+
+
+def _start(line: Sequence[float], values: Sequence[float]) -> float:
+    """Where an axis may begin: most points are shown, and all that are not far from a line."""
+    return min(min(line) - REACH * (max(line) - min(line)), sorted(values)[len(values) // 10])
 
 
 def undominated(points: Mapping[str, tuple[float, float]]) -> list[str]:

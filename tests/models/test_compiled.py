@@ -88,6 +88,18 @@ def test_sizes_layouts_and_sets_need_no_graph_of_their_own(caplog: pytest.LogCap
 
 
 @pytest.mark.usefixtures("backend")
+def test_images_of_another_size_have_a_graph_for_that_size() -> None:
+    """None in which sizes are variables, whose kernels are slower."""
+    plain = model("freeze-statistics")
+    run = CompiledPasses(plain)
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for size in (32, 24, 32, 16, 24):
+        smaller = images(12)[:, :, :size, :size]
+        torch.testing.assert_close(run(smaller), plain(smaller), atol=1e-5, rtol=1e-4)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - before == 3
+
+
+@pytest.mark.usefixtures("backend")
 def test_a_set_learns_and_the_others_stay() -> None:
     found = []
     for compiled in (False, True):

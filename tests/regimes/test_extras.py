@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import by_hand
 import pytest
 import torch
 from regime_cases import batch, context, embedder, gradients, unit
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from holdfast import extras, regimes
 from holdfast.attacks import Budget
@@ -268,6 +270,23 @@ def test_eps_grows() -> None:
     assert torch.equal(seen[0], wanted[0])
 
 
+@pytest.mark.parametrize(("step", "small"), [(0, True), (7, True), (8, False), (15, False)])
+def test_the_first_part_of_training_sees_smaller_images(step: int, small: bool) -> None:
+    given = batch()
+    images = F.interpolate(given.images, (5, 5), mode="bilinear", antialias=True).clamp(0, 1)
+    wanted_batch = dataclasses.replace(given, images=images) if small else given
+    clean, pool = extras.Clean(), nn.AdaptiveAvgPool2d(1)
+    seen = []
+    for added, seen_batch in (([clean, extras.ProgressiveResizing(5, 0.5)], given), ([clean], wanted_batch)):
+        torch.manual_seed(0)
+        ctx = context(Embedder.wrap(nn.Sequential(nn.Conv2d(3, 5, 3), pool, nn.Flatten()), size=6).double(), step=step)
+        ctx.total = 16
+        seen.append(by_hand.images_learnt(ctx))
+        Extended(built("at", REGIMES["at"]), added).step(ctx, seen_batch)
+    assert len(seen[0]) == 2
+    assert all(torch.equal(*pair) for pair in zip(*seen, strict=True))
+
+
 @pytest.mark.parametrize("name", REGIMES)
 def test_all_at_once_on_any_regime(name: str) -> None:
     """Two runs of it are the same to the bit, and every weight learns."""
@@ -312,6 +331,10 @@ def sum_of(result: StepResult, name: str) -> Tensor:
         (lambda: Extended(built("free-hm"), [extras.WeightPerturbation()]), "free-hm"),
         (lambda: Extended(built("free-hm"), [EpsWarmup()]), "free-hm"),
         (lambda: EpsWarmup(1.5), "fraction"),
+        (lambda: extras.ProgressiveResizing(fraction=0), "fraction"),
+        (lambda: extras.ProgressiveResizing(0), "pixels"),
+        (lambda: extras.ProgressiveResizing(64).prepare(embedder()), "larger images"),
+        (lambda: extras.ProgressiveResizing(5).prepare(embedder()), "does not take images of 5 px"),
         (lambda: extras.Consistency(-1), "weight"),
         (lambda: extras.Consistency(temperature=0.5), "temperature"),
         (lambda: extras.Teacher("mine.py:net"), "run code"),

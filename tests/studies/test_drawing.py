@@ -87,8 +87,15 @@ def test_a_frontier_joins_and_names_what_no_other_beats() -> None:
     figure = draw(Scatter("all", tuple(points), x="R@1", y="ERS", frontier=True), found, {})
     assert figure is not None
     (axes,) = figure.axes
-    assert [text.get_text() for text in axes.texts] == ["a", "b", "e"]
+    assert [text.get_text() for text in axes.texts] == ["1", "2", "3"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["1  a", "2  b", "3  e", "others"]
     assert [list(points[arm]) for arm in "abe"] in [line.get_xydata().tolist() for line in axes.lines]
+    far = Outcome(seed=0, figures={"R@1": -90.0, "ERS": 5.0})
+    found = Results(outcomes={**found.outcomes, "far": [far], **{f"near {n}": found.outcomes["c"] for n in range(9)}})
+    figure = draw(Scatter("all", tuple(found.outcomes), x="R@1", y="ERS", frontier=True), found, {})
+    assert figure is not None
+    assert "(1 more lies far below)" in [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert figure.axes[0].get_xlim()[0] > 0, "the others stay apart"
     assert undominated({"alike": (1.0, 1.0), "same": (1.0, 1.0)}) == ["alike", "same"]
 
 

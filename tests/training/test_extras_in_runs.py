@@ -41,6 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
     "awp groups": {**AT, "extras": ["consistency", AWP], "mining_groups": 2},
     "align": {**AT, "extras": [{"name": "grad-align", "weight": 0.2}]},
     "warm-up": {**AT, "extras": [{"name": "eps-warmup", "fraction": 0.6}]},
+    "resizing": {**HARD, "extras": ["clean", {"name": "progressive-resizing", "size": 6, "fraction": 0.5}]},
     "ramp": {**HM, "regime": HM["regime"] | {"destination": {"name": "ramp", "start": 0.5, "end": 0.9}}},
 }
 every = pytest.mark.parametrize("change", CASES.values(), ids=CASES.keys())

@@ -32,4 +32,4 @@ class AllTuples(Extra):
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:
         """With labels in place of triplets."""
         with ctx.all_tuples():
-            return inner()
+            return inner(batch)

@@ -22,8 +22,8 @@ from holdfast.registry import Registry
 START = "start:"
 """In an extra's settings, the model of the run that came first (`start` of a recipe)."""
 
-Inner: TypeAlias = Callable[[], StepResult]
-"""A step of the regime, with the extras that come before."""
+Inner: TypeAlias = Callable[[Batch], StepResult]
+"""A step of the regime on a batch, with the extras that come before."""
 
 
 class Extra(Configurable, ABC):
@@ -37,7 +37,7 @@ class Extra(Configurable, ABC):
 
     @abstractmethod
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:
-        """The step `inner()`, changed."""
+        """The step `inner(batch)`, changed."""
 
     def sets(self) -> tuple[SetStart, ...]:
         """The auxiliary BatchNorm sets it needs."""
@@ -79,7 +79,7 @@ class Term(Extra):
 
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:
         """With the term in the loss."""
-        result = self.embedded(ctx, batch, inner())
+        result = self.embedded(ctx, batch, inner(batch))
         return result.plus(f"extra/{self.name}", self.weight * self.term(ctx, batch, result))
 
     def embedded(self, ctx: StepContext, batch: Batch, result: StepResult) -> StepResult:
@@ -149,10 +149,10 @@ class Extended(Regime):
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """The regime's step, changed by every extra."""
-        inner: Inner = partial(self.regime.step, ctx, batch)
+        inner: Inner = partial(self.regime.step, ctx)
         for extra in self.extras:
-            inner = partial(extra.step, ctx, batch, inner)
-        return inner()
+            inner = partial(extra.step, ctx, inner=inner)
+        return inner(batch)
 
     def caption(self, line: Mapping[str, float]) -> str:
         """The regime's words, and every term."""

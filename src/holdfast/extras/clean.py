@@ -66,8 +66,8 @@ class Clean(CleanTerm):
 def _through(ctx: StepContext, inner: Inner) -> Inner:
     """A step whose passes go through the adversarial set, so that its clean embeddings are not the model's."""
 
-    def step() -> StepResult:
+    def step(batch: Batch) -> StepResult:
         with ctx.through(ADVERSARIAL):
-            return dataclasses.replace(inner(), clean=None)
+            return dataclasses.replace(inner(batch), clean=None)
 
     return step

@@ -53,4 +53,4 @@ class EpsWarmup(Extra):
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:
         """With scaled budgets."""
         with ctx.scaled_budgets(self.factor(ctx.step, ctx.total)):
-            return inner()
+            return inner(batch)

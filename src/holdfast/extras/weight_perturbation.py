@@ -47,7 +47,7 @@ class WeightPerturbation(Extra):
 
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:
         """The step at perturbed weights, which are put back when its gradients are there."""
-        return ctx.repeat(inner, lambda first: self._perturb(ctx, first.loss))
+        return ctx.repeat(lambda: inner(batch), lambda first: self._perturb(ctx, first.loss))
 
     def _perturb(self, ctx: StepContext, loss: Tensor) -> None:
         layers = [weight for weight in ctx.weights if weight.ndim > 1]

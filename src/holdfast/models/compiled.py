@@ -3,8 +3,8 @@
 Tracing a network takes seconds even where torch finds its graph again (compile_cache.py), so as few graphs as possible
 serve all: the first dimension is compiled as a variable, an auxiliary BatchNorm set is put in place of the backbone's
 own around the call, and a look is a pass of crafting that nobody goes back through. What is left is crafting and
-learning. On an NVIDIA GPU crafting, which changes no weight, runs layers together (fused.py). Evaluation and anything
-else that calls the model itself stays as it was.
+learning, for each size of images. On an NVIDIA GPU crafting, which changes no weight, runs layers together (fused.py).
+Evaluation and anything else that calls the model itself stays as it was.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class CompiledPasses:
         if looking:
             images = images.detach().requires_grad_()
         torch._dynamo.maybe_mark_dynamic(images, 0)
+        torch._dynamo.mark_static(images, [2, 3])
         with torch.set_grad_enabled(looking or torch.is_grad_enabled()):
             if distribution == CLEAN:
                 z, pooled = network(images)
