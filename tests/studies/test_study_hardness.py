@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from figures_of import asked, figures_of, made_up, undecided_before_decided_after
 
 from holdfast_studies import base
 from holdfast_studies.catalogue.hardness_arms import more_ers
+from holdfast_studies.catalogue.rules import Price
 from holdfast_studies.claims import Verdict
 from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import SCALES, Arm, Scale, Training
@@ -71,7 +74,7 @@ def test_claims_are_undecided_before_and_decided_after_all_arms_have_run(name: s
 
 def test_pocket_trainings_are_shared() -> None:
     cells = [cell for name in IDS for cell in base.get(name).cells("pocket", (0,))]
-    assert len({cell.key for cell in cells}) == 36
+    assert len({cell.key for cell in cells}) == 37
     assert len(cells) > 45
 
 
@@ -132,12 +135,23 @@ def test_tride_never_has_more_passes_than_what_it_is_compared_with() -> None:
         spent, batches = {}, set()
         for name, job in jobs.items():
             assert isinstance(job, Training)
-            recipe = job.resolved(0)
-            spent[name] = recipe.epochs * recipe.regime.build().passes
+            recipe, price = job.resolved(0), Price.of(name, job)
+            spent[name] = price.before + recipe.epochs * recipe.regime.build().passes
             batches.add((recipe.batch, recipe.mining_groups))
-        whole = spent.pop("HM[S, LGA]&ICS")
+        whole, ours = spent.pop("HM[S, LGA]&ICS"), spent.pop("HM[S, LGA]&ICS from its teacher")
         assert all(0.9 * whole < passes <= whole for passes in spent.values())
+        assert 0.75 * whole < ours <= whole, "at pocket size HM leaves a quarter of its passes out"
         assert len(batches) == 1
+
+
+def test_what_a_training_starts_from_is_part_of_its_price() -> None:
+    plain = Training("pocket", settings={"epochs": 7})
+    taught = Training("hm-lga-ics-pocket", settings={"epochs": 3}, start=plain)
+    assert Price.of("a", plain) == Price(arm="a", epochs=7)
+    price = Price.of("a", dataclasses.replace(taught, start=dataclasses.replace(taught, settings={}, start=plain)))
+    assert price.epochs == 3
+    assert price.before == 7 + 5 * Training("hm-lga-ics-pocket").resolved(0).epochs
+    assert Price.of("a", taught).passes(made_up({"a": {"log/passes": 4.0}})) == 7 + 12
 
 
 def test_free_hm_must_be_as_cheap_as_claimed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from holdfast.extras import START
 from holdfast.training.recipe_files import read_plain
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
@@ -117,8 +118,7 @@ def free(scale: Scale) -> Plan:
     }
 
     def at_most(share: float, claim: Claim, name: str) -> Claim:
-        ours, theirs = (Price(arm=arm, epochs=jobs[arm].resolved(0).epochs) for arm in (name, WHOLE))
-        return priced(claim, ours, theirs, share)
+        return priced(claim, Price.of(name, jobs[name]), Price.of(WHOLE, jobs[WHOLE]), share)
 
     as_robust = f"for two thirds of the passes, free HM comes within {AS_ROBUST:g} of the ERS of HM"
     as_good = f"for two thirds of the passes, free HM keeps R@1 within {AS_GOOD:g} points of HM"
@@ -137,15 +137,18 @@ def free(scale: Scale) -> Plan:
     )
 
 
+TAUGHT = paper("beyond")["arms"]["taught"]
+"""Scale → the plain start and teacher of ours in X3, settings of it, and the epochs that HM's passes leave after it."""
 MANIPULATED, ANTI_COLLAPSE = "HM[S, LGA]&ICS", "ACT[R]"
 TRIDE, TRIDE_RELEASED, TRIDE_MINED = "CA-TRIDE", "CA-TRIDE, η doubled", "CA-TRIDE[S]"
+OURS = "HM[S, LGA]&ICS from its teacher"
 ABOUT_EQUAL = 1.05
 """Share of the passes of HM that counts as no more."""
 
 
 @study("X3")
 def tride(scale: Scale) -> Plan:
-    """CA-TRIDE against hardness manipulation at equal passes."""
+    """CA-TRIDE, and ours, against hardness manipulation at equal passes."""
     epochs, steps = hardness_arms.LENGTHS["glyphs" if scale == "pocket" else "cub"], hardness_arms.STEPS[scale]
     batch = {} if scale == "pocket" else {"batch.classes": 112, "mining_groups": 2}  # that of HM
 
@@ -159,17 +162,17 @@ def tride(scale: Scale) -> Plan:
         TRIDE_RELEASED: decoupled(2 * steps, epochs * (steps + 1) // (2 * steps + 1)),
         TRIDE_MINED: decoupled(steps, epochs, source=hardness_arms.miner(scale, "S")),
         ANTI_COLLAPSE: hardness_arms.act(scale, "R"),
+        OURS: _from_its_teacher(scale),
     }
-    prices = {name: Price(arm=name, epochs=job.resolved(0).epochs) for name, job in jobs.items()}
 
     def over_hm(name: str, claim: Claim) -> Claim:
-        return priced(claim, prices[name], prices[MANIPULATED], ABOUT_EQUAL)
+        return priced(claim, Price.of(name, jobs[name]), Price.of(MANIPULATED, jobs[MANIPULATED]), ABOUT_EQUAL)
 
     return Plan(
         hardness_arms.named(jobs),
         [
             over_hm(name, claim)
-            for name in (TRIDE, TRIDE_RELEASED, TRIDE_MINED)
+            for name in (TRIDE, TRIDE_RELEASED, TRIDE_MINED, OURS)
             for claim in (
                 hardness_arms.more_ers(f"{name} reaches more ERS than HM for no more passes", (name, MANIPULATED)),
                 Ordered(
@@ -180,3 +183,12 @@ def tride(scale: Scale) -> Plan:
             )
         ],
     )
+
+
+def _from_its_teacher(scale: Scale) -> Training:
+    """HM&ICS that starts from a plain model and keeps its embeddings, for about as many passes as HM alone."""
+    plain = TAUGHT[scale]
+    over = {"init": START, "extras": [{"name": "teacher", "model": START, "weight": 1, "keeps": "embeddings"}]}
+    taught = hardness_arms.hm(scale, regime={"ics": ICS}, epochs=plain["epochs"], over=over)
+    before = Training(plain["recipe"], taught.data, settings=plain["settings"])
+    return dataclasses.replace(taught, start=before)

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from holdfast_studies.claims import Claim, Judged, Near, Ordered, Verdict, joint, register, ruled
+from holdfast_studies.jobs import Training
 from holdfast_studies.results import NOT_RUN, ONE_SEED, Results, SeedInterval, Status, difference, interval
 
 
@@ -353,15 +354,27 @@ class Price:
     Args:
         arm: whose.
         epochs: of its training.
+        before: passes over each training image in what it starts from.
     """
 
     arm: str
     epochs: int
+    before: float = 0.0
+
+    @classmethod
+    def of(cls, arm: str, job: Training) -> Price:
+        """That of a training, with all that it starts from."""
+        before, start = 0.0, job.start
+        while start is not None:
+            recipe = start.resolved(0)
+            before += recipe.epochs * recipe.regime.build().passes
+            start = start.start
+        return cls(arm=arm, epochs=job.resolved(0).epochs, before=before)
 
     def passes(self, results: Results) -> float | None:
         """Over each training image in the whole run, mean over seeds; None where it was not run."""
         per_batch = results.mean(self.arm, PASSES)
-        return None if per_batch is None else self.epochs * per_batch
+        return None if per_batch is None else self.before + self.epochs * per_batch
 
 
 def priced(claim: Claim, ours: Price, theirs: Price, share: float) -> Claim:
