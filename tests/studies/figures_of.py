@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 
 from holdfast.audit.ers import TERMS
+from holdfast.audit.thorough import Thorough, label
 from holdfast_studies.base import Study
 from holdfast_studies.claims import Claim
 from holdfast_studies.drawing import Bars, Curves, Drawing, Lines
@@ -39,6 +41,10 @@ def figures_of(arm: Arm, probed: Mapping[str, Iterable[str]] | None = None) -> s
             keys = set((probed or {})[measure.function])
         elif measure.protocol == "ers":
             keys = {"ERS", "robust R@1", *TERMS}
+        elif measure.protocol == "thorough":
+            assert measure.eps is not None
+            all_eps = Thorough(eps=float(Fraction(measure.eps))).all_eps()
+            keys = {"R@1", "breaking_eps", *(f"{label(eps)} R@1" for eps in all_eps)}
         else:
             only = (measure.settings or {}).get("only")
             keys = STAX | {f"{kind}/{key}" for kind in only or INPUTS for key in {*STAX, "success_rate"}}

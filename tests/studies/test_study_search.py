@@ -50,7 +50,7 @@ def test_trials_are_what_their_names_say(scale: Scale) -> None:
         recipe = job.resolved(0)
         plain = recipe.plain()
         extras = {extra["name"]: extra for extra in plain["extras"]}
-        epochs = recipe.epochs / (3 if "thrice as long" in name else 1)
+        epochs = recipe.epochs / (3 if "thrice as long" in name else 9 if "nine times as long" in name else 1)
         same.add((epochs, plain["model"]["backbone"], plain["model"]["dim"], recipe.ema, plain["schedule"]["name"]))
         assert ("progressive-resizing" in extras) is ("smaller images" in name)
         assert ("teacher" in extras) is ("teacher" in name)

@@ -364,17 +364,19 @@ class Price:
     @classmethod
     def of(cls, arm: str, job: Training) -> Price:
         """That of a training, with all that it starts from."""
-        before, start = 0.0, job.start
-        while start is not None:
-            recipe = start.resolved(0)
-            before += recipe.epochs * recipe.regime.build().passes
-            start = start.start
-        return cls(arm=arm, epochs=job.resolved(0).epochs, before=before)
+        return cls(arm=arm, epochs=job.resolved(0).epochs, before=_before(job))
 
     def passes(self, results: Results) -> float | None:
         """Over each training image in the whole run, mean over seeds; None where it was not run."""
         per_batch = results.mean(self.arm, PASSES)
         return None if per_batch is None else self.before + self.epochs * per_batch
+
+
+def _before(job: Training) -> float:
+    """Passes over each training image in what a training starts from, by its recipe or by another training."""
+    recipes = [job.resolved(0).first(), *((job.start.resolved(0),) if job.start else ())]
+    own: float = sum(recipe.epochs * recipe.regime.build().passes for recipe in recipes if recipe is not None)
+    return own + (_before(job.start) if job.start else 0)
 
 
 def priced(claim: Claim, ours: Price, theirs: Price, share: float) -> Claim:

@@ -1,0 +1,62 @@
+"""Study X5: what the search chose, tested once."""
+
+from __future__ import annotations
+
+import pytest
+from figures_of import asked, figures_of, made_up
+
+from holdfast_studies import base
+from holdfast_studies.catalogue.rules import Price
+from holdfast_studies.jobs import SCALES, AuditMeasure, Scale, Training
+
+HM = "HM[S, LGA]&ICS"
+WORST = [f"worst/eps={strength}/255 R@1" for strength in (2, 4, 8)]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_figure_that_is_asked_for_is_measured(scale: Scale) -> None:
+    study = base.get("X5")
+    plan, arms = study.plan(scale), {arm.name: arm for arm in study.arms(scale)}
+    shared = set.intersection(*(figures_of(arm) for arm in arms.values()))
+    assert set(study.columns(scale).values()) <= shared
+    for drawing in plan.drawings:
+        named, wanted = asked(drawing)
+        assert named <= arms.keys()
+        assert wanted <= shared
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_hm_has_about_as_many_passes_and_the_same_measures(scale: Scale) -> None:
+    jobs = {arm.name: arm.job for arm in base.get("X5").arms(scale)}
+    for name, job in jobs.items():
+        where = name.partition(" on ")[2]
+        theirs = jobs[f"{HM} on {where}" if where else HM]
+        assert isinstance(job, Training)
+        assert isinstance(theirs, Training)
+        assert job.measures == theirs.measures
+        assert all(isinstance(measure, AuditMeasure) and measure.split is None for measure in job.measures)
+        if name.startswith("robust"):
+            assert job.resolved(0).start is not None
+            assert Price.of(name, job).before > 0
+        recipe = job.resolved(0)
+        spent = Price.of(name, job).before + recipe.epochs * recipe.regime.build().passes
+        other = theirs.resolved(0)
+        whole = other.epochs * other.regime.build().passes
+        # At pocket size HM leaves a quarter of its passes out, from a plain start none.
+        assert 0.7 * whole < spent <= 1.05 * whole
+
+
+def test_the_bar_and_the_worst_case_decide() -> None:
+    bar, clean, robust, worst, *_ = base.get("X5").claims("paper")
+    figures = {"R@1": 44.0, "ers-fixed/ERS": 39.0, "log/passes": 5.0, **dict.fromkeys(WORST, 9.0)}
+    below = {"R@1": 34.0, "ers-fixed/ERS": 35.0, "log/passes": 8.8, **dict.fromkeys(WORST, 8.0)}
+
+    def found(**changed: float) -> list[str]:
+        results = made_up({"robust-cub": figures | changed, HM: below}, seeds=3)
+        return [claim.verdict(results).status for claim in (bar, clean, robust, worst)]
+
+    assert found() == ["holds"] * 4
+    assert found(**{"R@1": 41.0}) == ["does not hold", "holds", "holds", "holds"]
+    assert found(**{"ers-fixed/ERS": 34.0}) == ["does not hold", "holds", "does not hold", "holds"]
+    assert found(**{WORST[1]: 7.0}) == ["holds", "holds", "holds", "does not hold"]
+    assert found(**{"log/passes": 9.0}) == ["holds", *["undecided"] * 3], "for more passes it is no feat"
