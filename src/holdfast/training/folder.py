@@ -20,8 +20,6 @@ from holdfast.training.recipe import Recipe
 from holdfast.yaml_files import read_yaml
 
 LOCK = ".lock"
-FIRST = "start"
-"""The folder of the run that came first, inside the other's."""
 
 
 class TrainingFolder:
@@ -41,7 +39,7 @@ class TrainingFolder:
         self.model = folder / "model"
         self.last = folder / "last"
         self.evaluation = folder / "evaluation.json"
-        self.first = folder / FIRST
+        self.first = folder / "start"
 
     def open(self, recipe: Recipe) -> dict[str, Any] | None:
         """Make sure that a run that is here has the same recipe; its evaluation if it is finished. Writes nothing."""

@@ -28,7 +28,7 @@ from holdfast.models.bank import batchnorm_layers
 from holdfast.processes import current_processes
 from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
-from holdfast.training.folder import FIRST
+from holdfast.training.folder import TrainingFolder
 from holdfast.training.optimizers import Average
 from holdfast.training.recipe import Recipe
 from holdfast.view import View
@@ -124,7 +124,7 @@ def build_session(
     accelerator = make_accelerator(recipe, device, folder)
     table, skip_bad = read_table(recipe.data.plain, skip_bad)  # the flag is no part of the recipe
     torch.manual_seed(seeds.derive(recipe.seed, "weights"))
-    first = str(first_folder(folder)) if recipe.start is not None else None
+    first = _first(folder) if recipe.start is not None else None
     init = recipe.init or first
     model = start_from(recipe.model, init) if init else recipe.model.build()
     if processes.several and recipe.compile is True and model.batchnorm == "train":
@@ -219,11 +219,11 @@ def add_sets(model: Embedder, regime: Regime, recipe: Recipe) -> None:
         model.bank.add(model.backbone, start, generator)
 
 
-def first_folder(folder: Path | None) -> Path:
-    """Where the run that comes first lies in another run's folder."""
+def _first(folder: Path | None) -> str:
+    """Where the run that came first lies in another run's folder."""
     if folder is None:
         raise RecipeError("start: the run that comes first needs a folder; train this recipe with holdfast.train")
-    return folder / FIRST
+    return str(TrainingFolder(folder).first)
 
 
 def _placed(extra: Block[Extra], first: str | None) -> Block[Extra]:
