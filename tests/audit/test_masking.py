@@ -133,7 +133,7 @@ def test_a_sound_model_has_no_flag_and_takes_the_passes_that_were_planned(model:
 
 def test_what_probes_break_counts_in_robust_recall(model: Embedder, table: ImageTable) -> None:
     fake = Fake(model, before=lambda x: (8 * x).round() / 8).eval()
-    document = audit.run(fake, table, protocol="adml", limit=12, size=SIZE).document
+    document = audit.run(fake, table, protocol="adml", limit=60, size=SIZE).document
     assert any(name.startswith("probe: ") for name in document["robust"]["broken_by"])
     assert document["metrics"]["robust R@1"] < 20 < document["metrics"]["R@1"]
 
@@ -165,7 +165,7 @@ class _Broken(torch.autograd.Function):
 def test_without_gradients_an_audit_goes_on_by_search(
     build: Callable[[nn.Module], nn.Module], cause: str, words: str, model: Embedder, table: ImageTable
 ) -> None:
-    document = audit.run(build(model).eval(), table, protocol="adml", limit=12, size=SIZE).document
+    document = audit.run(build(model).eval(), table, protocol="adml", limit=60, size=SIZE).document
     flags = {flag["name"]: flag for flag in document["flags"]}
     assert document["budget"]["method"] == "square"
     assert flags["no-gradients"]["level"] == "warning"
