@@ -333,7 +333,7 @@ def sum_of(result: StepResult, name: str) -> Tensor:
         (lambda: EpsWarmup(1.5), "fraction"),
         (lambda: extras.ProgressiveResizing(fraction=0), "fraction"),
         (lambda: extras.ProgressiveResizing(0), "pixels"),
-        (lambda: extras.ProgressiveResizing(64).prepare(embedder()), "larger images"),
+        (lambda: extras.ProgressiveResizing(64).prepare(embedder()), "model.size above"),
         (lambda: extras.ProgressiveResizing(5).prepare(embedder()), "does not take images of 5 px"),
         (lambda: extras.Consistency(-1), "weight"),
         (lambda: extras.Consistency(temperature=0.5), "temperature"),

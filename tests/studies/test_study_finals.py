@@ -6,7 +6,7 @@ import pytest
 from figures_of import asked, figures_of, made_up
 
 from holdfast_studies import base
-from holdfast_studies.catalogue.rules import Price
+from holdfast_studies.catalogue.prices import Price
 from holdfast_studies.jobs import SCALES, AuditMeasure, Scale, Training
 
 HM = "HM[S, LGA]&ICS"

@@ -9,7 +9,7 @@ from figures_of import asked, figures_of, made_up, undecided_before_decided_afte
 
 from holdfast_studies import base
 from holdfast_studies.catalogue.hardness_arms import more_ers
-from holdfast_studies.catalogue.rules import Price
+from holdfast_studies.catalogue.prices import Price
 from holdfast_studies.claims import Verdict
 from holdfast_studies.drawing import Bars, Scatter
 from holdfast_studies.jobs import SCALES, Arm, Scale, Training

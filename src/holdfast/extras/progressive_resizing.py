@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from holdfast.attacks.frozen import frozen
 from holdfast.errors import RecipeError, reason
 from holdfast.extras.base import Extra, Inner, register
 from holdfast.models import Embedder
@@ -19,14 +20,14 @@ class ProgressiveResizing(Extra):
     """Learn from smaller images over the first part of training; as many passes, each over fewer pixels.
 
     A batch is scaled down (bilinear, antialiased) before anything sees it, so attacks, terms and teachers named before
-    this one work at that size, with the same ε. At 128 of 224 px a pass takes about a third of the time. Logged
-    passes count images of any size. On a GPU a network is compiled, and its steps captured, once for each size.
+    this one work at that size, with the same ε. 128 of 224 px are a third of the pixels. Logged passes count
+    images of any size. On a GPU a network is compiled, and its steps captured, once for each size.
 
     Args:
         size: pixels along each side.
         fraction: of training.
 
-    Requirements: a backbone that takes images of any size, as convolutional ones do. Name it last.
+    Requirements: a backbone that takes images of any size, as convolutional ones do. Name it last, after `awp` too.
     Relations: `model.size` is what the model sees in the rest of training and ever after.
     Reference: beyond the papers; for robust classifiers, Wong et al., Fast is better than free, ICLR 2020.
     """
@@ -52,19 +53,17 @@ class ProgressiveResizing(Extra):
     def prepare(self, model: Embedder) -> None:
         """Refuse a size that is not smaller, and a backbone that takes only one."""
         if self.size >= model.size:
-            raise RecipeError(f"extras: progressive-resizing to {self.size} px needs larger images (model.size)")
-        training = [part for part in model.modules() if part.training]
+            raise RecipeError(
+                f"extras: progressive-resizing to {self.size} px needs a model.size above that, not {model.size}"
+            )
         try:
-            with torch.no_grad():
-                model.eval()(model.mean.new_zeros(1, 3, self.size, self.size))
+            with frozen(model), torch.no_grad():
+                model(model.mean.new_zeros(1, 3, self.size, self.size))
         except (RuntimeError, ValueError, AssertionError) as error:
             raise RecipeError(
                 f"extras: this backbone does not take images of {self.size} px ({reason(error)}); choose another size, "
                 "or leave out progressive-resizing"
             ) from error
-        finally:
-            for part in training:
-                part.training = True
 
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:
         """With a smaller batch."""

@@ -10,7 +10,8 @@ from holdfast.training.recipe_files import read_plain
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
 from holdfast_studies.catalogue.adml_arms import SEVERAL
-from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure, Price, priced
+from holdfast_studies.catalogue.prices import ABOUT_EQUAL, Price, priced
+from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure
 from holdfast_studies.claims import Claim, Ordered
 from holdfast_studies.declared import paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Probe, Scale, Training
@@ -142,8 +143,6 @@ TAUGHT = paper("beyond")["arms"]["taught"]
 MANIPULATED, ANTI_COLLAPSE = "HM[S, LGA]&ICS", "ACT[R]"
 TRIDE, TRIDE_RELEASED, TRIDE_MINED = "CA-TRIDE", "CA-TRIDE, η doubled", "CA-TRIDE[S]"
 OURS = "HM[S, LGA]&ICS from its teacher"
-ABOUT_EQUAL = 1.05
-"""Share of the passes of HM that counts as no more."""
 
 
 @study("X3")

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.adml_arms import SEVERAL
 from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, R1_NOISE, more_ers
-from holdfast_studies.catalogue.rules import Price, priced
+from holdfast_studies.catalogue.prices import ABOUT_EQUAL, Price, priced
 from holdfast_studies.claims import All, Beyond, Claim, Ordered
 from holdfast_studies.declared import at_scale, paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
@@ -15,8 +15,6 @@ from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 HM = "HM[S, LGA]&ICS"
 STRENGTHS = (2, 4, 8)
 """Of the worst case, in 255ths."""
-ABOUT_EQUAL = 1.05
-"""Share of the passes of HM that counts as no more."""
 
 
 @study("X5")

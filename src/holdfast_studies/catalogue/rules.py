@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from holdfast_studies.claims import Claim, Judged, Near, Ordered, Verdict, joint, register, ruled
-from holdfast_studies.jobs import Training
 from holdfast_studies.results import NOT_RUN, ONE_SEED, Results, SeedInterval, Status, difference, interval
 
 
@@ -341,61 +340,3 @@ def close(text: str, arm: str, expected: dict[str, float], within: float) -> Jud
         return ("holds" if len(known) == len(expected) else "undecided"), shown
 
     return Judged(text, rule, levels=True)
-
-
-PASSES = "log/passes"
-"""Forward and back, per batch, as the log has counted them."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Price:
-    """What an arm's training costs.
-
-    Args:
-        arm: whose.
-        epochs: of its training.
-        before: passes over each training image in what it starts from.
-    """
-
-    arm: str
-    epochs: int
-    before: float = 0.0
-
-    @classmethod
-    def of(cls, arm: str, job: Training) -> Price:
-        """That of a training, with all that it starts from."""
-        return cls(arm=arm, epochs=job.resolved(0).epochs, before=_before(job))
-
-    def passes(self, results: Results) -> float | None:
-        """Over each training image in the whole run, mean over seeds; None where it was not run."""
-        per_batch = results.mean(self.arm, PASSES)
-        return None if per_batch is None else self.before + self.epochs * per_batch
-
-
-def _before(job: Training) -> float:
-    """Passes over each training image in what a training starts from, by its recipe or by another training."""
-    recipes = [job.resolved(0).first(), *((job.start.resolved(0),) if job.start else ())]
-    own: float = sum(recipe.epochs * recipe.regime.build().passes for recipe in recipes if recipe is not None)
-    return own + (_before(job.start) if job.start else 0)
-
-
-def priced(claim: Claim, ours: Price, theirs: Price, share: float) -> Claim:
-    """A claim that an arm does something for a share of another's passes; at best undecided if it spent more.
-
-    Args:
-        claim: what it does.
-        ours: what the arm spends.
-        theirs: what the other does.
-        share: of theirs that ours may be.
-    """
-
-    def rule(results: Results) -> tuple[Status, str]:
-        verdict = claim.verdict(results)
-        spent, whole = ours.passes(results), theirs.passes(results)
-        if spent is None or whole is None:
-            return "undecided", f"{verdict.evidence}; passes not known"
-        evidence = f"{verdict.evidence}; passes per image: {spent:.3g} to {whole:.3g}, a share of {spent / whole:.2f}"
-        dear = spent > share * whole
-        return "undecided" if dear and verdict.status == "holds" else verdict.status, evidence
-
-    return ruled(claim, rule)
