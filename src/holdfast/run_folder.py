@@ -16,6 +16,7 @@ from holdfast.run_files import batch_size, data_block, finite, log_lines, steps
 from holdfast.yaml_files import NotYaml, read_yaml
 
 EXHIBITS_FILE, EXHIBITS_SCHEMA = "artifacts/exhibits.json", 1
+VERIFICATION_FILE = "artifacts/verification.json"
 HEADER_LIMIT = 100_000_000
 """What the safetensors format allows a header to be, in bytes."""
 DAMAGED = (ValueError, ArithmeticError, TypeError, LookupError, AttributeError, RecursionError)
@@ -38,6 +39,7 @@ class RunFiles:
         audits: every other audit, by file name.
         exhibits: strips, map and the like.
         damaged: names of files that could not be read, some with the reason in brackets.
+        verification: thresholds that `holdfast calibrate` found.
     """
 
     folder: Path
@@ -49,6 +51,7 @@ class RunFiles:
     audits: dict[str, dict[str, Any]]
     exhibits: dict[str, Any]
     damaged: list[str]
+    verification: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -156,6 +159,7 @@ def read_run(folder: Path) -> RunFiles:
         audits={name: document for name, document in audits.items() if document},
         exhibits=exhibits,
         damaged=damaged,
+        verification=_document(folder, folder / VERIFICATION_FILE, damaged),
     )
     if not (found.recipe or found.evaluation or found.audit or found.audits):
         broken = f"; damaged: {', '.join(damaged)}" if damaged else ""

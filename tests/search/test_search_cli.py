@@ -39,7 +39,8 @@ def test_from_photos_to_matches(model: Path, photos: Path, tmp_path: Path, capsy
     query = photos / "class-3" / "2.png"
     assert run("search", index, "--query", query, "-k", 3, "--json", "--false-alarms", 0.02) == 0
     (answer,) = json.loads(capsys.readouterr().out)["answers"]
-    assert answer["matches"][0] == {"id": "class-3/2.png", "label": "class-3", "distance": pytest.approx(0, abs=1e-5)}
+    first = {"id": "class-3/2.png", "label": "class-3", "distance": pytest.approx(0, abs=1e-5), "same": None}
+    assert answer["matches"][0] == first
     assert len(answer["matches"]) == 3
     assert answer["tampered"] is False
     assert run("search", index, "--query", query, "-k", 3) == 0
@@ -76,6 +77,34 @@ def test_an_index_of_an_audited_run_says_what_no_mark_means(
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["audit"]["metrics"]["robust R@1"] == 3.5
 
 
+def test_thresholds_of_a_run_say_which_matches_are_the_same(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, index, query = tmp_path / "run", tmp_path / "i", photos / "class-1" / "1.png"
+    folder.mkdir()
+    model.rename(folder / "model")
+    (folder / "recipe.yaml").write_text("epochs: 1\n")
+    data = ("--data", f"folder:{photos}")
+    assert run("calibrate", folder, *data, "--far", 0.1, 0.04) == 0
+    assert run("index", folder, *data, "--out", index, "--calibrate", 0) == 0
+    stored = json.loads((folder / "artifacts" / "verification.json").read_text())["thresholds"]
+    assert run("index", index, "--add", f"folder:{photos}", "--prefix", "more/") == 0, "an addition keeps them"
+    for far, known in ((None, stored[0]), (0.04, stored[1])):
+        capsys.readouterr()
+        assert run("search", index, "--query", query, "-k", 60, "--json", *(("--far", far) if far else ())) == 0
+        (answer,) = json.loads(capsys.readouterr().out)["answers"]
+        assert [m["same"] for m in answer["matches"]] == [m["distance"] < known["threshold"] for m in answer["matches"]]
+        assert {m["same"] for m in answer["matches"]} == {True, False}
+    assert run("search", index, "--query", query, "-k", 2, "--html", tmp_path / "found.html") == 0
+    assert " yes " in capsys.readouterr().out
+    assert ", the same<" in (tmp_path / "found.html").read_text("utf-8")
+    assert run("search", index, "--query", query, "--far", 0.5) == 2
+    assert "FAR of 0.5" in capsys.readouterr().err
+    (tmp_path / "none.json").write_text('{"thresholds": [{"far": 2, "threshold": "x"}]}')
+    assert run("search", index, "--query", query, "--verification", tmp_path / "none.json") == 2
+    assert "no thresholds" in capsys.readouterr().err
+
+
 def test_what_a_search_leaves_out_is_said(
     index: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,7 +135,8 @@ def test_loose_images_are_added_and_found(
     assert json.loads(capsys.readouterr().out)["unchanged"] == 1
     assert run("search", index, "--data", f"images:{more}", "-k", 1, "--json") == 0
     (answer,) = json.loads(capsys.readouterr().out)["answers"]
-    assert answer["matches"] == [{"id": "more/new.png", "label": "", "distance": pytest.approx(0, abs=1e-5)}]
+    found = {"id": "more/new.png", "label": "", "distance": pytest.approx(0, abs=1e-5), "same": None}
+    assert answer["matches"] == [found]
 
 
 def test_a_page_with_pictures_needs_nothing_else(index: Path, photos: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast import console, seeds
 from holdfast.data import ImageStore
-from holdfast.search import Detector, ask, create_index, detector_of, read_index, statistics
+from holdfast.search import Detector, Searcher, ask, create_index, detector_of, read_index, statistics
 from holdfast.search.embedding import NOISE, PROBES, embed_images, fingerprint_images, measure_moves
 from holdfast.search.querying import SIGNS
 from holdfast.search.store import MANIFEST
@@ -118,17 +118,17 @@ def test_queries_of_an_older_index_are_changed_as_often_as_its_images_were(tmp_p
     index, model, seen = read_index(folder), small_model(), []
     assert index.copies == 6
     model.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
-    ask(index, model, ImageStore(picture_table(pictures(4, seed=8)), View(32), "cpu"))
+    ask(Searcher(index), model, ImageStore(picture_table(pictures(4, seed=8)), View(32), "cpu"))
     assert sum(seen) == 4 + 6 * 4
 
 
 def test_an_index_that_cannot_tell_says_why(tmp_path_factory: pytest.TempPathFactory) -> None:
     few = made(tmp_path_factory.mktemp("a") / "index", 30)
     queries = ImageStore(picture_table(pictures(2, seed=8)), View(32), "cpu")
-    answers = ask(few, small_model(), queries)
+    answers = ask(Searcher(few), small_model(), queries)
     assert "30 clean images are too few for a false alarm rate of 0.01" in answers.unchecked
     assert [answer.verdict for answer in answers.answers] == [None, None]
-    assert ask(few, small_model(), queries, false_alarms=0.1).unchecked == ""
+    assert ask(Searcher(few, false_alarms=0.1), small_model(), queries).unchecked == ""
     none = dataclasses.replace(few, clean=few.clean[:0])
     assert "not calibrated" in detector_of(none)[1]
     assert "too few" in detector_of(few, 0.0)[1]
@@ -145,7 +145,7 @@ def test_a_picture_unlike_all_others_is_marked_and_those_indexed_are_not(
     index, _ = create_index(tmp_path_factory.mktemp("b") / "index", model, picture_table(alike), seed=1)
     strange = np.concatenate([pictures(1, seed=77), alike[:20]])
     store = ImageStore(picture_table(strange, first=500), View(32), "cpu")
-    verdicts = [answer.verdict for answer in ask(index, model, store).answers]
+    verdicts = [answer.verdict for answer in ask(Searcher(index), model, store).answers]
     assert verdicts[0] is not None
     assert SIGNS[0] in verdicts[0].why
     assert sum(verdict is not None and verdict.tampered for verdict in verdicts[1:]) <= 2

@@ -60,6 +60,6 @@ def run(options: argparse.Namespace) -> Answer:
 def _place_in_run(folder: Path) -> str | None:
     """Where a run keeps it; nowhere for other models."""
     from holdfast.files import inside
+    from holdfast.run_folder import VERIFICATION_FILE
 
-    place = folder / "artifacts" / "verification.json"
-    return str(inside(folder, place)) if (folder / "recipe.yaml").is_file() else None
+    return str(inside(folder, folder / VERIFICATION_FILE)) if (folder / "recipe.yaml").is_file() else None

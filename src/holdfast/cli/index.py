@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,15 +91,19 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
         batch=options.batch or 256,
         seed=options.seed or 0,
         skip_bad=skip_bad,
-        audits=_audits(Path(options.model)),
+        **_of_run(Path(options.model)),
     )
 
 
-def _audits(model: Path) -> Iterable[Mapping[str, Any]]:
-    """The audits of a run; of what is no run, none are known."""
+def _of_run(model: Path) -> dict[str, Any]:
+    """Audits and thresholds of a run; of what is no run, none are known."""
     from holdfast.run_folder import read_run
+    from holdfast.search.verification import thresholds_of
 
-    return read_run(model).current_audits.values() if (model / "recipe.yaml").is_file() else ()
+    if not (model / "recipe.yaml").is_file():
+        return {}
+    run = read_run(model)
+    return {"audits": run.current_audits.values(), "thresholds": thresholds_of(run.verification)}
 
 
 def _refuse(options: argparse.Namespace) -> None:

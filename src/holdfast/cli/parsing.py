@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import importlib
 import sys
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.data import ImageTable
     from holdfast.models import Embedder
+    from holdfast.search import Searcher
 
 
 Answer: TypeAlias = tuple[Any, str] | tuple[Any, str, int]
@@ -124,6 +126,33 @@ def images_from(options: argparse.Namespace, data: str | ImageTable) -> tuple[Im
 
     table, skip_bad = read_table(data, options.skip_bad)
     return table.split(choose_split(table, options.split or "all")), skip_bad
+
+
+def verdicts(sub: argparse._ActionsContainer) -> None:
+    """Add the options that say how queries and matches are judged."""
+    sub.add_argument(
+        "--false-alarms", type=rate, default=0.01, metavar="RATE", help="clean queries marked as tampered with (0.01)"
+    )
+    sub.add_argument(
+        "--far",
+        type=rate,
+        metavar="RATE",
+        help="false acceptance at which a match is called the same (the first known)",
+    )
+    sub.add_argument(
+        "--verification", metavar="FILE", help="thresholds that `holdfast calibrate` wrote (default: the index's own)"
+    )
+
+
+def searcher_from(options: argparse.Namespace, folder: Path) -> Searcher:
+    """The index of a folder, ready to be asked as the options say."""
+    from holdfast.search import Searcher, read_index, read_thresholds
+
+    index = read_index(folder)
+    if options.verification:
+        facts = dataclasses.replace(index.model, thresholds=read_thresholds(Path(options.verification)))
+        index = dataclasses.replace(index, model=facts)
+    return Searcher(index, options.false_alarms, options.far)
 
 
 def refuse_idle(options: argparse.Namespace, names: str, reason: str) -> None:

@@ -8,11 +8,26 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.parsing import Answer, Parser, images_from, model_from, positive, rate, refuse_idle, shared, writable
+from holdfast.cli.parsing import (
+    Answer,
+    Parser,
+    images_from,
+    model_from,
+    positive,
+    refuse_idle,
+    searcher_from,
+    shared,
+    verdicts,
+    writable,
+)
 from holdfast.console import table
 from holdfast.errors import HoldfastError, one_line, plural
 from holdfast.robustness import what_no_mark_means
+
+if TYPE_CHECKING:
+    from holdfast.search import Hit
 
 
 def arguments(sub: Parser) -> None:
@@ -24,9 +39,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("-k", type=positive, default=10, metavar="K", help="matches of each query (10)")
     shared(sub, "--split", "--batch", "--size", "--trust-code", "--device", "--skip-bad", "--no-images")
     sub.add_argument("--model", metavar="MODEL", help="the model that made the index, where it is not inside")
-    sub.add_argument(
-        "--false-alarms", type=rate, default=0.01, metavar="RATE", help="clean queries marked as tampered with (0.01)"
-    )
+    verdicts(sub)
     sub.add_argument("--html", metavar="FILE", help="also write a page with images")
     sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's images are")
 
@@ -38,7 +51,7 @@ def run(options: argparse.Namespace) -> Answer:
     from holdfast.devices import choose_device
     from holdfast.evaluation import read_table
     from holdfast.files import write_atomic
-    from holdfast.search import ask, model_of, read_index, strip_page
+    from holdfast.search import ask, model_of, strip_page
 
     if not options.html and (options.gallery or options.no_images):
         raise HoldfastError("--gallery and --no-images are about the page; add --html FILE")
@@ -48,11 +61,12 @@ def run(options: argparse.Namespace) -> Answer:
         refuse_idle(options, "--split", "it is about --data")
     images, skip_bad = images_from(options, image_files(options.query) if options.query else options.data)
     folder, device = Path(options.index), choose_device(options.device)
-    index = read_index(folder)
+    searcher = searcher_from(options, folder)
+    index = searcher.index
     own = model_from(options, device) if options.model else None
     model = model_of(folder, index, own, device, options.trust_code)
     store = ImageStore(images, model.view, device, skip_bad=skip_bad)
-    found = ask(index, model, store, options.k, options.false_alarms, options.batch or 256)
+    found = ask(searcher, model, store, options.k, options.batch or 256)
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
     hint = one_line(what_no_mark_means(index.model.audit))
     if options.html:
@@ -65,9 +79,9 @@ def run(options: argparse.Namespace) -> Answer:
     skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]
     lines = []
     for answer in found.answers:
-        rows = [[str(n), m.distance, one_line(m.label) or "-", one_line(m.id)] for n, m in enumerate(answer.matches, 1)]
+        rows = [_row(number, match) for number, match in enumerate(answer.matches, 1)]
         mark = f": {answer.verdict}" if answer.verdict and answer.verdict.tampered else ""
-        matches = table(["", "distance", "label", "image"], rows, left=(2, 3))
+        matches = table(["", "distance", "same", "label", "image"], rows, left=(2, 3, 4))
         lines.append(f"{one_line(answer.query)}{mark}\n{matches}\n")
     marked = sum(answer.verdict is not None and answer.verdict.tampered for answer in found.answers)
     if note or len(found.answers) > 1:
@@ -81,3 +95,9 @@ def run(options: argparse.Namespace) -> Answer:
         lines.append(f"page written to {options.html}")
     facts = {"answers": answers, "unchecked": found.unchecked, "skipped": skipped, "audit": dict(index.model.audit)}
     return facts, "\n".join(lines)
+
+
+def _row(number: int, match: Hit) -> list[Any]:
+    """A match as a line of a table."""
+    same = {True: "yes", False: "no", None: "-"}[match.same]
+    return [str(number), match.distance, same, one_line(match.label) or "-", one_line(match.id)]

@@ -3,10 +3,31 @@
 from holdfast.search.building import Added, add_images, create_index, model_of
 from holdfast.search.index import Index, ModelFacts, SearchResult
 from holdfast.search.page import strip_page
-from holdfast.search.querying import Answer, Answers, Detector, Hit, TamperVerdict, ask, detector_of, statistics
+from holdfast.search.querying import (
+    Answer,
+    Answers,
+    Detector,
+    Hit,
+    Searcher,
+    TamperVerdict,
+    ask,
+    detector_of,
+    statistics,
+)
 from holdfast.search.store import read_index, read_manifest, save_vectors, write_index
-from holdfast.search.verification import calibrate
+from holdfast.search.verification import calibrate, read_thresholds
 
-__all__ = ["Added", "Answer", "Answers", "Detector", "Hit", "Index", "ModelFacts", "SearchResult", "TamperVerdict"]
+__all__ = [
+    "Added",
+    "Answer",
+    "Answers",
+    "Detector",
+    "Hit",
+    "Index",
+    "ModelFacts",
+    "SearchResult",
+    "Searcher",
+    "TamperVerdict",
+]
 __all__ += ["add_images", "ask", "calibrate", "create_index", "detector_of", "model_of", "read_index"]
-__all__ += ["read_manifest", "save_vectors", "statistics", "strip_page", "write_index"]
+__all__ += ["read_manifest", "read_thresholds", "save_vectors", "statistics", "strip_page", "write_index"]

@@ -29,7 +29,7 @@ from holdfast.search.embedding import (
     model_facts,
     refuse_other_model,
 )
-from holdfast.search.index import Index, Rows, Vectors, kind_for
+from holdfast.search.index import Index, Rows, Thresholds, Vectors, kind_for
 from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 
@@ -60,6 +60,7 @@ def create_index(
     seed: int = 0,
     skip_bad: bool = False,
     audits: Iterable[Mapping[str, Any]] = (),
+    thresholds: Thresholds = (),
 ) -> tuple[Index, Added]:
     """Embed images and write an index of them.
 
@@ -74,6 +75,7 @@ def create_index(
         seed: of everything random.
         skip_bad: leave unreadable images out.
         audits: documents of the model's audits; a search says what they found.
+        thresholds: of the model, by which a search calls two images the same.
     """
     kind = kind_for(len(table), kind)
     processes = current_processes()
@@ -89,7 +91,7 @@ def create_index(
         images = _Images(model.eval(), table, batch, skip_bad)
         everything = np.arange(len(images.store))
         vectors = embed_images(model, images.store, everything, batch)
-        facts = dataclasses.replace(model_facts(model, reference), audit=excerpt(audits))
+        facts = dataclasses.replace(model_facts(model, reference), audit=excerpt(audits), thresholds=thresholds)
         index = Index(vectors, images.ids, images.labels, images.fingerprints, facts, kind, seed)
         index = _calibrated(index, model, images, everything, vectors, calibrate)
         if processes.main:

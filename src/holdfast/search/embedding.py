@@ -83,18 +83,19 @@ def measure_moves(
     with console.bar(copies * len(mine), unit="pass", what="changed copies") as bar:
         for start in range(0, len(mine), batch):
             images = store.inputs(mine[start : start + batch])
-            unmoved = clean[start : start + batch].to(images.device)
-            moves = []
-            for changed in changed_copies(images, seed, copies):
-                apart = []
-                for copy in changed:
-                    apart.append((model(copy).float() - unmoved).norm(dim=1))
-                    bar.update(len(images))
-                moves.append(torch.stack(apart).mean(0))
-            parts.append(torch.stack(moves, 1).cpu())
+            parts.append(moves_of(model, images, clean[start : start + batch].to(images.device), seed, copies).cpu())
+            bar.update(copies * len(images))
     found = processes.gather(torch.cat(parts), ((len(rows), 1),)).numpy()
     _refuse_unusable(found, store, rows)
     return found
+
+
+@torch.no_grad()
+def moves_of(model: Embedder, images: Tensor, vectors: Tensor, seed: int, copies: int) -> Tensor:
+    """How far a little noise and a small shift move the vectors of some images, of shape (n, 2); as `measure_moves`."""
+    changed = changed_copies(images, seed, copies)
+    apart = [torch.stack([(model(copy).float() - vectors).norm(dim=1) for copy in kind]).mean(0) for kind in changed]
+    return torch.stack(apart, 1)
 
 
 def _refuse_unusable(values: Vectors, store: ImageStore, rows: Rows) -> None:

@@ -20,6 +20,9 @@ Rows: TypeAlias = NDArray[np.int64]
 Fingerprints: TypeAlias = NDArray[np.uint8]
 """A digest of each image as the model sees it, shape (n, 16)."""
 
+Thresholds: TypeAlias = tuple[tuple[float, float], ...]
+"""Rates of false acceptance, each with its distance."""
+
 LONGEST = 1e12
 """Length of a vector beyond any model's, at which the square of a distance is still far from overflowing 32 bits."""
 
@@ -127,6 +130,8 @@ class ModelFacts:
         view: how it saw the images.
         probe: its vectors of a few fixed images, by which another model is found out.
         audit: what its audits found, as `robustness.excerpt` keeps it.
+        thresholds: rates of false acceptance, each with the distance below which two images show the same, as
+            `calibrate` found them.
     """
 
     reference: str
@@ -134,6 +139,7 @@ class ModelFacts:
     view: View
     probe: Vectors
     audit: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    thresholds: Thresholds = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,11 +217,22 @@ class Index:
         rows = self.structure.search(asked, wanted)
         # Distances from the difference, so that small ones keep their digits.
         distances = np.linalg.norm(self.vectors[rows] - asked[:, None], axis=2)
-        gone = rows < 0
-        if without is not None:
-            gone |= (self.fingerprints[rows] == without[:, None]).all(2)
-        distances[gone], rows = np.inf, np.where(gone, -1, rows)
-        order = np.lexsort((rows, distances))[:, :k]
+        distances[rows < 0] = np.inf
+        order = np.lexsort((rows, distances))
+        found = SearchResult(np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1))
+        return found if without is None else self.without_copies(found, without, k)
+
+    def without_copies(self, found: SearchResult, fingerprints: Fingerprints, k: int) -> SearchResult:
+        """The k nearest of what was found for each query that are not the very same image as it.
+
+        Args:
+            found: the nearest, `COPIES` more than wanted.
+            fingerprints: of the queries.
+            k: how many.
+        """
+        gone = (found.rows < 0) | (self.fingerprints[found.rows] == fingerprints[:, None]).all(2)
+        order = np.argsort(gone, axis=1, kind="stable")[:, :k]
+        distances, rows = np.where(gone, np.inf, found.distances), np.where(gone, -1, found.rows)
         return SearchResult(np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1))
 
     def extended(

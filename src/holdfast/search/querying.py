@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from holdfast.data import ImageStore
 from holdfast.models import Embedder
 from holdfast.search.embedding import embed_images, fingerprint_images, measure_moves
-from holdfast.search.index import Fingerprints, Index, Vectors
+from holdfast.search.index import COPIES, Fingerprints, Index, SearchResult, Vectors
+from holdfast.search.verification import threshold_at
 
 SIGNS = (
     "farther from everything in the index than clean images are",
@@ -23,6 +25,12 @@ SIGNS = (
 """What each statistic says when it is too large."""
 
 FALSE_ALARMS = 0.01
+
+COMPARED = 2
+"""Images of the index, the nearest, whose distances tell."""
+
+SEARCHED = COMPARED + COPIES
+"""Neighbours among which they are, copies of the query aside."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +49,9 @@ class TamperVerdict:
         return f"looks tampered with ({'; '.join(self.why)})" if self.tampered else ""
 
 
-def statistics(index: Index, vectors: Vectors, moves: Vectors, fingerprints: Fingerprints) -> Vectors:
+def statistics(
+    index: Index, vectors: Vectors, moves: Vectors, fingerprints: Fingerprints, found: SearchResult | None = None
+) -> Vectors:
     """Four numbers on each query, each larger the odder: see `SIGNS`.
 
     Distance to the nearest image, by how much the second is farther, and the two moves. The very same image in the
@@ -52,10 +62,12 @@ def statistics(index: Index, vectors: Vectors, moves: Vectors, fingerprints: Fin
         vectors: of the queries.
         moves: how far small changes move each, as `search.embedding.measure_moves` says.
         fingerprints: of the queries.
+        found: what the index has nearest to them, `SEARCHED` or more each; searched for when left out.
     """
-    distances = index.search(vectors, 2, without=fingerprints).distances
+    found = found or index.search(vectors, SEARCHED)
+    distances = index.without_copies(found, fingerprints, COMPARED).distances
     # With nothing else to find there is nothing to compare.
-    nearest, second = np.nan_to_num(np.pad(distances, ((0, 0), (0, 2)))[:, :2], posinf=0.0).T
+    nearest, second = np.nan_to_num(np.pad(distances, ((0, 0), (0, COMPARED)))[:, :COMPARED], posinf=0.0).T
     return np.column_stack([nearest, np.maximum(second - nearest, 0), moves]).astype(np.float32)
 
 
@@ -103,11 +115,19 @@ def detector_of(index: Index, false_alarms: float = FALSE_ALARMS) -> tuple[Detec
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """An image that was found."""
+    """An image that was found.
+
+    Args:
+        id: its name.
+        label: its class, empty where unknown.
+        distance: from the query.
+        same: whether both show the same, by the threshold of the index; None where that has none.
+    """
 
     id: str
     label: str
     distance: float
+    same: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,34 +163,60 @@ class Answers:
     unchecked: str
 
 
-def ask(
-    index: Index,
-    model: Embedder,
-    queries: ImageStore,
-    k: int = 10,
-    false_alarms: float = FALSE_ALARMS,
-    batch: int = 256,
-) -> Answers:
-    """Search an index for images.
+class Searcher:
+    """Answers queries from an index; what they share is made ready once.
 
     Args:
         index: what to search.
+        false_alarms: fraction of clean queries that may be marked as tampered with.
+        far: rate of false acceptance at which a match is called the same; the index's first when left out.
+    """
+
+    def __init__(self, index: Index, false_alarms: float = FALSE_ALARMS, far: float | None = None) -> None:
+        self.index = index
+        self.detector, self.unchecked = detector_of(index, false_alarms)
+        self.threshold = threshold_at(index.model.thresholds, far)
+
+    def answers(
+        self, names: Sequence[str], vectors: Vectors, moves: Vectors | None, fingerprints: Fingerprints, k: int
+    ) -> list[Answer]:
+        """What was found for each query.
+
+        Args:
+            names: of the queries.
+            vectors: of the queries, by the model that made the index.
+            moves: how far small changes move each, as `search.embedding.measure_moves` says; None marks no query.
+            fingerprints: of the queries.
+            k: matches of each.
+        """
+        found = self.index.search(vectors, k if moves is None else max(k, SEARCHED))
+        verdicts: Sequence[TamperVerdict | None] = [None] * len(names)
+        if self.detector is not None and moves is not None:
+            verdicts = self.detector.judge(statistics(self.index, vectors, moves, fingerprints, found))
+        matches = [
+            tuple(self._hit(row, apart) for row, apart in zip(*both, strict=True) if row >= 0)
+            for both in zip(found.rows[:, :k].tolist(), found.distances[:, :k].tolist(), strict=True)
+        ]
+        return [Answer(*parts) for parts in zip(names, matches, verdicts, strict=True)]
+
+    def _hit(self, row: int, distance: float) -> Hit:
+        same = None if self.threshold is None else distance < self.threshold
+        return Hit(self.index.ids[row], self.index.labels[row], distance, same)
+
+
+def ask(searcher: Searcher, model: Embedder, queries: ImageStore, k: int = 10, batch: int = 256) -> Answers:
+    """Search an index for images.
+
+    Args:
+        searcher: of the index.
         model: the one that made it, in eval mode.
         queries: the images, at the model's view and on its device.
         k: matches of each.
-        false_alarms: fraction of clean queries that may be marked as tampered with.
         batch: images per pass.
     """
-    detector, unchecked = detector_of(index, false_alarms)
-    rows = np.arange(len(queries))
+    index, rows, moves = searcher.index, np.arange(len(queries)), None
     vectors = embed_images(model, queries, rows, batch)
-    found = index.search(vectors, k)
-    verdicts: list[TamperVerdict] | list[None] = [None] * len(queries)
-    if detector is not None:
+    if searcher.detector is not None:
         moves = measure_moves(model, queries, rows, vectors, batch, index.seed, index.copies)
-        verdicts = detector.judge(statistics(index, vectors, moves, fingerprint_images(queries, batch)))
-    hits = [
-        tuple(Hit(index.ids[row], index.labels[row], apart) for row, apart in zip(*both, strict=True) if row >= 0)
-        for both in zip(found.rows.tolist(), found.distances.tolist(), strict=True)
-    ]
-    return Answers([Answer(*parts) for parts in zip(queries.table.ids, hits, verdicts, strict=True)], unchecked)
+    fingerprints = fingerprint_images(queries, batch)
+    return Answers(searcher.answers(queries.table.ids, vectors, moves, fingerprints, k), searcher.unchecked)

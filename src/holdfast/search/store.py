@@ -28,6 +28,7 @@ from holdfast.errors import HoldfastError, SearchError
 from holdfast.files import write_atomic, write_json
 from holdfast.run_files import block, parse_json
 from holdfast.search.index import CHANGED_COPIES, CHANGED_COPIES_BEFORE, KINDS, STATISTICS, Index, ModelFacts, usable
+from holdfast.search.verification import thresholds_of
 from holdfast.versions import versions
 from holdfast.view import Fit, Interpolation, View
 
@@ -67,8 +68,13 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
         "images": len(index),
         "dim": index.dim,
         **files,
-        "model": {"reference": facts.reference, "weights": facts.weights, **dataclasses.asdict(facts.view)}
-        | ({"audit": dict(facts.audit)} if facts.audit else {}),
+        "model": {
+            "reference": facts.reference,
+            "weights": facts.weights,
+            **dataclasses.asdict(facts.view),
+            **({"audit": dict(facts.audit)} if facts.audit else {}),
+            "thresholds": [{"far": far, "threshold": distance} for far, distance in facts.thresholds],
+        },
         "seed": index.seed,
         "copies": index.copies,
         "versions": versions(),
@@ -123,7 +129,8 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
     if len(set(ids)) != count:
         raise damaged("it names an image twice")
     told = manifest["model"]
-    facts = ModelFacts(told["reference"], told["weights"], _view(told), probe, block(told, "audit"))
+    audit, thresholds = block(told, "audit"), thresholds_of(told)
+    facts = ModelFacts(told["reference"], told["weights"], _view(told), probe, audit, thresholds)
     return Index(
         vectors, ids, labels, fingerprints, facts, manifest["kind"], manifest["seed"], clean, manifest["copies"]
     )

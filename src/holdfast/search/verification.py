@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from torch import Tensor
 
 from holdfast import seeds
 from holdfast.data import ImageStore, ImageTable
-from holdfast.errors import DataError
+from holdfast.errors import DataError, SearchError
 from holdfast.evaluation import choose_split, embed, read_table
 from holdfast.models import Embedder
+from holdfast.run_files import blocks, finite, parse_json
+from holdfast.search.index import Thresholds
 from holdfast.sphere import distances
 from holdfast.versions import versions
 
@@ -206,3 +209,35 @@ def calibrate(
         "seed": seed,
         "versions": versions(),
     }
+
+
+def thresholds_of(document: Mapping[str, Any]) -> Thresholds:
+    """Rates and distances of what `calibrate` returned, read from a file without trust."""
+    pairs = [(finite(one.get("far")), finite(one.get("threshold"))) for one in blocks(document, "thresholds")]
+    return tuple((far, at) for far, at in pairs if far is not None and at is not None and 0 < far < 1 and at >= 0)
+
+
+def read_thresholds(file: Path) -> Thresholds:
+    """What `holdfast calibrate` wrote into a file."""
+    try:
+        document = parse_json(file.read_text("utf-8"))
+    except ValueError:
+        document = None
+    found = thresholds_of(document) if isinstance(document, dict) else ()
+    if not found:
+        raise SearchError(f"{file} holds no thresholds; make it with `holdfast calibrate MODEL --data DATA --out FILE`")
+    return found
+
+
+def threshold_at(known: Thresholds, far: float | None = None) -> float | None:
+    """The distance for a rate of false acceptance, or for the first that is known; None where none is."""
+    if far is None:
+        return known[0][1] if known else None
+    for rate, distance in known:
+        if math.isclose(rate, far):
+            return distance
+    rates = ", ".join(f"{rate:g}" for rate, _ in known)
+    raise SearchError(
+        f"there is no threshold for a FAR of {far:g}; "
+        + (f"those known are {rates}" if known else "find one with `holdfast calibrate`, and give --verification FILE")
+    )
