@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from index_cases import small_model
 from PIL import Image
 
 from holdfast.cli import main
+from index_cases import small_model
 
 
 def run(*words: object) -> int:
@@ -163,9 +163,8 @@ def test_a_hostile_id_is_never_a_path_nor_drives_the_terminal(
 ) -> None:
     import dataclasses
 
-    from index_cases import picture_table, pictures
-
     from holdfast.search import create_index
+    from index_cases import picture_table, pictures
 
     secret = photos / "class-0" / "0.png"
     table = dataclasses.replace(picture_table(pictures(3)), ids=[str(secret), "../class-0/0.png", "\x1b[2Jgone"])

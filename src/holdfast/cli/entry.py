@@ -19,7 +19,20 @@ from holdfast.errors import HoldfastError, reason
 from holdfast.version import __version__
 
 COMMANDS = (
-    *("train", "evaluate", "embed", "index", "search", "calibrate", "audit", "report", "compare", "export", "card"),
+    *(
+        "train",
+        "evaluate",
+        "embed",
+        "index",
+        "search",
+        "serve",
+        "calibrate",
+        "audit",
+        "report",
+        "compare",
+        "export",
+        "card",
+    ),
     *("check", "explain", "list", "demo", "study"),
 )
 """Modules beside this one, in the order of `holdfast --help`.

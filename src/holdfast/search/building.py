@@ -29,7 +29,8 @@ from holdfast.search.embedding import (
     model_facts,
     refuse_other_model,
 )
-from holdfast.search.index import Index, Rows, Thresholds, Vectors, kind_for
+from holdfast.search.flat import Rows, Vectors
+from holdfast.search.index import Index, Thresholds, kind_for
 from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 

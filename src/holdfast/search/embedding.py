@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -11,11 +12,13 @@ from torch.nn import functional as F
 
 from holdfast import console, seeds
 from holdfast.data import ImageStore
+from holdfast.data.resampling import Pixels
 from holdfast.errors import ModelError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder
 from holdfast.processes import current_processes
-from holdfast.search.index import CHANGED_COPIES, Fingerprints, ModelFacts, Rows, Vectors, usable
+from holdfast.search.flat import Rows, Vectors
+from holdfast.search.index import CHANGED_COPIES, Fingerprints, ModelFacts, usable
 
 NOISE = 4 / 255
 """Deviation of the noise: under what a person sees, half of the usual attack's reach."""
@@ -31,13 +34,17 @@ runtime changes, far below what other weights do."""
 def fingerprint_images(store: ImageStore, batch: int) -> Fingerprints:
     """A digest of each image of a store; several processes take a shard each."""
     processes = current_processes()
-    found = []
+    found = [fingerprints_of([])]
     mine = processes.shard(len(store))
     for start in range(mine.start, mine.stop, batch):
-        images = store.get(torch.arange(start, min(start + batch, mine.stop))).arrays()
-        found += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
-    own = np.frombuffer(b"".join(found), np.uint8).reshape(-1, 16).copy()
-    return processes.gather(torch.from_numpy(own), ((len(store), 1),)).numpy()
+        found.append(fingerprints_of(store.get(torch.arange(start, min(start + batch, mine.stop))).arrays()))
+    return processes.gather(torch.from_numpy(np.concatenate(found)), ((len(store), 1),)).numpy()
+
+
+def fingerprints_of(images: Sequence[Pixels]) -> Fingerprints:
+    """A digest of each of some images at a model's canvas."""
+    digests = [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16).copy()
 
 
 def embed_images(model: Embedder, store: ImageStore, rows: Rows, batch: int = 256) -> Vectors:
@@ -88,6 +95,15 @@ def measure_moves(
     found = processes.gather(torch.cat(parts), ((len(rows), 1),)).numpy()
     _refuse_unusable(found, store, rows)
     return found
+
+
+@torch.no_grad()
+def vectors_and_moves(model: Embedder, images: Tensor, seed: int, copies: int) -> tuple[Tensor, Tensor]:
+    """Vectors of a few images and how far small changes move them, (n, 2), in one pass; as `measure_moves`."""
+    noisy, shifted = changed_copies(images, seed, copies)
+    vectors, *changed = model(torch.cat([images, *noisy, *shifted])).float().chunk(1 + copies)
+    apart = torch.stack([(one - vectors).norm(dim=1) for one in changed])
+    return vectors, torch.stack([apart[: len(noisy)].mean(0), apart[len(noisy) :].mean(0)], 1)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""An index: vectors with names, of which FAISS finds the nearest, in one of several kinds."""
+"""An index: vectors with names, of which the nearest are found in one of several ways."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import SearchError, unknown
+from holdfast.search.flat import Flat, Rows, Vectors
 from holdfast.view import View
 
-Vectors: TypeAlias = NDArray[np.float32]
-Rows: TypeAlias = NDArray[np.int64]
 Fingerprints: TypeAlias = NDArray[np.uint8]
 """A digest of each image as the model sees it, shape (n, 16)."""
 
@@ -67,8 +66,8 @@ Builder: TypeAlias = Callable[[Vectors, int], Any]
 KINDS: dict[str, tuple[Builder | None, int]] = {"flat": (None, 0), "ivf": (_ivf, 3_000), "hnsw": (_hnsw, 10_000)}
 """As `--kind` and manifests name them: what is built, and after how many queries.
 
-On two ARM cores, 100,000 vectors of 128 dims take 41 s (ivf) and 113 s (hnsw) to build; comparing a query with all of
-them takes 29 ms, or 3 ms in a batch. Both grow with the number of vectors, so that the break-even (1,400 and 4,200
+On two Intel cores, 100,000 vectors of 128 dims take 3 s (ivf) and 16 s (hnsw) to build; comparing a query with all of
+them takes 3 ms, or 0.4 ms in a batch. Both grow with the number of vectors, so that the break-even (1,100 and 5,600
 single queries, ten times as many in batches) hardly depends on it.
 """
 MANY = 200_000
@@ -101,19 +100,22 @@ class Structure:
     def __init__(self, vectors: Vectors, kind: str, seed: int) -> None:
         self._build, self._pays_after = KINDS[kind]
         self._vectors, self._seed, self._asked = vectors, seed, 0
-        self._faiss = faiss.IndexFlatL2(vectors.shape[1])
-        self._faiss.add(vectors)
+        self._flat: Flat | None = Flat(vectors)
+        self._faiss: Any = None
 
     def prepare(self) -> None:
         """Build what makes searching faster, if there is such a thing and it is not there yet."""
         if self._build is not None:
             self._faiss, self._build = self._build(self._vectors, self._seed), None
+            self._flat = None
 
     def search(self, queries: Vectors, k: int) -> Rows:
         """Rows of the k nearest vectors of each query, or of most of them; -1 where fewer were found."""
         self._asked += len(queries)
         if self._asked > self._pays_after:
             self.prepare()
+        if self._flat is not None:
+            return self._flat.search(queries, k)
         if hasattr(self._faiss, "hnsw"):
             self._faiss.hnsw.efSearch = max(128, 2 * k)
         rows: Rows = self._faiss.search(queries, k)[1]
@@ -212,15 +214,17 @@ class Index:
         _refuse_unusable(asked, "a query")
         if k < 1:
             raise SearchError(f"cannot return {k} neighbours; ask for 1 or more")
-        # A few more, so that k are left when copies of the query are skipped.
-        wanted = min(len(self), k if without is None else k + COPIES)
+        # A few more: when copies of the query are skipped k are left, and no near tie is lost to rounding.
+        wanted = min(len(self), k + COPIES)
         rows = self.structure.search(asked, wanted)
         # Distances from the difference, so that small ones keep their digits.
         distances = np.linalg.norm(self.vectors[rows] - asked[:, None], axis=2)
         distances[rows < 0] = np.inf
         order = np.lexsort((rows, distances))
         found = SearchResult(np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1))
-        return found if without is None else self.without_copies(found, without, k)
+        if without is not None:
+            return self.without_copies(found, without, k)
+        return SearchResult(found.distances[:, :k], found.rows[:, :k])
 
     def without_copies(self, found: SearchResult, fingerprints: Fingerprints, k: int) -> SearchResult:
         """The k nearest of what was found for each query that are not the very same image as it.

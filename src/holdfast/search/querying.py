@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from holdfast.data import ImageStore
 from holdfast.models import Embedder
 from holdfast.search.embedding import embed_images, fingerprint_images, measure_moves
-from holdfast.search.index import COPIES, Fingerprints, Index, SearchResult, Vectors
+from holdfast.search.flat import Vectors
+from holdfast.search.index import COPIES, Fingerprints, Index, SearchResult
 from holdfast.search.verification import threshold_at
 
 SIGNS = (

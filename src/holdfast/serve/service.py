@@ -1,0 +1,137 @@
+"""What a server computes: images to vectors, neighbours and marks."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+
+from holdfast.data import BadImage
+from holdfast.data.augment import centre_crop
+from holdfast.data.formats import listening, why_unreadable
+from holdfast.data.ragged import RaggedImages
+from holdfast.data.resampling import Pixels
+from holdfast.data.sources import decode
+from holdfast.errors import ModelError
+from holdfast.models import Embedder
+from holdfast.search import Answer, Searcher
+from holdfast.search.embedding import fingerprints_of, vectors_and_moves
+from holdfast.search.flat import Vectors
+from holdfast.search.index import usable
+
+SENT = "the image"
+"""What an image that was sent is called."""
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF")
+"""Formats that strangers may send, where they can be read here; none that starts another program."""
+
+LONGER = 16
+"""How many times as long as its shorter side an image may be."""
+
+
+@functools.cache
+def _readable() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """One image that was sent.
+
+    Args:
+        pixels: at the canvas of the model's view.
+        k: neighbours that are wanted; 0 for none, only the vector.
+    """
+
+    pixels: Pixels
+    k: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What came of it.
+
+    Args:
+        vector: of the image.
+        answer: its neighbours; None where none were wanted.
+    """
+
+    vector: Vectors
+    answer: Answer | None
+
+
+class Service:
+    """A model and an index that it is asked about.
+
+    Args:
+        searcher: of the index.
+        model: the one that made it, on its device.
+    """
+
+    def __init__(self, searcher: Searcher, model: Embedder) -> None:
+        self.searcher, self.model = searcher, model.eval()
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return self.searcher.index.dim
+
+    def prepare(self) -> None:
+        """Do at the start what would else make the first requests wait."""
+        self.searcher.index.structure.prepare()
+        side = self.model.view.canvas
+        self.compute([Asked(np.zeros((side, side, 3), np.uint8), 1)])
+
+    def read(self, content: bytes, most: int) -> Pixels:
+        """Pixels of an image file, at the canvas of the model's view; `BadImage` where it is none.
+
+        Args:
+            content: of the file.
+            most: pixels that it may have.
+        """
+        try:
+            with listening(), Image.open(io.BytesIO(content), formats=_readable()) as image:
+                width, height = image.size
+        except Exception as error:  # Pillow's plugins fail in many ways
+            raise BadImage(SENT, why_unreadable(error)) from error
+        if width * height > most:
+            raise BadImage(
+                SENT, f"{width} × {height} pixels are too many; send a copy of at most {most / 1e6:g} million"
+            )
+        if max(width, height) > LONGER * min(width, height):
+            raise BadImage(SENT, f"at {width} × {height} it is a line rather than an image")
+        return decode(lambda: io.BytesIO(content), SENT, self.model.view)
+
+    def compute(self, asked: list[Asked]) -> Sequence[Found | ModelError]:
+        """What came of each image, or why nothing did."""
+        vectors, moves = self._looked([one.pixels for one in asked])
+        found: list[Found | ModelError] = [
+            Found(vector, None) if fine else ModelError("the model gives this image a vector that is not finite")
+            for vector, fine in zip(vectors, usable(vectors), strict=True)
+        ]
+        wanted = [row for row, one in enumerate(asked) if one.k and isinstance(found[row], Found)]
+        if wanted:
+            fingerprints = fingerprints_of([asked[row].pixels for row in wanted])
+            k = min(max(asked[row].k for row in wanted), len(self.searcher.index))
+            moved = None if moves is None else moves[wanted]
+            answers = self.searcher.answers([SENT] * len(wanted), vectors[wanted], moved, fingerprints, k)
+            for row, answer in zip(wanted, answers, strict=True):
+                cut = dataclasses.replace(answer, matches=answer.matches[: asked[row].k])
+                found[row] = Found(vectors[row], cut)
+        return found
+
+    @torch.inference_mode()
+    def _looked(self, pixels: list[Pixels]) -> tuple[Vectors, Vectors | None]:
+        """Vectors of images, and how far small changes move them, where the index marks such that move far."""
+        index, model = self.searcher.index, self.model
+        images = centre_crop(RaggedImages.sent(pixels, model.mean.device), model.view)
+        if self.searcher.detector is None:
+            return model(images).float().cpu().numpy(), None
+        vectors, moves = vectors_and_moves(model, images, index.seed, index.copies)
+        return vectors.cpu().numpy(), moves.cpu().numpy()
