@@ -14,6 +14,8 @@ from holdfast.audit import ensemble, ers, plan, probes, subject
 from holdfast.report import origin
 from small_photos import draw_photos
 
+pytest_plugins = ["browser"]
+
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 TINY: dict[str, Any] = {

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast import audit, console
+from holdfast.evaluation import read_table
+from holdfast.models import load_model
 from holdfast.report import collect, compare, is_current, write
 from holdfast.robustness import ROBUST
 from holdfast.run_folder import read_run
-from holdfast.training import Run, train
+from holdfast.search import create_index
+from holdfast.search.store import MANIFEST
+from holdfast.training import Recipe, Run, train
 
 START = "demo-start"
 MODELS = {
@@ -22,6 +27,9 @@ MODELS = {
     "mdprop": "MDProp, which learns from clean and from adversarial images, through a BatchNorm set each",
 }
 """Folder of each model and what it is; its recipe is `demo-NAME`."""
+
+SERVED = ("standard", "hm")
+"""Models whose indexes are made, so that a person can see an attack on each."""
 
 LIMIT = 100
 """Images attacked per model: enough for ERS within about three points, few enough for a CPU."""
@@ -57,11 +65,13 @@ class Demo:
     Args:
         page: compares the models, and links to the page of each.
         models: by name.
+        indexes: of the test images, for `holdfast serve`.
         seconds: that this call took, less where it went on with an earlier one.
     """
 
     page: Path
     models: dict[str, DemoModel]
+    indexes: list[Path]
     seconds: float
 
     def plain(self) -> dict[str, Any]:
@@ -97,7 +107,20 @@ def demo(out: Path, settings: Sequence[str] = (), limit: int = LIMIT) -> Demo:
         "per model. Enough to see the difference, and no benchmark."
     )
     page = compare([model.run for model in shown.values()], out / "report.html", note=note)
-    return Demo(page, shown, time.perf_counter() - began)
+    console.say("\nindexes of the test images")
+    indexes = [_index(run.recipe, out / name) for name in SERVED]
+    return Demo(page, shown, indexes, time.perf_counter() - began)
+
+
+def _index(recipe: Recipe, run: Path) -> Path:
+    """The test images of the demo as a model sees them."""
+    folder = run.with_name(f"{run.name}.index")
+    made = folder / MANIFEST
+    if not made.is_file() or made.stat().st_mtime < (run / "evaluation.json").stat().st_mtime:
+        shutil.rmtree(folder, ignore_errors=True)
+        table = read_table(recipe.data.plain, skip_bad=False)[0].split("test")
+        create_index(folder, load_model(str(run)), table, reference=run.name, seed=recipe.seed)
+    return folder
 
 
 def _show(run: Run, limit: int) -> DemoModel:

@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
+from holdfast.cli.demo import summary
+from holdfast.cli.entry import parser
 from holdfast.demo import MODELS, Demo, demo
+from holdfast.evaluation import read_table
+from holdfast.search import read_index
 from holdfast.training import load_recipe
 
 LARGEST = 8_000_000
@@ -41,6 +45,17 @@ def test_three_models_are_compared_on_one_page_that_links_to_their_own(done: Dem
     assert f"{LIMIT} attacked images per model" in page
     for file in (done.page, *(shown.report for shown in done.models.values())):
         assert file.stat().st_size < LARGEST
+
+
+def test_its_indexes_can_be_served(done: Demo) -> None:
+    assert [folder.name for folder in done.indexes] == ["standard.index", "hm.index"]
+    for folder in done.indexes:
+        index = read_index(folder)
+        assert index.model.reference == folder.stem
+        assert set(index.ids) <= set(read_table("glyphs", False)[0].ids), "names that --gallery glyphs knows"
+    served = summary(done).splitlines()[-1].partition(":")[2].split()
+    assert served[:2] == ["holdfast", "serve"]
+    assert parser().parse_args(served[1:]).index == [str(folder) for folder in done.indexes]
 
 
 def test_the_browser_shows_all_of_it(done: Demo, open_page: Callable) -> None:

@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from holdfast.serve import Limits, Service
+from holdfast.serve import Gallery, Limits, Service
 from holdfast.serve.server import listening, make_server
+
+COUNT = 150
+"""Pictures in the index."""
 
 
 class Reply(NamedTuple):
@@ -58,9 +61,15 @@ def png(pixels: NDArray[np.uint8], kind: str = "png") -> bytes:
 
 
 @contextmanager
-def served(service: Service, limits: Limits | None = None, token: str | None = None) -> Iterator[int]:
+def served(
+    service: Service | dict[str, Service],
+    limits: Limits | None = None,
+    token: str | None = None,
+    gallery: Gallery | None = None,
+) -> Iterator[int]:
     """The port of a server in a thread of this process."""
-    server = make_server(service, limits or Limits(), token)
+    services = service if isinstance(service, dict) else {"pictures": service}
+    server = make_server(services, limits or Limits(), token, gallery)
     with listening("127.0.0.1", 0) as listener:
         port = int(listener.getsockname()[1])
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -19,15 +19,15 @@ REFUSED = {400, 413, 422}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("fuzzed") / "pictures.index"
     create_index(place, small_model(), picture_table(pictures(40)), calibrate=20)
     return place
 
 
 @pytest.fixture(scope="module")
-def port(folder: Path) -> Iterator[int]:
-    with process(folder) as (running, found):
+def port(few: Path) -> Iterator[int]:
+    with process(few) as (running, found):
         yield found
         assert running.poll() is None, "still alive"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
@@ -18,31 +20,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from served import ask, png, process, served
+from PIL import Image
+from served import COUNT, ask, png, process, served
 
 from holdfast.cli import main
 from holdfast.data.augment import to_float
 from holdfast.models.export import export_onnx
-from holdfast.search import Searcher, create_index, read_index
-from holdfast.serve import Limits, Service
-from index_cases import picture_table, pictures, small_model
+from holdfast.search import Searcher
+from holdfast.serve import Gallery, Limits, Service
+from index_cases import index_of, picture_table, pictures, small_model, unit_vectors
 
-COUNT = 150
 SECRET = "correct horse"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A calibrated index of pictures."""
-    place = tmp_path_factory.mktemp("served") / "pictures.index"
-    thresholds = ((0.01, 0.3),)
-    create_index(place, small_model(), picture_table(pictures(COUNT)), reference="small", thresholds=thresholds)
-    return place
-
-
-@pytest.fixture(scope="module")
-def service(folder: Path) -> Service:
-    return Service(Searcher(read_index(folder), false_alarms=0.02), small_model())
 
 
 @pytest.fixture(scope="module")
@@ -90,15 +78,17 @@ def test_images_of_the_usual_formats_are_taken(port: int, kind: str) -> None:
 
 
 def test_what_a_server_says_of_itself(port: int) -> None:
-    about = ask(port, "/health").json
-    assert about["status"] == "ok"
-    assert (about["images"], about["dim"], about["model"], about["threshold"]) == (COUNT, 8, "small", 0.3)
+    told = ask(port, "/health").json
+    assert (told["status"], told["images_shown"]) == ("ok", False)
+    (about,) = told["indexes"]
+    assert (about["name"], about["images"], about["dim"], about["model"]) == ("pictures", COUNT, 8, "small")
+    assert (about["threshold"], about["attackable"]) == (0.3, True)
     ask(port, "/search", png(pictures(1)[0]))
     ask(port, "/nowhere")
     counted = ask(port, "/metrics").content.decode()
     assert re.search(r'^holdfast_requests_total\{path="/search",status="200"\} [1-9]', counted, re.M)
     assert re.search(r'^holdfast_requests_total\{path="other",status="404"\} [1-9]', counted, re.M)
-    assert re.search(rf"^holdfast_index_images {COUNT}\.0$", counted, re.M)
+    assert re.search(rf'^holdfast_index_images\{{index="pictures"\}} {COUNT}\.0$', counted, re.M)
     assert re.search(r"^holdfast_requests_inside 0\.0$", counted, re.M)
     described = ask(port, "/openapi.json").json
     assert described["openapi"].startswith("3.")
@@ -109,6 +99,57 @@ def test_what_a_server_says_of_itself(port: int) -> None:
     schema = described["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert set(answer) == set(schema["required"])
     assert set(answer["matches"][0]) == set(schema["properties"]["matches"]["items"]["required"])
+
+
+def test_an_attack_stays_within_its_strength_and_moves_the_vector(port: int) -> None:
+    picture = pictures(1, seed=9)[0]
+    clean = ask(port, "/search?k=5", png(picture)).json
+    before = np.array(ask(port, "/embed", png(picture)).json["vector"])
+    moved = []
+    for eps in (1, 8):
+        found = ask(port, f"/attack?k=5&eps={eps}", png(picture)).json
+        assert set(found) == {*clean, "image", "moved"}
+        sent = base64.b64decode(found["image"].partition(",")[2])
+        changed = np.array(Image.open(io.BytesIO(sent)).convert("RGB"))
+        assert 0 < np.abs(changed.astype(int) - picture).max() <= eps
+        after = np.array(ask(port, "/embed", sent).json["vector"])
+        assert found["moved"] == pytest.approx(np.linalg.norm(after - before), abs=1e-4)
+        again = ask(port, "/search?k=5", sent).json
+        assert [m["id"] for m in again["matches"]] == [m["id"] for m in found["matches"]]
+        moved.append(found["moved"])
+    assert moved[1] > 2 * moved[0] > 0
+    for eps in ("0", "-1", "33", "nan", "inf", "x"):
+        assert ask(port, f"/attack?eps={eps}", png(picture)).status == 400
+
+
+def test_several_indexes_are_asked_by_name(service: Service, tmp_path: Path) -> None:
+    other = index_of(unit_vectors(30, 8))
+    services = {"one": service, "two": Service(Searcher(other), small_model())}
+    image = png(pictures(1)[0])
+    with served(services) as port:
+        assert [about["name"] for about in ask(port, "/health").json["indexes"]] == ["one", "two"]
+        one, two, first = (ask(port, f"/search?k=1{more}", image).json for more in ("&index=one", "&index=two", ""))
+        assert first == one
+        assert two["matches"][0]["id"] in other.ids
+        assert (two["tampered"], "not calibrated" in two["unchecked"]) == (None, True)
+        assert ask(port, "/search?index=three", image).status == 404
+    assert main(["serve", str(tmp_path / "a" / "x"), str(tmp_path / "b" / "x")]) == 2
+
+
+def test_images_of_the_gallery_are_shown_by_name_and_nothing_else(service: Service) -> None:
+    table = picture_table(pictures(COUNT))
+    with served(service, gallery=Gallery(table, service.model.view)) as port:
+        assert ask(port, "/health").json["images_shown"] is True
+        reply = ask(port, "/image?id=picture-3")
+        assert reply.headers["content-type"] == "image/png"
+        np.testing.assert_array_equal(np.array(Image.open(io.BytesIO(reply.content))), pictures(COUNT)[3])
+        assert ask(port, "/search?k=1", reply.content).json["matches"][0]["id"] == "picture-3"
+        for name in ("", "picture-999", "../picture-3", "/etc/passwd", "picture-3%00"):
+            assert ask(port, f"/image?id={name}").status == 404
+        samples = ask(port, "/samples?seed=3").json["samples"]
+        assert len(set(samples)) == 12
+        assert set(samples) <= set(table.ids)
+        assert ask(port, "/samples?seed=3").json["samples"] == samples
 
 
 @pytest.mark.parametrize(
@@ -176,15 +217,16 @@ def test_a_slow_body_is_not_waited_for(service: Service) -> None:
 def test_without_the_token_nobody_gets_in(service: Service) -> None:
     with served(service, token=SECRET) as port:
         image = png(pictures(1)[0])
-        for path in ("/search", "/embed", "/metrics", "/openapi.json", "/docs", "/nowhere"):
+        for path in ("/search", "/embed", "/attack", "/image", "/samples", "/metrics", "/openapi.json", "/docs", "/no"):
             for given in (None, "Bearer wrong", SECRET, "Bearer ", f"Basic {SECRET}"):
                 headers = {"Authorization": given} if given else {}
-                reply = ask(port, path, image if path in ("/search", "/embed") else None, headers)
+                reply = ask(port, path, image if path in ("/search", "/embed", "/attack") else None, headers)
                 assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
         assert ask(port, "/health").json == {"status": "ok"}
         let_in = {"Authorization": f"Bearer {SECRET}"}
         assert ask(port, "/search", image, let_in).status == 200
-        assert ask(port, "/health", headers=let_in).json["images"] == COUNT
+        assert ask(port, "/health", headers=let_in).json["indexes"][0]["images"] == COUNT
+        assert "<script>" in ask(port, "/").content.decode(), "a page that asks for the token"
 
 
 class Slow(Service):
@@ -309,8 +351,10 @@ def test_the_exported_graph_serves_as_well(folder: Path, port: int, tmp_path: Pa
     image = png(pictures(1, seed=3)[0])
     with process(folder, "--model", f"onnx:{tmp_path / 'small.onnx'}", "--false-alarms", 0.02) as (_, own):
         exported, plain = ask(own, "/search?k=5", image).json, ask(port, "/search?k=5", image).json
+        refused = ask(own, "/attack?eps=8", image)
     assert [m["id"] for m in exported["matches"]] == [m["id"] for m in plain["matches"]]
     assert exported["tampered"] == plain["tampered"]
+    assert (refused.status, "gradients" in refused.json["error"]) == (422, True)
 
 
 @pytest.mark.parametrize(

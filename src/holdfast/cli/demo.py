@@ -62,4 +62,5 @@ def summary(done: Demo) -> str:
 
 Done in {minutes} min {seconds} s. The page:  {done.page}
 Next:  holdfast train --data folder:YOUR_PHOTOS --init torchvision:mobilenet_v2
-       holdfast audit YOUR_MODEL --data folder:YOUR_PHOTOS"""
+       holdfast audit YOUR_MODEL --data folder:YOUR_PHOTOS
+Watch an attack:  holdfast serve {" ".join(map(str, done.indexes))} --gallery glyphs"""

@@ -1,6 +1,6 @@
 """Answer searches of an index at an address.
 
-holdfast serve photos.index
+holdfast serve photos.index --gallery folder:photos
 curl --data-binary @new.jpg http://127.0.0.1:8000/search?k=3
 """
 
@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.cli.parsing import (
     Parser,
@@ -25,13 +26,19 @@ from holdfast.cli.parsing import (
 )
 from holdfast.errors import HoldfastError, one_line, plural
 
+if TYPE_CHECKING:
+    from holdfast.serve import Service
+
 TOKEN = "HOLDFAST_TOKEN"
 
 
 def arguments(sub: Parser) -> None:
     """Declare the options."""
-    sub.add_argument("index", metavar="FOLDER", help="an index that `holdfast index` made")
+    sub.add_argument(
+        "index", nargs="+", metavar="FOLDER", help="an index that `holdfast index` made; several to compare"
+    )
     sub.add_argument("--model", metavar="MODEL", help="the model that made the index, or its export: onnx:FILE")
+    sub.add_argument("--gallery", metavar="DATA", help="where the indexed images are, so that the page shows them")
     shared(sub, "--size", "--trust-code", "--device")
     verdicts(sub)
     sub.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine only)")
@@ -45,11 +52,10 @@ def arguments(sub: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Serve until told to stop."""
-    from holdfast.devices import choose_device
-    from holdfast.search import model_of
+    from holdfast.evaluation import read_table
 
     try:
-        from holdfast.serve import Limits, Service, serve
+        from holdfast.serve import Gallery, Limits, serve
         from holdfast.serve.limits import MB
         from holdfast.serve.server import is_local
     except ImportError as error:
@@ -62,20 +68,39 @@ def run(options: argparse.Namespace) -> None:
         raise HoldfastError(
             f"others reach {options.host}: set {TOKEN} to what requests must bear, or say --no-token to let all in"
         )
-    if not options.model:
-        refuse_idle(options, "--size", "the model inside the index knows its own")
-    folder, device = Path(options.index), choose_device(options.device)
-    searcher = searcher_from(options, folder)
-    own = model_from(options, device) if options.model else None
-    model = model_of(folder, searcher.index, own, device, options.trust_code)
+    services = _services(options)
+    view = next(iter(services.values())).model.view
+    gallery = Gallery(read_table(options.gallery, True)[0], view) if options.gallery else None
     limits = Limits(
         body=round(options.largest * MB), waiting=options.waiting, seconds=options.seconds, batch=options.batch
     )
-    about = f"{plural(len(searcher.index), 'image')} of {one_line(folder.name)}"
+    sizes = {name: len(service.searcher.index) for name, service in services.items()}
 
     def ready(address: str) -> None:
-        facts = {"address": address, "images": len(searcher.index), "limits": dataclasses.asdict(limits)}
-        words = f"{about} at {address} (what it takes: {address}/docs); Ctrl-C stops it"
+        about = " and ".join(f"{plural(count, 'image')} of {one_line(name)}" for name, count in sizes.items())
+        facts = {"address": address, "images": sizes, "limits": dataclasses.asdict(limits)}
+        words = f"{about} at {address} ({address}/docs for programs); Ctrl-C stops it"
         print(json.dumps(facts) if options.json else words, flush=True)
 
-    serve(Service(searcher, model), options.host, options.port, limits, token, ready)
+    serve(services, options.host, options.port, limits, token, ready, gallery)
+
+
+def _services(options: argparse.Namespace) -> dict[str, Service]:
+    """Each index with its model, by the name of its folder."""
+    from holdfast.devices import choose_device
+    from holdfast.search import model_of
+    from holdfast.serve import Service
+
+    folders = {Path(folder).resolve().name: Path(folder) for folder in options.index}
+    if len(folders) < len(options.index):
+        raise HoldfastError("two of these indexes have the same name; rename a folder, so that they can be told apart")
+    if options.model and len(folders) > 1:
+        raise HoldfastError("--model is for one index; serve indexes that hold their models, or one at a time")
+    if not options.model:
+        refuse_idle(options, "--size", "the model inside the index knows its own")
+    device, found = choose_device(options.device), {}
+    for name, folder in folders.items():
+        searcher = searcher_from(options, folder)
+        own = model_from(options, device) if options.model else None
+        found[name] = Service(searcher, model_of(folder, searcher.index, own, device, options.trust_code))
+    return found

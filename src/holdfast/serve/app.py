@@ -1,11 +1,15 @@
-"""Requests and answers: routes, tokens, limits, errors."""
+"""Requests and answers: routes and errors."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -15,14 +19,18 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from holdfast.data import BadImage
+from holdfast.data.resampling import Pixels
 from holdfast.errors import ModelError
 from holdfast.robustness import what_no_mark_means
+from holdfast.search.querying import Answer
 from holdfast.serve.batching import Batcher
-from holdfast.serve.limits import MB, Limits
+from holdfast.serve.gallery import Gallery
+from holdfast.serve.intake import Intake, within
+from holdfast.serve.limits import Limits
 from holdfast.serve.metrics import ServerMetrics
 from holdfast.serve.middleware import Counted, Guard
 from holdfast.serve.openapi import description, page
-from holdfast.serve.service import Asked, Found, Service
+from holdfast.serve.service import Asked, AttackedImage, Found, Service
 from holdfast.version import __version__
 
 T = TypeVar("T")
@@ -30,16 +38,27 @@ T = TypeVar("T")
 DECODERS = 2
 """Threads that decode images; each may hold a large one."""
 
+SAMPLES = 12
+"""Images of the gallery that the page offers."""
 
-def build_app(service: Service, limits: Limits | None = None, token: str | None = None) -> Starlette:
-    """The web application of a service.
+
+def build_app(
+    services: Service | Mapping[str, Service],
+    limits: Limits | None = None,
+    token: str | None = None,
+    gallery: Gallery | None = None,
+) -> Starlette:
+    """The web application of one index or several.
 
     Args:
-        service: model and index.
+        services: models with their indexes, by names that requests give as `index`; the first is asked when they give
+            none.
         limits: of requests.
         token: that every request must bear; None lets everybody in.
+        gallery: the images of the indexes, for the page.
     """
-    api = Api(service, limits or Limits())
+    named = {"index": services} if isinstance(services, Service) else dict(services)
+    api = Api(named, limits or Limits(), gallery)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -48,20 +67,22 @@ def build_app(service: Service, limits: Limits | None = None, token: str | None 
         finally:
             api.close()
 
-    app = Starlette(
-        routes=[
-            Route("/search", api.search, methods=["POST"]),
-            Route("/embed", api.embed, methods=["POST"]),
-            Route("/health", api.health),
-            Route("/metrics", api.metrics_text),
-            Route("/openapi.json", api.openapi),
-            Route("/docs", api.docs),
-        ],
-        exception_handlers={HTTPException: _refused, ClientDisconnect: _gone, Exception: _failed},  # type: ignore[dict-item]
-        lifespan=lifespan,
-    )
+    routes = [
+        Route("/", api.page),
+        Route("/search", api.search, methods=["POST"]),
+        Route("/attack", api.attack, methods=["POST"]),
+        Route("/embed", api.embed, methods=["POST"]),
+        Route("/image", api.image),
+        Route("/samples", api.samples),
+        Route("/health", api.health),
+        Route("/metrics", api.metrics_text),
+        Route("/openapi.json", api.openapi),
+        Route("/docs", api.docs),
+    ]
+    handlers: Any = {HTTPException: _refused, ClientDisconnect: _gone, Exception: _failed}
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
     app.add_middleware(Guard, token=token)
-    app.add_middleware(Counted, metrics=api.metrics, paths=[route.path for route in app.routes])  # type: ignore[attr-defined]
+    app.add_middleware(Counted, metrics=api.metrics, paths=[route.path for route in routes])
     return app
 
 
@@ -69,52 +90,78 @@ class Api:
     """What each address does.
 
     Args:
-        service: model and index.
+        services: models with their indexes, by name.
         limits: of requests.
+        gallery: the images of the indexes.
     """
 
-    def __init__(self, service: Service, limits: Limits) -> None:
-        self.service, self.limits = service, limits
-        self.metrics = ServerMetrics(len(service.searcher.index), lambda: self._inside)
-        self._batcher: Batcher[Asked, Found] = Batcher(self._compute, limits.batch)
+    def __init__(self, services: dict[str, Service], limits: Limits, gallery: Gallery | None) -> None:
+        self.services, self.limits, self.gallery = services, limits, gallery
+        self.intake = Intake(limits)
+        sizes = {name: len(service.searcher.index) for name, service in services.items()}
+        self.metrics = ServerMetrics(sizes, lambda: self.intake.inside)
+        self._batchers: dict[str, Batcher[Asked, Found]] = {
+            name: Batcher(partial(self._compute, service), limits.batch) for name, service in services.items()
+        }
         self._decoders = ThreadPoolExecutor(DECODERS, "holdfast-decode")
-        self._inside = self._held = 0
-        self._description = description(service, limits)
+        self._attacker = ThreadPoolExecutor(1, "holdfast-attack")
+        self._description = description(services, limits)
 
     def close(self) -> None:
         """Let go of the threads."""
-        self._batcher.close()
-        self._decoders.shutdown()
+        for batcher in self._batchers.values():
+            batcher.close()
+        for threads in (self._decoders, self._attacker):
+            threads.shutdown()
 
     async def search(self, request: Request) -> Response:
         """Neighbours of an image."""
-        found = await self._found(request, self._matches(request))
-        assert found.answer is not None
-        answer, searcher = found.answer.document(), self.service.searcher
-        if answer["tampered"]:
-            self.metrics.tampered.inc()
-        answer.pop("query")
-        return JSONResponse({**answer, "threshold": searcher.threshold, "unchecked": searcher.unchecked or None})
+        name, k = self._index(request), self._matches(request)
+        async with self.intake.image(request) as content:
+            found = await self._in_time(self._found(name, content, k))
+        return JSONResponse(self._told(name, found.answer))
 
     async def embed(self, request: Request) -> Response:
         """The vector of an image."""
-        found = await self._found(request, 0)
-        return JSONResponse({"vector": found.vector.tolist(), "dim": self.service.dim})
+        name = self._index(request)
+        async with self.intake.image(request) as content:
+            found = await self._in_time(self._found(name, content, 0))
+        return JSONResponse({"vector": found.vector.tolist(), "dim": self.services[name].dim})
+
+    async def attack(self, request: Request) -> Response:
+        """Neighbours of an image after an attack on it."""
+        name, k, eps = self._index(request), self._matches(request), self._eps(request)
+        service = self.services[name]
+        if not service.attackable:
+            raise HTTPException(422, "this model has no gradients to attack by; serve the one it was exported from")
+        async with self.intake.image(request) as content:
+            attacked = await self._in_time(self._attacked(service, content, eps, k))
+        image = f"data:image/png;base64,{base64.b64encode(attacked.png).decode()}"
+        return JSONResponse({**self._told(name, attacked.found.answer), "image": image, "moved": attacked.moved})
+
+    async def image(self, request: Request) -> Response:
+        """An image of the index."""
+        content = None
+        if self.gallery is not None:
+            content = await _run(self._decoders, self.gallery.png, request.query_params.get("id", ""))
+        if content is None:
+            raise HTTPException(404, "there is no image of that name here")
+        return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+    async def samples(self, request: Request) -> Response:
+        """Names of a few images to begin with."""
+        text = request.query_params.get("seed", "0")
+        seed = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+        return JSONResponse({"samples": [] if self.gallery is None else self.gallery.some(SAMPLES, seed)})
 
     async def health(self, request: Request) -> Response:
         """Whether it answers; to those who may ask more, about what."""
-        index = self.service.searcher.index
-        about = {
-            "images": len(index),
-            "dim": index.dim,
-            "kind": index.kind,
-            "model": index.model.reference,
-            "threshold": self.service.searcher.threshold,
-            "unchecked": self.service.searcher.unchecked or None,
-            "robustness": what_no_mark_means(index.model.audit) or None,
-            "version": __version__,
-        }
-        return JSONResponse({"status": "ok", **(about if request.scope["let_in"] else {})})
+        if not request.scope["let_in"]:
+            return JSONResponse({"status": "ok"})
+        about = [self._about(name) for name in self.services]
+        return JSONResponse(
+            {"status": "ok", "indexes": about, "images_shown": self.gallery is not None, "version": __version__}
+        )
 
     async def metrics_text(self, _: Request) -> Response:
         """Counters."""
@@ -128,6 +175,46 @@ class Api:
         """This interface, for people."""
         return HTMLResponse(page(self._description))
 
+    async def page(self, _: Request) -> Response:
+        """The page to try it on; it holds nothing of the index, and asks for the token where there is one."""
+        text = files("holdfast.serve").joinpath("page.html").read_text(encoding="utf-8")
+        script = text.partition("<script>")[2].partition("</script>")[0]
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        allowed = f"script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob: data:; connect-src 'self'"
+        return HTMLResponse(text, headers={"Content-Security-Policy": f"default-src 'none'; {allowed}"})
+
+    def _about(self, name: str) -> dict[str, Any]:
+        service = self.services[name]
+        searcher = service.searcher
+        index = searcher.index
+        return {
+            "name": name,
+            "images": len(index),
+            "dim": index.dim,
+            "kind": index.kind,
+            "model": index.model.reference,
+            "threshold": searcher.threshold,
+            "unchecked": searcher.unchecked or None,
+            "robustness": what_no_mark_means(index.model.audit) or None,
+            "attackable": service.attackable,
+        }
+
+    def _told(self, name: str, answer: Answer | None) -> dict[str, Any]:
+        """An answer as it is sent."""
+        searcher = self.services[name].searcher
+        told = {} if answer is None else answer.document()
+        told.pop("query", None)
+        if told.get("tampered"):
+            self.metrics.tampered.inc()
+        return {**told, "threshold": searcher.threshold, "unchecked": searcher.unchecked or None}
+
+    def _index(self, request: Request) -> str:
+        """Which index is asked."""
+        name = request.query_params.get("index", next(iter(self.services)))
+        if name not in self.services:
+            raise HTTPException(404, f"there is no such index; served are {', '.join(self.services)}")
+        return name
+
     def _matches(self, request: Request) -> int:
         """How many neighbours are wanted."""
         text = request.query_params.get("k", "10")
@@ -135,97 +222,49 @@ class Api:
             raise HTTPException(400, f"k is a whole number from 1 to {self.limits.matches}")
         return int(text)
 
-    async def _found(self, request: Request, k: int) -> Found:
-        """What came of the image that a request brings."""
-        if request.headers.get("content-type", "").lower().startswith("multipart/"):
-            raise HTTPException(415, "send the image itself as the body: curl --data-binary @photo.jpg ADDRESS")
-        content = await self._within(self._body(request), self.limits.reading, 408, "the image did not arrive in time")
+    def _eps(self, request: Request) -> float:
+        """The strength of an attack, as a fraction of the range of pixels."""
         try:
-            with self._entered():
-                return await self._within(
-                    self._answer(content, k), self.limits.seconds, 503, "there was too much to do; try again"
-                )
-        finally:
-            self._held -= len(content)
+            eps = float(request.query_params.get("eps", "8"))
+        except ValueError:
+            eps = 0.0
+        if not 0 < eps <= self.limits.eps:
+            raise HTTPException(400, f"eps is a number above 0, at most {self.limits.eps:g}, in 255ths")
+        return eps / 255
 
-    async def _body(self, request: Request) -> bytes:
-        """The body of a request, counted as held until its answer."""
-        content = bytearray()
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        return await within(work, self.limits.seconds, 503, "there was too much to do; try again")
+
+    async def _found(self, name: str, content: bytes, k: int) -> Found:
+        pixels = await self._decoded(self.services[name], content)
         try:
-            self._check_length(request)
-            async for chunk in request.stream():
-                content += chunk
-                self._held += len(chunk)
-                if len(content) > self.limits.body:
-                    await self._let_finish(request)
-                    raise self._too_large()
-                if self._held > self.limits.bodies:
-                    raise _busy()
-            if not content:
-                raise HTTPException(400, "the body is empty; send an image: curl --data-binary @photo.jpg ADDRESS")
-        except BaseException:
-            self._held -= len(content)
-            raise
-        return bytes(content)
-
-    async def _let_finish(self, request: Request) -> None:
-        """Read on for as much again, so that who is still sending hears the answer."""
-        left = self.limits.body
-        async for chunk in request.stream():
-            left -= len(chunk)
-            if left < 0:
-                return
-
-    def _check_length(self, request: Request) -> None:
-        told = request.headers.get("content-length", "")
-        if told.isdecimal() and len(told) < 20 and int(told) > self.limits.body:
-            raise self._too_large()
-
-    def _too_large(self) -> HTTPException:
-        return HTTPException(413, f"an image may have at most {self.limits.body / MB:g} MB; send a smaller copy")
-
-    @contextmanager
-    def _entered(self) -> Iterator[None]:
-        """Be one of the requests inside; refused where there are too many."""
-        if self._inside >= self.limits.waiting:
-            raise _busy()
-        self._inside += 1
-        try:
-            yield
-        finally:
-            self._inside -= 1
-
-    async def _answer(self, content: bytes, k: int) -> Found:
-        loop = asyncio.get_running_loop()
-        try:
-            pixels = await loop.run_in_executor(self._decoders, self.service.read, content, self.limits.pixels)
-            return await self._batcher.submit(Asked(pixels, k))
-        except BadImage as error:
-            raise HTTPException(400, f"the body is no image that can be used: {error.reason}") from None
+            return await self._batchers[name].submit(Asked(pixels, k))
         except ModelError as error:
             raise HTTPException(422, str(error)) from None
 
-    def _compute(self, asked: list[Asked]) -> Any:
-        self.metrics.batches.observe(len(asked))
-        return self.service.compute(asked)
+    async def _attacked(self, service: Service, content: bytes, eps: float, k: int) -> AttackedImage:
+        pixels = await self._decoded(service, content)
+        return await _run(self._attacker, service.attack, pixels, eps, k)
 
-    async def _within(self, work: Awaitable[T], seconds: float, status: int, why: str) -> T:
+    async def _decoded(self, service: Service, content: bytes) -> Pixels:
         try:
-            return await asyncio.wait_for(work, seconds)
-        except asyncio.TimeoutError:
-            raise HTTPException(status, why, {"Connection": "close"}) from None
+            return await _run(self._decoders, service.read, content, self.limits.pixels)
+        except BadImage as error:
+            raise HTTPException(400, f"the body is no image that can be used: {error.reason}") from None
+
+    def _compute(self, service: Service, asked: list[Asked]) -> Any:
+        self.metrics.batches.observe(len(asked))
+        return service.compute(asked)
 
 
-def _busy() -> HTTPException:
-    return HTTPException(503, "there is too much to do; try again", {"Retry-After": "1"})
+async def _run(threads: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(threads, work, *arguments)
 
 
 def _refused(_: Request, error: HTTPException) -> Response:
     """One line on what to do otherwise; a body that was not read to its end is not waited for."""
-    headers = (
-        {"Connection": "close", **(error.headers or {})} if error.status_code in (408, 413, 415) else error.headers
-    )
-    return JSONResponse({"error": error.detail}, error.status_code, headers)
+    unread = {"Connection": "close"} if error.status_code in (408, 413, 415) else {}
+    return JSONResponse({"error": error.detail}, error.status_code, {**unread, **(error.headers or {})})
 
 
 def _gone(_: Request, __: Exception) -> Response:

@@ -18,6 +18,7 @@ class Limits:
         waiting: requests that are decoded, wait or are computed; more are refused at once.
         batch: images that are computed together.
         matches: the most neighbours that a request may ask for.
+        eps: the strongest attack that it may ask for, in 255ths.
         reading: seconds for a request to arrive.
         seconds: from then on to the answer.
         connections: open at the same time.
@@ -29,6 +30,7 @@ class Limits:
     waiting: int = 64
     batch: int = 32
     matches: int = 100
+    eps: float = 32.0
     reading: float = 10.0
     seconds: float = 30.0
     connections: int = 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -15,18 +15,20 @@ class ServerMetrics:
     """Counters of one server.
 
     Args:
-        images: in the index.
+        images: in each index.
         waiting: tells how many requests are inside.
     """
 
-    def __init__(self, images: int, waiting: Callable[[], int]) -> None:
+    def __init__(self, images: Mapping[str, int], waiting: Callable[[], int]) -> None:
         self._registry = CollectorRegistry()
         made: dict[str, Any] = {"namespace": "holdfast", "registry": self._registry}
         self.requests = Counter("requests", "Requests that were answered", ["path", "status"], **made)
         self.seconds = Histogram("request_seconds", "From the request to its answer", ["path"], buckets=SECONDS, **made)
         self.batches = Histogram("batch_images", "Images that were computed together", buckets=IMAGES, **made)
         self.tampered = Counter("tampered_queries", "Queries that looked tampered with", **made)
-        Gauge("index_images", "Images in the index", **made).set(images)
+        sizes = Gauge("index_images", "Images in an index", ["index"], **made)
+        for name, count in images.items():
+            sizes.labels(name).set(count)
         Gauge("requests_inside", "Requests that are decoded, wait or are computed", **made).set_function(waiting)
 
     def text(self) -> bytes:

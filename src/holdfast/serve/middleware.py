@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.serve.metrics import ServerMetrics
 
-OPEN = ("/health",)
-"""What is answered without the token."""
+OPEN = ("/", "/health")
+"""What is answered without the token: a page that holds nothing, and whether the server answers."""
 
 
 class Guard:

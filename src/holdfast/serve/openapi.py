@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -12,39 +13,41 @@ from holdfast.version import __version__
 NUMBER, TEXT, TRUTH = {"type": "number"}, {"type": "string"}, {"type": "boolean"}
 
 
-def description(service: Service, limits: Limits) -> dict[str, Any]:
+def description(services: Mapping[str, Service], limits: Limits) -> dict[str, Any]:
     """The interface as an OpenAPI 3.1 document."""
-    k = {
-        "name": "k",
-        "in": "query",
-        "description": "neighbours, nearest first",
-        "schema": {"type": "integer", "minimum": 1, "maximum": limits.matches, "default": 10},
-    }
+    whole = {"type": "integer", "minimum": 1, "maximum": limits.matches, "default": 10}
+    k = _parameter("k", f"neighbours, nearest first, at most {limits.matches}", whole)
+    which = {"type": "string", "enum": list(services), "default": next(iter(services))}
+    index = _parameter("index", "which index is asked", which)
+    strength = {"type": "number", "exclusiveMinimum": 0, "maximum": limits.eps, "default": 8}
+    eps = _parameter("eps", f"the most that a pixel may change, in 255ths, at most {limits.eps:g}", strength)
     image = {
         "required": True,
         "description": f"an image file, at most {limits.body / MB:g} MB",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
     match = _object(id=TEXT, label=TEXT, distance=NUMBER, same=_or_none(TRUTH))
-    answer = _object(
-        matches=_list(match),
-        tampered=_or_none(TRUTH),
-        why=_list(TEXT),
-        threshold=_or_none(NUMBER),
-        unchecked=_or_none(TEXT),
-    )
-    vector = _object(
-        vector={**_list(NUMBER), "minItems": service.dim, "maxItems": service.dim}, dim={"type": "integer"}
-    )
+    answer = {
+        "matches": _list(match),
+        "tampered": _or_none(TRUTH),
+        "why": _list(TEXT),
+        "threshold": _or_none(NUMBER),
+        "unchecked": _or_none(TEXT),
+    }
+    found, attacked = _object(**answer), _object(**answer, image=TEXT, moved=NUMBER)
+    vector = _object(vector=_list(NUMBER), dim={"type": "integer"})
+    name = _parameter("id", "the name that the index has for it", TEXT)
     paths = {
-        "/search": {"post": _operation("Find the nearest images of an image", answer, image, [k])},
-        "/embed": {"post": _operation("Embed an image", vector, image)},
+        "/search": {"post": _operation("Find the nearest images of an image", found, image, [k, index])},
+        "/attack": {"post": _operation("Attack an image, and find the nearest then", attacked, image, [eps, k, index])},
+        "/embed": {"post": _operation("Embed an image", vector, image, [index])},
+        "/image": {"get": _operation("An image of the index, if the server has them", TEXT, None, [name], "image/png")},
         "/health": {"get": _operation("Whether the server answers, and with a token about what", _object(status=TEXT))},
         "/metrics": {"get": _operation("Counters for Prometheus", TEXT, media="text/plain")},
     }
     return {
         "openapi": "3.1.0",
-        "info": {"title": "holdfast serve", "version": __version__, "description": "Search an index of images."},
+        "info": {"title": "holdfast serve", "version": __version__, "description": "Search indexes of images."},
         "paths": paths,
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}, {}],
@@ -86,6 +89,10 @@ def _operation(
             **{code: {"description": why, "content": error} for code, why in codes.items()},
         },
     }
+
+
+def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
 def _object(**properties: dict[str, Any]) -> dict[str, Any]:

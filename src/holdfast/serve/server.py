@@ -7,13 +7,14 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 
 import uvicorn
 
 from holdfast.errors import HoldfastError
 from holdfast.serve.app import build_app
+from holdfast.serve.gallery import Gallery
 from holdfast.serve.limits import Limits
 from holdfast.serve.service import Service
 
@@ -25,35 +26,40 @@ KEPT = 15
 
 
 def serve(
-    service: Service,
+    services: Mapping[str, Service],
     host: str,
     port: int,
     limits: Limits,
     token: str | None,
     ready: Callable[[str], None],
+    gallery: Gallery | None = None,
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; what was begun is answered before.
 
     Args:
-        service: model and index.
+        services: models with their indexes, by name.
         host: address to listen at.
         port: 0 for any that is free.
         limits: of requests.
         token: that requests must bear.
         ready: told the address when requests are answered.
+        gallery: the images of the indexes.
     """
-    service.prepare()
-    server = make_server(service, limits, token)
+    for service in services.values():
+        service.prepare()
+    server = make_server(services, limits, token, gallery)
     with listening(host, port) as listener, _stopped_quietly():
         ready(f"http://{_shown(host)}:{listener.getsockname()[1]}")
         server.run(sockets=[listener])
 
 
-def make_server(service: Service, limits: Limits, token: str | None) -> uvicorn.Server:
+def make_server(
+    services: Mapping[str, Service], limits: Limits, token: str | None = None, gallery: Gallery | None = None
+) -> uvicorn.Server:
     """A server that stops in good order when it is told to."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        build_app(service, limits, token),
+        build_app(services, limits, token, gallery),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -11,6 +11,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from holdfast import attacks
+from holdfast.attacks import Budget
+from holdfast.attacks.references import References
 from holdfast.data import BadImage
 from holdfast.data.augment import centre_crop
 from holdfast.data.formats import listening, why_unreadable
@@ -29,6 +32,9 @@ SENT = "the image"
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF")
 """Formats that strangers may send, where they can be read here; none that starts another program."""
+
+STEPS = 10
+"""Of an attack that somebody watches."""
 
 LONGER = 16
 """How many times as long as its shorter side an image may be."""
@@ -66,6 +72,21 @@ class Found:
     answer: Answer | None
 
 
+@dataclasses.dataclass(frozen=True)
+class AttackedImage:
+    """An image after an attack on it.
+
+    Args:
+        png: the image, as the model sees it.
+        found: what came of it.
+        moved: how far its vector went.
+    """
+
+    png: bytes
+    found: Found
+    moved: float
+
+
 class Service:
     """A model and an index that it is asked about.
 
@@ -76,6 +97,7 @@ class Service:
 
     def __init__(self, searcher: Searcher, model: Embedder) -> None:
         self.searcher, self.model = searcher, model.eval()
+        self.attackable = _has_gradients(self.model)
 
     @property
     def dim(self) -> int:
@@ -126,6 +148,29 @@ class Service:
                 found[row] = Found(vectors[row], cut)
         return found
 
+    def attack(self, pixels: Pixels, eps: float, k: int) -> AttackedImage:
+        """Change an image so that its vector goes far, and see what is found for it then.
+
+        Args:
+            pixels: at the canvas of the model's view.
+            eps: the most that a pixel may change.
+            k: neighbours that are wanted.
+        """
+        model = self.model
+        images = centre_crop(RaggedImages.sent([pixels], model.mean.device), model.view)
+        with torch.no_grad():
+            clean = model(images).float()
+        goal = attacks.build("shift").bind(References(clean, None, normalize=model.normalize), torch.arange(1))
+        changed = attacks.pgd(model, images, goal, Budget(eps=eps, steps=STEPS), normalize=model.normalize).images
+        # Eight bits per pixel, as somebody would send it.
+        bytes_ = (changed[0] * 255).round().clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
+        (found,) = self.compute([Asked(bytes_, k)])
+        if isinstance(found, ModelError):
+            raise found
+        out = io.BytesIO()
+        Image.fromarray(bytes_).save(out, "png")
+        return AttackedImage(out.getvalue(), found, float(np.linalg.norm(found.vector - clean.cpu().numpy()[0])))
+
     @torch.inference_mode()
     def _looked(self, pixels: list[Pixels]) -> tuple[Vectors, Vectors | None]:
         """Vectors of images, and how far small changes move them, where the index marks such that move far."""
@@ -135,3 +180,13 @@ class Service:
             return model(images).float().cpu().numpy(), None
         vectors, moves = vectors_and_moves(model, images, index.seed, index.copies)
         return vectors.cpu().numpy(), moves.cpu().numpy()
+
+
+def _has_gradients(model: Embedder) -> bool:
+    """Whether an attack can go by the model's gradient; an exported graph has none."""
+    images = torch.full((1, 3, model.size, model.size), 0.5, device=model.mean.device, requires_grad=True)
+    try:
+        torch.autograd.grad(model(images).float().sum(), images)
+    except RuntimeError:
+        return False
+    return True
