@@ -2,10 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from holdfast.serve.batching import Batcher
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    """What comes of it, in a thread of its own: a browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result(60)
 
 
 def test_a_lone_item_does_not_wait_and_those_that_come_meanwhile_go_together() -> None:
@@ -27,7 +36,7 @@ def test_a_lone_item_does_not_wait_and_those_that_come_meanwhile_go_together() -
         batcher.close()
         return found
 
-    assert asyncio.run(run()) == [0, 10, 20, 30, 40, 50]
+    assert finished(run()) == [0, 10, 20, 30, 40, 50]
     assert batches == [[0], [1, 2, 3], [4, 5]]
 
 
@@ -53,7 +62,7 @@ def test_what_nobody_waits_for_any_more_is_not_computed() -> None:
             await tasks[1]
         batcher.close()
 
-    asyncio.run(run())
+    finished(run())
     assert seen == [0, 2]
 
 
@@ -72,4 +81,4 @@ def test_an_error_of_one_is_not_that_of_the_others_and_work_goes_on() -> None:
         assert await batcher.submit(4) == 4
         batcher.close()
 
-    asyncio.run(run())
+    finished(run())

@@ -152,7 +152,8 @@ class Api:
         """Names of a few images to begin with."""
         text = request.query_params.get("seed", "0")
         seed = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
-        return JSONResponse({"samples": [] if self.gallery is None else self.gallery.some(SAMPLES, seed)})
+        names = next(iter(self.services.values())).searcher.index.ids
+        return JSONResponse({"samples": [] if self.gallery is None else self.gallery.some(names, SAMPLES, seed)})
 
     async def health(self, request: Request) -> Response:
         """Whether it answers; to those who may ask more, about what."""

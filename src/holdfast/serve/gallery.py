@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import random
+from collections.abc import Sequence
 
 from PIL import Image
 
@@ -36,6 +38,7 @@ class Gallery:
         Image.fromarray(pixels).save(out, "png", compress_level=1)
         return out.getvalue()
 
-    def some(self, count: int, seed: int) -> list[str]:
-        """Names of a few images."""
-        return random.Random(seed).sample(list(self._row_of), min(count, len(self._row_of)))
+    def some(self, names: Sequence[str], count: int, seed: int) -> list[str]:
+        """A few of some names whose images are here."""
+        shuffled = random.Random(seed).sample(names, len(names))
+        return list(itertools.islice((name for name in shuffled if name in self._row_of), count))
