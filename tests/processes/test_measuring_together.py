@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from small_photos import draw_photos
 
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 WORLD = 2
+PARQUET = importlib.util.find_spec("pyarrow") is not None
 
 
 def commands(place: Path, out: Path) -> list[list[str]]:
@@ -29,6 +31,11 @@ def commands(place: Path, out: Path) -> list[list[str]]:
     device = ["--device", "cpu", "--json", "--batch", "8"]
     return [
         ["embed", model, "--data", photos, "--out", str(out / "vectors.npz"), *device],
+        *(
+            [["embed", model, "--data", photos, "--out", str(out / "shards"), "--shard", "25", *device]]
+            if PARQUET
+            else []
+        ),
         ["evaluate", model, "--data", photos, "--split", "all", "--out", str(out / "evaluation.json"), *device],
         ["index", model, "--data", photos, "--out", str(out / "index"), *device],
         ["index", str(out / "index"), "--add", more, "--prefix", "more/", *device],
@@ -97,6 +104,18 @@ def test_two_processes_write_the_vectors_of_one(place: Path, by_one: Path, by_tw
         assert found["ids"].tolist() == expected["ids"].tolist()
         assert len(found["vectors"]) == 59
         np.testing.assert_allclose(found["vectors"], expected["vectors"], atol=1e-5)
+
+
+@pytest.mark.skipif(not PARQUET, reason="pip install 'holdfast[parquet]'")
+def test_two_processes_write_the_files_of_one(place: Path, by_one: Path, by_two: list[dict[str, Any]]) -> None:
+    from pyarrow import parquet
+
+    files = sorted(file.name for file in (by_one / "shards").iterdir())
+    assert sorted(file.name for file in (place / "two" / "shards").iterdir()) == files
+    for name in files[:-1]:
+        found, expected = (parquet.read_table(out / "shards" / name).to_pydict() for out in (place / "two", by_one))
+        assert found["ids"] == expected["ids"]
+        np.testing.assert_allclose(np.array(found["vectors"]), np.array(expected["vectors"]), atol=1e-5)
 
 
 def test_two_processes_evaluate_as_one(place: Path, by_one: Path, by_two: list[dict[str, Any]]) -> None:
