@@ -110,7 +110,7 @@ def test_what_is_no_request_does_no_harm(port: int, request_: bytes) -> None:
             connection.sendall(request_)
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(65536)
-        except (ConnectionResetError, BrokenPipeError):
+        except OSError:  # it was closed before all was said
             answer = b""
     assert not answer or answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200")), answer[:80]
     assert ask(port, "/health").status == 200

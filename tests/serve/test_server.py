@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -212,6 +213,43 @@ def test_a_slow_body_is_not_waited_for(service: Service) -> None:
             assert ask(port, "/search", trickle(), {"Transfer-Encoding": "chunked"}).status == 408
         assert time.monotonic() - began < 3
         assert ask(port, "/search", png(pictures(1)[0])).status == 200
+
+
+@pytest.mark.parametrize("said", [b"", b"POST /search HTTP/1.1\r\nHost: x\r\nA: "])
+def test_connections_without_a_request_make_room_for_others(service: Service, said: bytes) -> None:
+    image = png(pictures(1)[0])
+    with served(service, Limits(reading=0.5, connections=8)) as port, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(12)]
+        for connection in silent:
+            connection.sendall(said)
+        deadline = time.monotonic() + 5
+        while ask(port, "/search", image).status != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        for connection in silent:
+            connection.settimeout(5)
+            assert connection.recv(100) == b"", "closed without a word"
+
+
+def test_a_connection_that_was_used_is_watched_too(service: Service) -> None:
+    with served(service, Limits(reading=0.4)) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            whole = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+            connection.sendall(whole)
+            assert b"200 OK" in connection.recv(10_000)
+            time.sleep(0.6)
+            connection.sendall(whole)
+            assert b"200 OK" in connection.recv(10_000), "between requests a connection may rest for longer"
+            connection.sendall(whole[:20])
+            began = time.monotonic()
+            assert connection.recv(10_000) == b""
+            assert time.monotonic() - began < 3
+        endless = socket.create_connection(("127.0.0.1", port), timeout=5)
+        with endless, contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            endless.sendall(whole[:-2] + b"A: ")
+            for _ in range(40):
+                endless.sendall(b"A" * 10_000)
+            assert endless.recv(10_000) == b""
 
 
 def test_without_the_token_nobody_gets_in(service: Service) -> None:

@@ -16,6 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.serve.app import build_app
 from holdfast.serve.gallery import Gallery
 from holdfast.serve.limits import Limits
+from holdfast.serve.protocol import GuardedProtocol
 from holdfast.serve.service import Service
 
 BACKLOG = 2048
@@ -60,6 +61,7 @@ def make_server(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         build_app(services, limits, token, gallery),
+        http=type("Protocol", (GuardedProtocol,), {"patience": limits.reading}),
         log_config=None,
         access_log=False,
         server_header=False,
