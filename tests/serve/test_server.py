@@ -235,11 +235,13 @@ def test_a_connection_that_was_used_is_watched_too(service: Service) -> None:
     with served(service, Limits(reading=0.4)) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             whole = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
-            connection.sendall(whole)
-            assert b"200 OK" in connection.recv(10_000)
-            time.sleep(0.6)
-            connection.sendall(whole)
-            assert b"200 OK" in connection.recv(10_000), "between requests a connection may rest for longer"
+            for rest in (0.0, 0.6):  # between requests a connection may rest for longer
+                time.sleep(rest)
+                connection.sendall(whole)
+                answer = b""
+                while not answer.endswith(b"}"):
+                    answer += connection.recv(10_000)
+                assert b"200 OK" in answer
             connection.sendall(whole[:20])
             began = time.monotonic()
             assert connection.recv(10_000) == b""
