@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -106,6 +107,8 @@ class Api:
         self._decoders = ThreadPoolExecutor(DECODERS, "holdfast-decode")
         self._attacker = ThreadPoolExecutor(1, "holdfast-attack")
         self._description = description(services, limits)
+        first = next(iter(services.values())).searcher.index
+        self._shown = [] if gallery is None else gallery.shown(first.ids)
 
     def close(self) -> None:
         """Let go of the threads."""
@@ -143,7 +146,8 @@ class Api:
         """An image of the index."""
         content = None
         if self.gallery is not None:
-            content = await _run(self._decoders, self.gallery.png, request.query_params.get("id", ""))
+            with self.intake.entered():
+                content = await _run(self._decoders, self.gallery.png, request.query_params.get("id", ""))
         if content is None:
             raise HTTPException(404, "there is no image of that name here")
         return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
@@ -152,8 +156,7 @@ class Api:
         """Names of a few images to begin with."""
         text = request.query_params.get("seed", "0")
         seed = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
-        names = next(iter(self.services.values())).searcher.index.ids
-        return JSONResponse({"samples": [] if self.gallery is None else self.gallery.some(names, SAMPLES, seed)})
+        return JSONResponse({"samples": random.Random(seed).sample(self._shown, min(SAMPLES, len(self._shown)))})
 
     async def health(self, request: Request) -> Response:
         """Whether it answers; to those who may ask more, about what."""

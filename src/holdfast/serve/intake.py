@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 from starlette.exceptions import HTTPException
@@ -28,6 +28,17 @@ class Intake:
         """Requests that are decoded, wait or are computed."""
         self._held = 0
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """In the block, be one of the requests inside; refused where there are too many."""
+        if self.inside >= self.limits.waiting:
+            raise _busy()
+        self.inside += 1
+        try:
+            yield
+        finally:
+            self.inside -= 1
+
     @asynccontextmanager
     async def image(self, request: Request) -> AsyncIterator[bytes]:
         """The image that a request brings; in the block, the request is one of those inside."""
@@ -37,13 +48,8 @@ class Intake:
         try:
             read = self._read_into(content, request)
             await within(read, self.limits.reading, 408, "the image did not arrive in time")
-            if self.inside >= self.limits.waiting:
-                raise _busy()
-            self.inside += 1
-            try:
+            with self.entered():
                 yield bytes(content)
-            finally:
-                self.inside -= 1
         finally:
             self._held -= len(content)
 
