@@ -119,7 +119,8 @@ def _index(recipe: Recipe, run: Path) -> Path:
     if not made.is_file() or made.stat().st_mtime < (run / "evaluation.json").stat().st_mtime:
         shutil.rmtree(folder, ignore_errors=True)
         table = read_table(recipe.data.plain, skip_bad=False)[0].split("test")
-        create_index(folder, load_model(str(run)), table, reference=run.name, seed=recipe.seed)
+        audits = read_run(run).current_audits.values()
+        create_index(folder, load_model(str(run)), table, reference=run.name, seed=recipe.seed, audits=audits)
     return folder
 
 
