@@ -323,6 +323,21 @@ def test_an_answer_that_takes_too_long_is_given_up(service: Service) -> None:
         assert (reply.status, "\n" in reply.json["error"]) == (503, False)
 
 
+def test_a_vector_that_cannot_be_used_is_that_images_fault_alone(service: Service) -> None:
+    class Odd(Service):
+        def _looked(self, pixels: list) -> object:  # type: ignore[override, type-arg]
+            vectors, moves = super()._looked(pixels)
+            black = [not picture.any() for picture in pixels]
+            return np.where(np.array(black)[:, None], np.nan, vectors).astype(np.float32), moves
+
+    with served(Odd(service.searcher, service.model)) as port:
+        black = png(np.zeros((32, 32, 3), np.uint8))
+        for path in ("/search", "/embed"):
+            reply = ask(port, path, black)
+            assert (reply.status, "not finite" in reply.json["error"]) == (422, True)
+            assert ask(port, path, png(pictures(1)[0])).status == 200
+
+
 def test_a_defect_is_not_told_to_strangers(service: Service, folder: Path) -> None:
     class Broken(Service):
         def compute(self, asked: list) -> object:  # type: ignore[override, type-arg]
@@ -403,6 +418,8 @@ def test_the_exported_graph_serves_as_well(folder: Path, port: int, tmp_path: Pa
         (["--host", "0.0.0.0"], {}, "HOLDFAST_TOKEN"),
         (["--host", "203.0.113.9", "--no-token"], {}, "cannot listen"),
         (["--no-token"], {"HOLDFAST_TOKEN": "x"}, "contradicts"),
+        (["--no-token"], {}, "--no-token has no effect"),
+        (["--port", "99999"], {}, "cannot listen"),
         (["--far", "0.5"], {}, "FAR of 0.5"),
         (["--size", "32"], {}, "--size"),
     ],

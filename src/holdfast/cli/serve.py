@@ -1,7 +1,7 @@
 """Answer searches of an index at an address.
 
 holdfast serve photos.index --gallery folder:photos
-curl --data-binary @new.jpg http://127.0.0.1:8000/search?k=3
+curl --data-binary @new.jpg "http://127.0.0.1:8000/search?k=3"
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> None:
     token = os.environ.get(TOKEN) or None
     if options.no_token and token:
         raise HoldfastError(f"--no-token contradicts {TOKEN}, which is set; leave one out")
+    if is_local(options.host):
+        refuse_idle(options, "--no-token", "only this machine reaches the server")
     if token is None and not options.no_token and not is_local(options.host):
         raise HoldfastError(
             f"others reach {options.host}: set {TOKEN} to what requests must bear, or say --no-token to let all in"

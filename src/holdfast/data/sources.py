@@ -91,10 +91,16 @@ def _read(file: BinaryIO) -> tuple[Image.Image, list[str]]:
         return to_rgb(image), warned
 
 
-def size_of(opener: Callable[[], BinaryIO], where: str) -> tuple[int, int]:
-    """Width and height of an image, which is not decoded."""
+def size_of(opener: Callable[[], BinaryIO], where: str, formats: tuple[str, ...] | None = None) -> tuple[int, int]:
+    """Width and height of an image, which is not decoded.
+
+    Args:
+        opener: opens the file.
+        where: what to call the file in an error.
+        formats: of Pillow, that it may have; any when left out.
+    """
     try:
-        with listening(), opener() as file, Image.open(file) as image:
+        with listening(), opener() as file, Image.open(file, formats=formats) as image:
             return image.size
     except Exception as error:  # as in `decode`
         raise BadImage(where, why_unreadable(error)) from error

@@ -9,8 +9,9 @@ from importlib.resources import files
 
 from PIL import Image
 
-from holdfast.data import BadImage, ImageTable
+from holdfast.data import ImageTable
 from holdfast.errors import one_line
+from holdfast.search.named_images import NamedImages
 from holdfast.search.querying import Answer
 
 SIDE = 112
@@ -40,17 +41,12 @@ class Thumbnails:
     """Thumbnails of a table by id, as data addresses; None for what it does not hold or cannot read."""
 
     def __init__(self, table: ImageTable | None) -> None:
-        self._table = table
-        self._row_of = {} if table is None else {name: row for row, name in enumerate(table.ids)}
+        self._images = NamedImages(table)
 
     def of(self, name: str) -> str | None:
         """The thumbnail of an id."""
-        row = self._row_of.get(name)
-        if row is None or self._table is None:
-            return None
-        try:
-            pixels = self._table.source.image(int(self._table.positions[row]))
-        except BadImage:
+        pixels = self._images.pixels(name)
+        if pixels is None:
             return None
         thumbnail = Image.fromarray(pixels)
         thumbnail.thumbnail((SIDE, SIDE))

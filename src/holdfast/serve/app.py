@@ -80,7 +80,7 @@ def build_app(
         Route("/openapi.json", api.openapi),
         Route("/docs", api.docs),
     ]
-    handlers: Any = {HTTPException: _refused, ClientDisconnect: _gone, Exception: _failed}
+    handlers: Any = {HTTPException: _refused, ModelError: _unusable, ClientDisconnect: _gone, Exception: _failed}
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
     app.add_middleware(Guard, token=token)
     app.add_middleware(Counted, metrics=api.metrics, paths=[route.path for route in routes])
@@ -241,10 +241,7 @@ class Api:
 
     async def _found(self, name: str, content: bytes, k: int) -> Found:
         pixels = await self._decoded(self.services[name], content)
-        try:
-            return await self._batchers[name].submit(Asked(pixels, k))
-        except ModelError as error:
-            raise HTTPException(422, str(error)) from None
+        return await self._batchers[name].submit(Asked(pixels, k))
 
     async def _attacked(self, service: Service, content: bytes, eps: float, k: int) -> AttackedImage:
         pixels = await self._decoded(service, content)
@@ -269,6 +266,11 @@ def _refused(_: Request, error: HTTPException) -> Response:
     """One line on what to do otherwise; a body that was not read to its end is not waited for."""
     unread = {"Connection": "close"} if error.status_code in (408, 413, 415) else {}
     return JSONResponse({"error": error.detail}, error.status_code, {**unread, **(error.headers or {})})
+
+
+def _unusable(_: Request, error: ModelError) -> Response:
+    """The model cannot do with this image what was asked."""
+    return JSONResponse({"error": str(error)}, 422)
 
 
 def _gone(_: Request, __: Exception) -> Response:

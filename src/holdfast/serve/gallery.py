@@ -7,30 +7,26 @@ from collections.abc import Iterable
 
 from PIL import Image
 
-from holdfast.data import BadImage, ImageTable
+from holdfast.data import ImageTable
+from holdfast.search.named_images import NamedImages
 from holdfast.view import View
 
 
 class Gallery:
-    """Images by the names that an index has for them; a name is only ever looked up in a table, never opened as a path.
+    """Images as a model's canvas shows them.
 
     Args:
         table: the images.
-        view: they are shown at its canvas.
+        view: of the model.
     """
 
     def __init__(self, table: ImageTable, view: View) -> None:
-        self._table, self._view = table, view
-        self._row_of = {name: row for row, name in enumerate(table.ids)}
+        self._images, self._view = NamedImages(table), view
 
     def png(self, name: str) -> bytes | None:
-        """An image as the model's canvas shows it; None where there is none of that name, or none that can be read."""
-        row = self._row_of.get(name)
-        if row is None:
-            return None
-        try:
-            pixels = self._table.source.image(int(self._table.positions[row]), self._view)
-        except BadImage:
+        """An image by its name, if it is here."""
+        pixels = self._images.pixels(name, self._view)
+        if pixels is None:
             return None
         out = io.BytesIO()
         Image.fromarray(pixels).save(out, "png", compress_level=1)
@@ -38,4 +34,4 @@ class Gallery:
 
     def shown(self, names: Iterable[str]) -> list[str]:
         """Those of some names whose images are here."""
-        return [name for name in names if name in self._row_of]
+        return [name for name in names if name in self._images]

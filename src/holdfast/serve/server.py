@@ -97,9 +97,9 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         listener.bind((host, port))
         listener.listen(BACKLOG)  # who is told the address may connect at once
-    except OSError as error:
+    except (OSError, OverflowError) as error:  # the latter where no port has such a number
         listener.close()
-        why = (error.strerror or str(error)).lower()
+        why = (getattr(error, "strerror", None) or str(error)).lower()
         raise HoldfastError(f"cannot listen at {_shown(host)}:{port} ({why}); give another --host or --port") from error
     with listener:
         yield listener

@@ -16,10 +16,9 @@ from holdfast.attacks import Budget
 from holdfast.attacks.references import References
 from holdfast.data import BadImage
 from holdfast.data.augment import centre_crop
-from holdfast.data.formats import listening, why_unreadable
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.resampling import Pixels
-from holdfast.data.sources import decode
+from holdfast.data.sources import decode, size_of
 from holdfast.errors import ModelError
 from holdfast.models import Embedder
 from holdfast.search import Answer, Searcher
@@ -117,11 +116,7 @@ class Service:
             content: of the file.
             most: pixels that it may have.
         """
-        try:
-            with listening(), Image.open(io.BytesIO(content), formats=_readable()) as image:
-                width, height = image.size
-        except Exception as error:  # Pillow's plugins fail in many ways
-            raise BadImage(SENT, why_unreadable(error)) from error
+        width, height = size_of(lambda: io.BytesIO(content), SENT, _readable())
         if width * height > most:
             raise BadImage(
                 SENT, f"{width} × {height} pixels are too many; send a copy of at most {most / 1e6:g} million"
@@ -160,7 +155,8 @@ class Service:
         images = centre_crop(RaggedImages.sent([pixels], model.mean.device), model.view)
         with torch.no_grad():
             clean = model(images).float()
-        goal = attacks.build("shift").bind(References(clean, None, normalize=model.normalize), torch.arange(1))
+        first = torch.arange(1, device=clean.device)
+        goal = attacks.build("shift").bind(References(clean, None, normalize=model.normalize), first)
         changed = attacks.pgd(model, images, goal, Budget(eps=eps, steps=STEPS), normalize=model.normalize).images
         # Eight bits per pixel, as somebody would send it.
         bytes_ = (changed[0] * 255).round().clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
