@@ -56,7 +56,7 @@ audit-deps: $(READY) ## known weaknesses of the pinned dependencies, where a dat
 	sh tools/audit_deps.sh $(BIN)/python
 
 lint: $(READY) ## ruff, mypy, import layers
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from index_cases import index_of, made, picture_table, pictures, unit_vectors
 from safetensors.numpy import load, save
 from torch import Tensor, nn
 
 from holdfast.errors import HoldfastError, ModelError, SearchError
 from holdfast.models import Embedder
 from holdfast.search import add_images, create_index, model_of, read_index
+from index_cases import index_of, made, picture_table, pictures, unit_vectors
 
 
 @pytest.fixture

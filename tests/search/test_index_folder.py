@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from index_cases import made, picture_table, pictures, small_model
 from torch import nn
 
 from holdfast.errors import ModelError, SearchError
@@ -15,6 +14,7 @@ from holdfast.models import Embedder
 from holdfast.search import Index, add_images, create_index, model_of, read_index, read_manifest, write_index
 from holdfast.search.index import KINDS
 from holdfast.view import View
+from index_cases import made, picture_table, pictures, small_model
 
 
 def content(folder: Path) -> dict[str, bytes]:

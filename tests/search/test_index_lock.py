@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from index_cases import made, picture_table, pictures, small_model
 
 from holdfast.cli import main
 from holdfast.errors import SearchError
 from holdfast.locks import InUse, locked
 from holdfast.search import add_images, building, create_index, read_index, read_manifest
 from holdfast.search.index import Vectors
+from index_cases import made, picture_table, pictures, small_model
 
 ANOTHER = picture_table(pictures(8, seed=1), first=100)
 

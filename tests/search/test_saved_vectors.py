@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from index_cases import picture_table, pictures, unit_vectors
 
 from holdfast.errors import HoldfastError
 from holdfast.search import save_vectors
+from index_cases import picture_table, pictures, unit_vectors
 
 
 def test_npz_holds_ids_labels_splits_and_vectors(tmp_path: Path) -> None:

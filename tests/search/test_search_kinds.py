@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_cases import index_of, unit_vectors
 from numpy.typing import NDArray
 
 from holdfast.errors import SearchError
 from holdfast.search.index import KINDS, MANY, Structure, cell_count, kind_for
+from index_cases import index_of, unit_vectors
 
 DIM = 16
 

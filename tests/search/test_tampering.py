@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_cases import index_of, made, picture_table, pictures, small_model, unit_vectors
 from numpy.typing import NDArray
 
 from holdfast import console, seeds
@@ -19,6 +18,7 @@ from holdfast.search.embedding import NOISE, PROBES, embed_images, fingerprint_i
 from holdfast.search.querying import SIGNS
 from holdfast.search.store import MANIFEST
 from holdfast.view import View
+from index_cases import index_of, made, picture_table, pictures, small_model, unit_vectors
 
 
 def clean(count: int, seed: int) -> NDArray[np.float32]:

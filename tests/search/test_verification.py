@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_cases import picture_table, pictures, small_model, unit_vectors
 from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.search import calibrate
 from holdfast.search.verification import LEAST_ACCEPTED, VerificationPairs, pair_up, roc, thresholds
+from index_cases import picture_table, pictures, small_model, unit_vectors
 
 
 def labelled(count: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:
