@@ -27,7 +27,7 @@ help: ## show this help
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,onnx,parquet,serve]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,milvus,onnx,parquet,serve]"
 	@touch $@
 
 setup: $(READY) ## create the environment (every other target does it too)

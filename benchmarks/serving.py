@@ -35,7 +35,7 @@ from holdfast.data import ImageTable
 from holdfast.evaluation import read_table
 from holdfast.models import load_model
 from holdfast.models.export import export_onnx
-from holdfast.search import create_index, read_index, read_manifest, write_index
+from holdfast.search import IndexedImages, create_index, read_index, read_manifest, write_index
 
 MODEL = "holdfast/pocket-robust"
 K = 10
@@ -52,7 +52,8 @@ def build(folder: Path, vectors: int, seed: int = 0) -> tuple[Path, Path, list[b
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
     prints = draw.integers(0, 256, (missing, 16), dtype=np.uint8)
     manifest = read_manifest(folder / "index")
-    grown = index.extended(noise, [f"random/{i}" for i in range(missing)], [""] * missing, prints)
+    unknown = [""] * missing
+    grown = index.extended(noise, IndexedImages([f"random/{i}" for i in range(missing)], unknown, unknown, prints))
     write_index(folder / "index", dataclasses.replace(grown, kind="flat"), replaces=manifest)
     export_onnx(model, folder / "model.onnx")
     queries = []

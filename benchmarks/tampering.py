@@ -26,7 +26,7 @@ from holdfast.audit.preparation import Execution, Selection, borrow_model, make_
 from holdfast.audit.subject import Subject
 from holdfast.data import ImageStore, ImageTable, load
 from holdfast.data.sources import ArraySource
-from holdfast.search import Detector, Index, statistics
+from holdfast.search import Detector, IndexedImages, MemoryIndex, statistics
 from holdfast.search.embedding import changed_copies, embed_images, fingerprint_images, measure_moves, model_facts
 from holdfast.search.querying import SIGNS
 from holdfast.view import View
@@ -80,10 +80,11 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         selection = Selection(load(arguments.data), "test", arguments.queries)
         subject, _, _ = make_subject(model, selection, Execution(batch=256))
         store, rows = subject.store, subject.rows.numpy()
-        fingerprints = fingerprint_images(store, 256)
+        fingerprints = fingerprint_images(store, np.arange(len(store)), 256)
         vectors = subject.references.vectors.numpy()
         facts = model_facts(model, "")
-        index = Index(vectors, store.table.ids, [""] * len(vectors), fingerprints, facts)
+        unknown = [""] * len(vectors)
+        index = MemoryIndex(vectors, IndexedImages(store.table.ids, unknown, unknown, fingerprints), model=facts)
         others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(len(vectors)), rows))
         calibrating, asked = others[: arguments.calibrate], others[arguments.calibrate :]
         moves = measure_moves(model, store, calibrating, vectors[calibrating])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 from holdfast.data import ImageTable
 from holdfast.data.sources import ArraySource
 from holdfast.models import Embedder
-from holdfast.search import Index, ModelFacts, create_index
+from holdfast.search import Index, IndexedImages, MemoryIndex, ModelFacts, create_index
+from holdfast.search.kinds import kind_for
 from holdfast.view import View
+
+IndexOf = Callable[[NDArray[np.float32], str], Index]
+"""Vectors and a kind to an index."""
 
 
 def small_model(seed: int = 0) -> Embedder:
@@ -54,9 +59,15 @@ def unit_vectors(count: int, dim: int, seed: int = 0, clusters: int = 0) -> NDAr
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def index_of(vectors: NDArray[np.float32], kind: str | None = None) -> Index:
+def images_of(count: int, first: int = 0) -> IndexedImages:
+    """Images v0, v1, ... of two labels and three groups."""
+    fingerprints = np.random.default_rng(9 + first).integers(0, 256, (count, 16), dtype=np.uint8)
+    numbers = range(first, first + count)
+    ids, labels = [f"v{i}" for i in numbers], [f"label {i % 2}" for i in numbers]
+    return IndexedImages(ids, labels, [f"group {i % 3}" for i in numbers], fingerprints)
+
+
+def index_of(vectors: NDArray[np.float32], kind: str | None = None) -> MemoryIndex:
     """An index of vectors that no model made."""
-    count = len(vectors)
-    fingerprints = np.random.default_rng(9).integers(0, 256, (count, 16), dtype=np.uint8)
     facts = ModelFacts("nobody", "", View(32), vectors[:1])
-    return Index(vectors, [f"v{i}" for i in range(count)], [""] * count, fingerprints, facts, kind)
+    return MemoryIndex(vectors, images_of(len(vectors)), model=facts, kind=kind_for(len(vectors), kind))

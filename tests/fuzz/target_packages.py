@@ -19,7 +19,7 @@ from mutations import damaged, damaged_bytes, damaged_text, json_fit
 from holdfast.audit.state import AuditState, read_measurements
 from holdfast.errors import HoldfastError
 from holdfast.models import Embedder, load_model
-from holdfast.search import Index, ModelFacts
+from holdfast.search import IndexedImages, MemoryIndex, ModelFacts
 from holdfast.search.store import read_index, write_index
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from holdfast.view import View
@@ -80,9 +80,9 @@ def _index(kind: str) -> Files:
     vectors = draw.standard_normal((24, 4)).astype(np.float32)
     fingerprints = draw.integers(0, 256, (24, 16), dtype=np.uint8)
     facts = ModelFacts("nobody", "", View(32), vectors[:1])
-    names = [f"v{i}" for i in range(24)]
+    images = IndexedImages([f"v{i}" for i in range(24)], ["x"] * 24, ["y"] * 24, fingerprints)
     with tempfile.TemporaryDirectory() as folder:
-        write_index(Path(folder), Index(vectors, names, ["x"] * 24, fingerprints, facts, kind))
+        write_index(Path(folder), MemoryIndex(vectors, images, model=facts, kind=kind))
         return _read(Path(folder))
 
 
@@ -101,7 +101,7 @@ def _searched(draw: random.Random, folder: Path) -> None:
     _unpack(files, folder)
     index = read_index(folder)
     found = index.search(np.ones((2, index.dim), np.float32), 3)
-    if len(index.ids) != len(index) or not ((found.rows >= -1) & (found.rows < len(index))).all():
+    if len(index.images) != len(index) or not ((found.rows >= -1) & (found.rows < len(index))).all():
         raise Wrong("the index finds rows that it does not have")
 
 

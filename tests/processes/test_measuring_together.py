@@ -23,12 +23,13 @@ from small_photos import draw_photos
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 WORLD = 2
 PARQUET = importlib.util.find_spec("pyarrow") is not None
+MILVUS = importlib.util.find_spec("milvus_lite") is not None
 
 
 def commands(place: Path, out: Path) -> list[list[str]]:
     """Embed, index and add, into a folder."""
     model, photos, more = str(place / "model"), f"folder:{place / 'photos'}", f"folder:{place / 'more' / 'photos'}"
-    device = ["--device", "cpu", "--json", "--batch", "8"]
+    device, milvus = ["--device", "cpu", "--json", "--batch", "8"], ["--milvus", str(out / "milvus.db")]
     return [
         ["embed", model, "--data", photos, "--out", str(out / "vectors.npz"), *device],
         *(
@@ -39,6 +40,14 @@ def commands(place: Path, out: Path) -> list[list[str]]:
         ["evaluate", model, "--data", photos, "--split", "all", "--out", str(out / "evaluation.json"), *device],
         ["index", model, "--data", photos, "--out", str(out / "index"), *device],
         ["index", str(out / "index"), "--add", more, "--prefix", "more/", *device],
+        *(
+            [
+                ["index", model, "--data", photos, "--out", str(out / "far"), "--kind", "milvus", *milvus, *device],
+                ["index", str(out / "far"), "--add", more, "--prefix", "more/", *milvus, *device],
+            ]
+            if MILVUS
+            else []
+        ),
     ]
 
 
@@ -126,12 +135,23 @@ def test_two_processes_evaluate_as_one(place: Path, by_one: Path, by_two: list[d
 
 def test_two_processes_index_as_one(place: Path, by_one: Path, by_two: list[dict[str, Any]]) -> None:
     two, one = (read_index(folder, read_manifest(folder)) for folder in (place / "two" / "index", by_one / "index"))
-    assert list(two.ids) == list(one.ids)
+    assert list(two.images.ids) == list(one.images.ids)
     assert len(two) == 118
-    assert (two.fingerprints == one.fingerprints).all()
+    assert (two.images.fingerprints == one.images.fingerprints).all()
     np.testing.assert_allclose(two.vectors, one.vectors, atol=1e-5)
     np.testing.assert_allclose(two.clean, one.clean, atol=1e-4)
     assert not list((place / "two").glob(".*")), "no lock is left"
+
+
+@pytest.mark.skipif(not MILVUS, reason="pip install 'holdfast[milvus]'")
+def test_two_processes_fill_milvus_as_one(place: Path, by_one: Path, by_two: list[dict[str, Any]]) -> None:
+    here = read_index(by_one / "index")
+    for out in (place / "two", by_one):
+        index = read_index(out / "far", milvus=str(out / "milvus.db"))
+        assert len(index) == 118
+        assert index.known(here.images.ids) == here.known(here.images.ids)
+        np.testing.assert_allclose(index.vectors_of(here.images.ids), here.vectors, atol=1e-5)
+        np.testing.assert_allclose(index.clean, here.clean, atol=1e-4)
 
 
 @pytest.mark.parametrize("words", [["study", "E1"], ["report", "runs"], ["list", "losses"]])

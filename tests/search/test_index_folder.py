@@ -11,21 +11,27 @@ from torch import nn
 
 from holdfast.errors import ModelError, SearchError
 from holdfast.models import Embedder
-from holdfast.search import Index, add_images, create_index, model_of, read_index, read_manifest, write_index
-from holdfast.search.index import KINDS
+from holdfast.search import (
+    IndexedImages,
+    MemoryIndex,
+    add_images,
+    create_index,
+    model_of,
+    read_index,
+    read_manifest,
+    write_index,
+)
+from holdfast.search.memory import KINDS
 from holdfast.view import View
-from index_cases import made, picture_table, pictures, small_model
+from index_cases import images_of, made, picture_table, pictures, small_model
 
 
 def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def by_id(index: Index) -> dict[str, tuple[bytes, str, bytes]]:
-    return {
-        name: (index.vectors[row].tobytes(), index.labels[row], index.fingerprints[row].tobytes())
-        for row, name in enumerate(index.ids)
-    }
+def by_id(index: MemoryIndex) -> dict[str, Any]:
+    return {name: (index.vectors[row].tobytes(), *index.images[row]) for row, name in enumerate(index.images.ids)}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -56,10 +62,10 @@ def test_adding_gives_what_building_from_all_gives(tmp_path: Path) -> None:
     grown, added = add_images(tmp_path / "grown", picture_table(pixels[25:], first=25))
     assert (added.added, added.replaced, added.unchanged) == (15, 0, 0)
     whole = made(tmp_path / "whole", 40)
-    assert list(grown.ids) == list(whole.ids)
+    assert list(grown.images.ids) == list(whole.images.ids)
     np.testing.assert_allclose(grown.vectors, whole.vectors, atol=1e-6)
     np.testing.assert_array_equal(grown.search(whole.vectors, 6).rows, whole.search(whole.vectors, 6).rows)
-    np.testing.assert_array_equal(grown.fingerprints, whole.fingerprints)
+    np.testing.assert_array_equal(grown.images.fingerprints, whole.images.fingerprints)
     assert by_id(read_index(tmp_path / "grown")) == by_id(grown)
     assert len(grown.clean) == 40
 
@@ -127,8 +133,8 @@ def test_of_two_who_add_at_once_the_second_is_told(tmp_path: Path) -> None:
     assert by_id(read_index(folder)) == by_id(theirs)
 
 
-def _one_more(index: Index) -> tuple[Any, list[str], list[str], Any]:
-    return -index.vectors[:1], ["another"], [""], 255 - index.fingerprints[:1]
+def _one_more(index: MemoryIndex) -> tuple[Any, IndexedImages]:
+    return -index.vectors[:1], images_of(1, first=1000)
 
 
 def test_the_model_comes_along_and_another_is_refused(tmp_path: Path) -> None:
@@ -207,5 +213,5 @@ def test_undecodable_names_survive(tmp_path: Path) -> None:
     name = "caf\udce9.png"
     table = dataclasses.replace(picture_table(pictures(3)), ids=[name, "b", "c"])
     create_index(tmp_path / "index", small_model(), table)
-    assert read_index(tmp_path / "index").ids[0] == name
+    assert read_index(tmp_path / "index").images.ids[0] == name
     assert json.loads((tmp_path / "index" / "manifest.json").read_text())["images"] == 3

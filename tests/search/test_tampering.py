@@ -61,7 +61,7 @@ def test_statistics_are_those_of_a_loop() -> None:
     queries, moves = unit_vectors(7, 6, 1), clean(7, 2)
     queries[0] = index.vectors[5]  # the very image of the index
     fingerprints = np.zeros((7, 16), np.uint8)
-    fingerprints[0] = index.fingerprints[5]
+    fingerprints[0] = index.images.fingerprints[5]
     found = statistics(index, queries, moves[:, :2], fingerprints)
     for row, query in enumerate(queries.astype(np.float64)):
         apart = sorted(
@@ -149,4 +149,4 @@ def test_a_picture_unlike_all_others_is_marked_and_those_indexed_are_not(
     assert verdicts[0] is not None
     assert SIGNS[0] in verdicts[0].why
     assert sum(verdict is not None and verdict.tampered for verdict in verdicts[1:]) <= 2
-    assert fingerprint_images(store, 7).shape == (21, 16)
+    assert fingerprint_images(store, np.arange(21), 7).shape == (21, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from served import COUNT, png, served
 
-from holdfast.search import Searcher, read_index
+from holdfast.search import IndexedImages, Searcher, read_index
 from holdfast.serve import Gallery, Service
 from index_cases import picture_table, pictures, small_model
 
@@ -115,7 +116,8 @@ def test_it_asks_for_the_token(open_page: Open, service: Service, image: Path) -
 def test_hostile_names_stay_text(open_page: Open, folder: Path, image: Path) -> None:
     index = read_index(folder)
     names = [f"{HOSTILE}{row}" for row in range(len(index))]
-    index = type(index)(index.vectors, names, [HOSTILE] * len(index), index.fingerprints, index.model)
+    images = IndexedImages(names, [HOSTILE] * len(index), [""] * len(index), index.images.fingerprints)
+    index = dataclasses.replace(index, images=images)
     with served({HOSTILE: Service(Searcher(index), small_model())}) as port:
         opened = open_page(f"http://127.0.0.1:{port}/")
         opened.page.set_input_files("#file", str(image))

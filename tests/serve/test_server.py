@@ -131,7 +131,7 @@ def test_several_indexes_are_asked_by_name(service: Service, tmp_path: Path) -> 
         assert [about["name"] for about in ask(port, "/health").json["indexes"]] == ["one", "two"]
         one, two, first = (ask(port, f"/search?k=1{more}", image).json for more in ("&index=one", "&index=two", ""))
         assert first == one
-        assert two["matches"][0]["id"] in other.ids
+        assert two["matches"][0]["id"] in other.images.ids
         assert (two["tampered"], "not calibrated" in two["unchecked"]) == (None, True)
         assert ask(port, "/search?index=three", image).status == 404
     assert main(["serve", str(tmp_path / "a" / "x"), str(tmp_path / "b" / "x")]) == 2

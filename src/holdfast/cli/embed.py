@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> Answer | None:
     from holdfast.devices import choose_device
     from holdfast.evaluation import embed, used_once
     from holdfast.processes import joined
-    from holdfast.search.store import check_format, save_vectors
+    from holdfast.search.vector_files import check_format, save_vectors
 
     if options.shard:
         return _sharded(options)

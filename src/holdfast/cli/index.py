@@ -19,6 +19,7 @@ from holdfast.cli.parsing import (
     model_from,
     non_negative,
     refuse_idle,
+    refuse_idle_milvus,
     shared,
     writable,
 )
@@ -39,7 +40,8 @@ def arguments(sub: Parser) -> None:
     images.add_argument("--add", metavar="DATA", help="images to add; those that have not changed are skipped")
     shared(sub, *MODEL_ON_DATA[1:])
     sub.add_argument("--prefix", default="", help="written before the images' names, to keep two folders apart")
-    sub.add_argument("--kind", help="flat (exact), ivf or hnsw (faster after thousands of queries in one process)")
+    sub.add_argument("--kind", help="flat (exact), ivf or hnsw (faster after thousands of queries), or milvus")
+    shared(sub, "--milvus")
     sub.add_argument("--model", dest="own", metavar="MODEL", help="with --add: the model, where it is not inside")
     sub.add_argument(
         "--calibrate", type=non_negative, metavar="N", help="marks for tampered queries rest on N clean images (600)"
@@ -78,7 +80,14 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
         own = model_from(options, device, options.own) if options.own else None
         batch, trust_code = options.batch or 256, options.trust_code
         return folder, *add_images(
-            folder, table, model=own, device=device, batch=batch, skip_bad=skip_bad, trust_code=trust_code
+            folder,
+            table,
+            model=own,
+            milvus=options.milvus,
+            device=device,
+            batch=batch,
+            skip_bad=skip_bad,
+            trust_code=trust_code,
         )
     folder = Path(current_processes().tell(lambda: str(writable(options.out))))
     return folder, *create_index(
@@ -87,6 +96,7 @@ def _built(options: argparse.Namespace, device: torch.device) -> tuple[Path, Ind
         table,
         reference=Path(options.model).name if Path(options.model).exists() else options.model,
         kind=options.kind,
+        milvus=options.milvus,
         calibrate=CALIBRATED_ON if options.calibrate is None else options.calibrate,
         batch=options.batch or 256,
         seed=options.seed or 0,
@@ -108,10 +118,11 @@ def _of_run(model: Path) -> dict[str, Any]:
 
 def _refuse(options: argparse.Namespace) -> None:
     """Refuse options that are wrong or would do nothing, before any work is done."""
-    from holdfast.search.index import kind_for
+    from holdfast.search.building import check_milvus
+    from holdfast.search.kinds import kind_for
 
     if not options.add:
-        kind_for(0, options.kind)
+        check_milvus(kind_for(0, options.kind), options.milvus)
         if options.own:
             raise HoldfastError("--model is for --add; here the model is the first argument: leave it out")
         if not options.out:
@@ -119,5 +130,6 @@ def _refuse(options: argparse.Namespace) -> None:
         return
     refuse_idle(options, "--out", "the index stays where it is")
     refuse_idle(options, "--kind --seed --calibrate", "an index keeps its kind, seed and calibration")
+    refuse_idle_milvus(options, Path(options.model))
     if not options.own:
         refuse_idle(options, "--size", "the model inside the index knows its own")

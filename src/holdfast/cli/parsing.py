@@ -99,6 +99,10 @@ SHARED: dict[str, dict[str, Any]] = {
     "--seed": {"type": int, "help": "of everything random"},
     "--device": {"help": "cpu, cuda or mps; by default the best there is"},
     "--skip-bad": {"action": "store_true", "help": "leave unreadable images out and report how many"},
+    "--milvus": {
+        "metavar": "PLACE",
+        "help": "where Milvus is, for an index of that kind: FILE.db or http://HOST:19530",
+    },
     "--no-images": {"action": "store_true", "help": "leave every image out, for private data"},
 }
 """Options of several commands."""
@@ -148,11 +152,20 @@ def searcher_from(options: argparse.Namespace, folder: Path) -> Searcher:
     """The index of a folder, ready to be asked as the options say."""
     from holdfast.search import Searcher, read_index, read_thresholds
 
-    index = read_index(folder)
+    index = read_index(folder, milvus=options.milvus)
     if options.verification:
         facts = dataclasses.replace(index.model, thresholds=read_thresholds(Path(options.verification)))
         index = dataclasses.replace(index, model=facts)
     return Searcher(index, options.false_alarms, options.far)
+
+
+def refuse_idle_milvus(options: argparse.Namespace, *folders: Path) -> None:
+    """Refuse `--milvus` where no index of these folders is in Milvus."""
+    from holdfast.search.kinds import MILVUS
+    from holdfast.search.store import read_manifest
+
+    if options.milvus and all(read_manifest(folder)["kind"] != MILVUS for folder in folders):
+        refuse_idle(options, "--milvus", "the vectors are inside the index")
 
 
 def refuse_idle(options: argparse.Namespace, names: str, reason: str) -> None:

@@ -17,6 +17,7 @@ from holdfast.cli.parsing import (
     model_from,
     positive,
     refuse_idle,
+    refuse_idle_milvus,
     searcher_from,
     shared,
     verdicts,
@@ -37,8 +38,10 @@ def arguments(sub: Parser) -> None:
     asked.add_argument("--query", nargs="+", metavar="IMAGE", help="image files to look for")
     shared(asked, "--data", help="look for every image of {datasets}")
     sub.add_argument("-k", type=positive, default=10, metavar="K", help="matches of each query (10)")
-    shared(sub, "--split", "--batch", "--size", "--trust-code", "--device", "--skip-bad", "--no-images")
+    shared(sub, "--split", "--batch", "--size", "--trust-code", "--device", "--skip-bad", "--no-images", "--milvus")
     sub.add_argument("--model", metavar="MODEL", help="the model that made the index, where it is not inside")
+    sub.add_argument("--label", nargs="+", metavar="LABEL", help="search images of these classes only")
+    sub.add_argument("--group", nargs="+", metavar="GROUP", help="search images of these groups only (cameras, say)")
     verdicts(sub)
     sub.add_argument("--html", metavar="FILE", help="also write a page with images")
     sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's images are")
@@ -51,7 +54,7 @@ def run(options: argparse.Namespace) -> Answer:
     from holdfast.devices import choose_device
     from holdfast.evaluation import read_table
     from holdfast.files import write_atomic
-    from holdfast.search import ask, model_of, strip_page
+    from holdfast.search import Filter, ask, model_of, strip_page
 
     if not options.html and (options.gallery or options.no_images):
         raise HoldfastError("--gallery and --no-images are about the page; add --html FILE")
@@ -61,12 +64,14 @@ def run(options: argparse.Namespace) -> Answer:
         refuse_idle(options, "--split", "it is about --data")
     images, skip_bad = images_from(options, image_files(options.query) if options.query else options.data)
     folder, device = Path(options.index), choose_device(options.device)
+    refuse_idle_milvus(options, folder)
     searcher = searcher_from(options, folder)
     index = searcher.index
     own = model_from(options, device) if options.model else None
     model = model_of(folder, index, own, device, options.trust_code)
     store = ImageStore(images, model.view, device, skip_bad=skip_bad)
-    found = ask(searcher, model, store, options.k, options.batch or 256)
+    where = Filter(tuple(options.label or ()), tuple(options.group or ()))
+    found = ask(searcher, model, store, options.k, options.batch or 256, where)
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
     hint = one_line(what_no_mark_means(index.model.audit))
     if options.html:
@@ -88,6 +93,8 @@ def run(options: argparse.Namespace) -> Answer:
         lines.append(
             note or f"{marked:,} of {len(found.answers):,} queries {'looks' if marked == 1 else 'look'} tampered with"
         )
+    if where and not any(answer.matches for answer in found.answers):
+        lines.append("no image of the index has such a label and group")
     lines += [hint] if hint else []
     if store.skipped:
         lines.append(f"{len(store.skipped):,} unreadable, left out")

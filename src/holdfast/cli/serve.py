@@ -20,6 +20,7 @@ from holdfast.cli.parsing import (
     non_negative,
     positive,
     refuse_idle,
+    refuse_idle_milvus,
     searcher_from,
     shared,
     verdicts,
@@ -39,7 +40,7 @@ def arguments(sub: Parser) -> None:
     )
     sub.add_argument("--model", metavar="MODEL", help="the model that made the index, or its export: onnx:FILE")
     sub.add_argument("--gallery", metavar="DATA", help="where the indexed images are, so that the page shows them")
-    shared(sub, "--size", "--trust-code", "--device")
+    shared(sub, "--size", "--trust-code", "--device", "--milvus")
     verdicts(sub)
     sub.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine only)")
     sub.add_argument("--port", type=non_negative, default=8000, help="port to listen at (8000); 0 for any that is free")
@@ -100,6 +101,7 @@ def _services(options: argparse.Namespace) -> dict[str, Service]:
         raise HoldfastError("--model is for one index; serve indexes that hold their models, or one at a time")
     if not options.model:
         refuse_idle(options, "--size", "the model inside the index knows its own")
+    refuse_idle_milvus(options, *folders.values())
     device, found = choose_device(options.device), {}
     for name, folder in folders.items():
         searcher = searcher_from(options, folder)

@@ -89,7 +89,9 @@ class ImageTable:
         name: of the dataset.
         coarse: coarse label of each row, an index into `coarse_names`.
         coarse_names: name of each coarse class.
-        groups: such as the camera of each row: in re-identification an image is no match for a query of its own group.
+        groups: such as the camera of each row, an index into `group_names`: in re-identification an image is no match
+            for a query of its own group.
+        group_names: name of each group.
         skipped_files: files where the whole dataset lies that are no part of it.
     """
 
@@ -103,6 +105,7 @@ class ImageTable:
     coarse: Integers | None = None
     coarse_names: list[str] | None = None
     groups: Integers | None = None
+    group_names: list[str] | None = None
     skipped_files: SkippedFiles = NOTHING
 
     def __post_init__(self) -> None:
@@ -132,6 +135,7 @@ class ImageTable:
         """A table of a whole source from names; labels count the names in order of first appearance."""
         labels, class_names = _numbered(classes)
         coarse_labels, coarse_names = _numbered(coarse) if coarse is not None else (None, None)
+        group_numbers, group_names = _numbered(groups) if groups is not None else (None, None)
         return cls(
             source=source,
             positions=np.arange(len(source)),
@@ -142,7 +146,8 @@ class ImageTable:
             name=name,
             coarse=coarse_labels,
             coarse_names=coarse_names,
-            groups=_numbered(groups)[0] if groups is not None else None,
+            groups=group_numbers,
+            group_names=group_names,
             skipped_files=skipped_files,
         )
 

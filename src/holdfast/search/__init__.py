@@ -1,7 +1,8 @@
 """Indexes of vectors: build, add to, search, calibrate."""
 
 from holdfast.search.building import Added, add_images, create_index, model_of
-from holdfast.search.index import Index, ModelFacts, SearchResult
+from holdfast.search.index import Filter, Index, IndexedImages, ModelFacts, SearchResult
+from holdfast.search.memory import MemoryIndex
 from holdfast.search.page import strip_page
 from holdfast.search.querying import (
     Answer,
@@ -14,7 +15,8 @@ from holdfast.search.querying import (
     detector_of,
     statistics,
 )
-from holdfast.search.store import read_index, read_manifest, save_vectors, write_index
+from holdfast.search.store import read_index, read_manifest, write_index
+from holdfast.search.vector_files import save_vectors
 from holdfast.search.verification import calibrate, read_thresholds
 
 __all__ = [
@@ -22,8 +24,11 @@ __all__ = [
     "Answer",
     "Answers",
     "Detector",
+    "Filter",
     "Hit",
     "Index",
+    "IndexedImages",
+    "MemoryIndex",
     "ModelFacts",
     "SearchResult",
     "Searcher",

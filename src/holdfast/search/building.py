@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +24,20 @@ from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import current_processes
 from holdfast.robustness import excerpt
+from holdfast.search.collection import Collection, check_place, name_for
 from holdfast.search.embedding import (
     embed_images,
     fingerprint_images,
+    fingerprints_of,
     measure_moves,
     model_facts,
     refuse_other_model,
 )
-from holdfast.search.flat import Rows, Vectors
-from holdfast.search.index import Index, Thresholds, kind_for
+from holdfast.search.flat import Rows
+from holdfast.search.index import Fingerprints, Index, IndexedImages, ModelFacts, Thresholds
+from holdfast.search.kinds import MILVUS, kind_for
+from holdfast.search.memory import MemoryIndex
+from holdfast.search.milvus import MilvusIndex
 from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 
@@ -56,6 +63,7 @@ def create_index(
     *,
     reference: str = "",
     kind: str | None = None,
+    milvus: str | None = None,
     calibrate: int = CALIBRATED_ON,
     batch: int = 256,
     seed: int = 0,
@@ -70,34 +78,66 @@ def create_index(
         model: on its device; packaged inside the index where it can be.
         table: the images, with or without labels.
         reference: what to call the model.
-        kind: flat, ivf or hnsw; by the number of images when left out.
+        kind: flat, ivf, hnsw or milvus; by the number of images when left out.
+        milvus: where Milvus is, for an index of that kind: a file that ends in `.db`, or an address.
         calibrate: how many images, at most, show what clean queries look like; 0 for none.
         batch: images per pass.
         seed: of everything random.
         skip_bad: leave unreadable images out.
-        audits: documents of the model's audits; a search says what they found.
-        thresholds: of the model, by which a search calls two images the same.
+        audits: of the model, as `run_folder.Run.current_audits` holds them; the index keeps what they found.
+        thresholds: of the model, at which two images show the same; the index keeps them.
     """
     kind = kind_for(len(table), kind)
+    check_milvus(kind, milvus)
     processes = current_processes()
     with ExitStack() as stack:
 
         def begin() -> None:
-            # Beside the folder, which is moved into its place when it is whole.
+            # The lock lies beside the folder, which is moved into its place when it is whole.
             stack.enter_context(locked(folder.with_name(f".{folder.name}{LOCK}"), f"the index {folder}"))
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
                 raise SearchError(f"{folder} is there already; add to an index with --add, or give another --out")
 
         processes.tell(begin)
         images = _Images(model.eval(), table, batch, skip_bad)
-        everything = np.arange(len(images.store))
-        vectors = embed_images(model, images.store, everything, batch)
         facts = dataclasses.replace(model_facts(model, reference), audit=excerpt(audits), thresholds=thresholds)
-        index = Index(vectors, images.ids, images.labels, images.fingerprints, facts, kind, seed)
-        index = _calibrated(index, model, images, everything, vectors, calibrate)
-        if processes.main:
-            _write_new(folder, model, index)
-    return index, Added(len(index), 0, 0, len(images.store.skipped))
+        index: Index
+        if milvus is None:
+            nothing = IndexedImages([], [], [], fingerprints_of([]))
+            none = np.empty((0, facts.probe.shape[1]), np.float32)
+            index = MemoryIndex(none, nothing, model=facts, kind=kind, seed=seed)
+        else:
+            index = _begun(folder, model, milvus, facts, seed, calibrate)
+        index, added = _filled(index, model, images, calibrate)
+        if milvus is None:
+            processes.tell(partial(_write_new, folder, model, index))
+        else:
+            processes.tell(lambda: write_index(folder, index, replaces=read_manifest(folder)))
+    return index, added
+
+
+def check_milvus(kind: str, milvus: str | None) -> None:
+    """Refuse a kind without its Milvus, or a Milvus that nothing would be put into."""
+    if kind == MILVUS:
+        if milvus is None:
+            raise SearchError("say where Milvus is: --milvus FILE.db, or --milvus http://HOST:19530")
+        check_place(milvus)
+    elif milvus is not None:
+        raise SearchError(f"--milvus has no effect on an index of kind {kind}; leave it out, or give --kind {MILVUS}")
+
+
+def _begun(folder: Path, model: Embedder, place: str, facts: ModelFacts, seed: int, calibrate: int) -> Index:
+    """An index in Milvus that holds nothing yet. Its folder comes first, so that filling it can be taken up again."""
+    mark = hashlib.blake2b(facts.weights.encode() + facts.probe.tobytes()).hexdigest()
+    collection = Collection(place, name_for(folder, mark), facts.probe.shape[1])
+    index = MilvusIndex(collection, model=facts, kind=MILVUS, seed=seed, unfinished=calibrate)
+
+    def begin() -> None:
+        collection.create()
+        _write_new(folder, model, index)
+
+    current_processes().tell(begin)
+    return index
 
 
 def _write_new(folder: Path, model: Embedder, index: Index) -> None:
@@ -115,6 +155,7 @@ def add_images(
     table: ImageTable,
     *,
     model: Embedder | None = None,
+    milvus: str | None = None,
     device: torch.device | str = "cpu",
     batch: int = 256,
     skip_bad: bool = False,
@@ -123,10 +164,11 @@ def add_images(
     """Add images to the index of a folder; those that are in it already, and have not changed, are skipped.
 
     Args:
-        folder: of the index. Until the very end it stays as it is.
+        folder: of the index. Until the very end it stays as it is; what Milvus holds grows block by block.
         table: the images.
         model: the one that made the index; the one inside it when left out.
-        device: where that one runs.
+        milvus: where Milvus is, for an index of that kind.
+        device: where the model inside runs.
         batch: images per pass.
         skip_bad: leave unreadable images out.
         trust_code: let the model inside import its own module.
@@ -140,28 +182,14 @@ def add_images(
 
         processes.tell(begin)
         manifest = read_manifest(folder)
-        index = read_index(folder, manifest)
+        index = read_index(folder, manifest, milvus)
         model = model_of(folder, index, model, device, trust_code)
         images = _Images(model, table, batch, skip_bad)
-        row_of = {name: row for row, name in enumerate(index.ids)}
-        old = [row_of.get(name) for name in images.ids]
-        same = [
-            row is not None and bool((index.fingerprints[row] == own).all()) and index.labels[row] == label
-            for row, own, label in zip(old, images.fingerprints, images.labels, strict=True)
-        ]
-        new = np.flatnonzero(~np.array(same, bool))
-        replaced = sum(old[row] is not None for row in new)
-        done = Added(len(new) - replaced, replaced, len(old) - len(new), len(images.store.skipped))
-        if not len(new):
-            return index, done
-        vectors = embed_images(model, images.store, new, batch)
-        ids, labels = ([words[row] for row in new] for words in (images.ids, images.labels))
-        index = index.extended(vectors, ids, labels, images.fingerprints[new])
-        calibrate = max(len(index.clean), CALIBRATED_ON) if len(index.clean) else 0
-        index = _calibrated(index, model, images, new, vectors, calibrate)
-        if processes.main:
-            write_index(folder, index, replaces=manifest)
-    return index, done
+        wanted = max(len(index.clean), CALIBRATED_ON) if len(index.clean) else 0
+        grown, added = _filled(index, model, images, wanted if index.unfinished is None else index.unfinished)
+        if grown is not index:
+            processes.tell(lambda: write_index(folder, grown, replaces=manifest))
+    return grown, added
 
 
 def model_of(
@@ -183,26 +211,72 @@ class _Images:
     def __init__(self, model: Embedder, table: ImageTable, batch: int, skip_bad: bool) -> None:
         self.store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad, once=True)
         self.batch = batch
-        table = self.store.table
-        twin, times = Counter(table.ids).most_common(1)[0]
+        twin, times = Counter(self.store.table.ids).most_common(1)[0]
         if times > 1:
             raise SearchError(f"{times} images are called '{twin}'; an index needs a name for each")
-        self.ids, self.labels = table.ids, [table.class_names[label] for label in table.labels]
-        self.fingerprints = fingerprint_images(self.store, batch)
+
+    def blocks(self, size: int | None) -> Iterator[Rows]:
+        """All rows, so many at a time."""
+        count = len(self.store)
+        for start in range(0, count, size or count):
+            yield np.arange(start, min(start + (size or count), count))
+
+    def told(self, rows: Rows) -> IndexedImages:
+        """What an index keeps of some rows."""
+        table, groups = self.store.table, [""] * len(rows)
+        if table.groups is not None and table.group_names is not None:
+            groups = [table.group_names[group] for group in table.groups[rows]]
+        labels = [table.class_names[label] for label in table.labels[rows]]
+        fingerprints = fingerprint_images(self.store, rows, self.batch)
+        return IndexedImages([table.ids[row] for row in rows], labels, groups, fingerprints)
 
 
-def _calibrated(index: Index, model: Embedder, images: _Images, rows: Rows, vectors: Vectors, count: int) -> Index:
+def _filled(index: Index, model: Embedder, images: _Images, calibrate: int) -> tuple[Index, Added]:
+    """The index with images, calibrated anew where any is new, and what became of them.
+
+    Args:
+        index: to fill.
+        model: the one that made it.
+        images: to add.
+        calibrate: clean queries that its marks are to rest on, at most.
+    """
+    states, rows, fingerprints = Counter[str](), [np.empty(0, np.int64)], [fingerprints_of([])]
+    for block in images.blocks(index.block):
+        told = images.told(block)
+        state = np.array(current_processes().tell(partial(index.states, told)))
+        states.update(state.tolist())
+        new = np.flatnonzero(state != "same")
+        if len(new):
+            vectors = embed_images(model, images.store, block[new], images.batch)
+            index = index.extended(vectors, told.subset(new))
+        # Of an index that was never finished, those that are in it already have not been calibrated on, either.
+        fresh = new if index.unfinished is None else np.arange(len(block))
+        rows.append(block[fresh])
+        fingerprints.append(told.fingerprints[fresh])
+    added = Added(states["new"], states["changed"], states["same"], len(images.store.skipped))
+    if not sum(map(len, rows)):
+        return index, added
+    index.settle()
+    return _calibrated(index, model, images, np.concatenate(rows), np.concatenate(fingerprints), calibrate), added
+
+
+def _calibrated(
+    index: Index, model: Embedder, images: _Images, rows: Rows, fingerprints: Fingerprints, count: int
+) -> Index:
     """The index with statistics of a seeded choice of `count` of these rows, each searched among the others."""
+    index = dataclasses.replace(index, unfinished=None)
     if count == 0:
         return index
-    draw = np.random.default_rng(seeds.derive(index.seed, "calibrate", len(index)))
-    old = index.clean
+    size, old = len(index), index.clean
+    draw = np.random.default_rng(seeds.derive(index.seed, "calibrate", size))
     # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
-    fresh = count if not len(old) else max(1, round(count * len(rows) / len(index)))
+    fresh = count if not len(old) else max(1, round(count * len(rows) / size))
     chosen = np.sort(draw.permutation(len(rows))[:fresh])
     what = f"{index.copies} changed copies of {len(chosen):,} of {len(rows):,} images"
     console.say(f"marks for tampered queries: {what}; --calibrate sets how many")
-    moves = measure_moves(model, images.store, rows[chosen], vectors[chosen], images.batch, index.seed, index.copies)
-    found = statistics(index, vectors[chosen], moves, images.fingerprints[rows[chosen]])
+    vectors = index.vectors_of([images.store.table.ids[row] for row in rows[chosen]])
+    moves = measure_moves(model, images.store, rows[chosen], vectors, images.batch, index.seed, index.copies)
+    work = partial(statistics, index, vectors, moves, fingerprints[chosen])
+    found = np.array(current_processes().tell(lambda: work().tolist()), np.float32)
     kept = draw.permutation(old)[: count - len(found)]
     return dataclasses.replace(index, clean=np.concatenate([kept, found]))

@@ -31,14 +31,13 @@ SAME = 1e-2
 runtime changes, far below what other weights do."""
 
 
-def fingerprint_images(store: ImageStore, batch: int) -> Fingerprints:
-    """A digest of each image of a store; several processes take a shard each."""
+def fingerprint_images(store: ImageStore, rows: Rows, batch: int) -> Fingerprints:
+    """A digest of each of some images of a store; several processes take a shard each."""
     processes = current_processes()
-    found = [fingerprints_of([])]
-    mine = processes.shard(len(store))
-    for start in range(mine.start, mine.stop, batch):
-        found.append(fingerprints_of(store.get(torch.arange(start, min(start + batch, mine.stop))).arrays()))
-    return processes.gather(torch.from_numpy(np.concatenate(found)), ((len(store), 1),)).numpy()
+    found, mine = [fingerprints_of([])], torch.from_numpy(rows[processes.shard(len(rows))])
+    for start in range(0, len(mine), batch):
+        found.append(fingerprints_of(store.get(mine[start : start + batch]).arrays()))
+    return processes.gather(torch.from_numpy(np.concatenate(found)), ((len(rows), 1),)).numpy()
 
 
 def fingerprints_of(images: Sequence[Pixels]) -> Fingerprints:

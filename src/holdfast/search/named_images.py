@@ -18,8 +18,10 @@ class NamedImages:
         self._table = table
         self._row_of = {} if table is None else {name: row for row, name in enumerate(table.ids)}
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._row_of
+    @property
+    def names(self) -> list[str]:
+        """Of all images."""
+        return list(self._row_of)
 
     def pixels(self, name: str, view: View | None = None) -> Pixels | None:
         """An image, resized for a view when given; None where there is none of that name, or none that can be read."""

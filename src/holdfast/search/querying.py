@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data import ImageStore
+from holdfast.errors import SearchError
 from holdfast.models import Embedder
 from holdfast.search.embedding import embed_images, fingerprint_images, measure_moves
 from holdfast.search.flat import Vectors
-from holdfast.search.index import COPIES, Fingerprints, Index, SearchResult
+from holdfast.search.index import COPIES, Filter, Fingerprints, Index, IndexedImages, SearchResult
 from holdfast.search.verification import threshold_at
 
 SIGNS = (
@@ -66,7 +67,7 @@ def statistics(
         found: what the index has nearest to them, `SEARCHED` or more each; searched for when left out.
     """
     found = found or index.search(vectors, SEARCHED)
-    distances = index.without_copies(found, fingerprints, COMPARED).distances
+    distances = found.without(fingerprints, COMPARED).distances
     # With nothing else to find there is nothing to compare.
     nearest, second = np.nan_to_num(np.pad(distances, ((0, 0), (0, COMPARED)))[:, :COMPARED], posinf=0.0).T
     return np.column_stack([nearest, np.maximum(second - nearest, 0), moves]).astype(np.float32)
@@ -174,12 +175,20 @@ class Searcher:
     """
 
     def __init__(self, index: Index, false_alarms: float = FALSE_ALARMS, far: float | None = None) -> None:
+        if index.unfinished is not None:
+            raise SearchError("the index is not whole yet; go on with `holdfast index FOLDER --add DATA`")
         self.index = index
         self.detector, self.unchecked = detector_of(index, false_alarms)
         self.threshold = threshold_at(index.model.thresholds, far)
 
     def answers(
-        self, names: Sequence[str], vectors: Vectors, moves: Vectors | None, fingerprints: Fingerprints, k: int
+        self,
+        names: Sequence[str],
+        vectors: Vectors,
+        moves: Vectors | None,
+        fingerprints: Fingerprints,
+        k: int,
+        where: Filter | None = None,
     ) -> list[Answer]:
         """What was found for each query.
 
@@ -189,23 +198,32 @@ class Searcher:
             moves: how far small changes move each, as `search.embedding.measure_moves` says; None marks no query.
             fingerprints: of the queries.
             k: matches of each.
+            where: which images may match; whether a query looks tampered with is told by all of the index.
         """
-        found = self.index.search(vectors, k if moves is None else max(k, SEARCHED))
+        found = self.index.search(vectors, k if moves is None or where else max(k, SEARCHED), where=where)
         verdicts: Sequence[TamperVerdict | None] = [None] * len(names)
         if self.detector is not None and moves is not None:
-            verdicts = self.detector.judge(statistics(self.index, vectors, moves, fingerprints, found))
+            among_all = None if where else found
+            verdicts = self.detector.judge(statistics(self.index, vectors, moves, fingerprints, among_all))
         matches = [
-            tuple(self._hit(row, apart) for row, apart in zip(*both, strict=True) if row >= 0)
+            tuple(self._hit(found.images, row, apart) for row, apart in zip(*both, strict=True) if row >= 0)
             for both in zip(found.rows[:, :k].tolist(), found.distances[:, :k].tolist(), strict=True)
         ]
         return [Answer(*parts) for parts in zip(names, matches, verdicts, strict=True)]
 
-    def _hit(self, row: int, distance: float) -> Hit:
+    def _hit(self, images: IndexedImages, row: int, distance: float) -> Hit:
         same = None if self.threshold is None else distance < self.threshold
-        return Hit(self.index.ids[row], self.index.labels[row], distance, same)
+        return Hit(images.ids[row], images.labels[row], distance, same)
 
 
-def ask(searcher: Searcher, model: Embedder, queries: ImageStore, k: int = 10, batch: int = 256) -> Answers:
+def ask(
+    searcher: Searcher,
+    model: Embedder,
+    queries: ImageStore,
+    k: int = 10,
+    batch: int = 256,
+    where: Filter | None = None,
+) -> Answers:
     """Search an index for images.
 
     Args:
@@ -214,10 +232,11 @@ def ask(searcher: Searcher, model: Embedder, queries: ImageStore, k: int = 10, b
         queries: the images, at the model's view and on its device.
         k: matches of each.
         batch: images per pass.
+        where: which images may match.
     """
     index, rows, moves = searcher.index, np.arange(len(queries)), None
     vectors = embed_images(model, queries, rows, batch)
     if searcher.detector is not None:
         moves = measure_moves(model, queries, rows, vectors, batch, index.seed, index.copies)
-    fingerprints = fingerprint_images(queries, batch)
-    return Answers(searcher.answers(queries.table.ids, vectors, moves, fingerprints, k), searcher.unchecked)
+    fingerprints = fingerprint_images(queries, rows, batch)
+    return Answers(searcher.answers(queries.table.ids, vectors, moves, fingerprints, k, where), searcher.unchecked)

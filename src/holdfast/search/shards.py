@@ -19,7 +19,7 @@ from holdfast.models import Embedder
 from holdfast.processes import ALONE, current_processes, use_processes
 from holdfast.run_files import parse_json
 from holdfast.search.embedding import model_facts
-from holdfast.search.store import check_format, save_vectors
+from holdfast.search.vector_files import check_format, save_vectors
 from holdfast.versions import versions
 
 SCHEMA = 1

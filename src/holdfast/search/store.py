@@ -1,8 +1,9 @@
-"""An index as a folder, which no crash damages and from which a stranger's does no harm; vectors as a file.
+"""An index as a folder, which no crash damages and from which a stranger's does no harm.
 
 The folder holds `manifest.json`, one safetensors file of arrays, one JSON file of names and, where it can be packaged,
 `model/`. The manifest names the two files by their digests and is replaced in one step: before, the folder is the old
-index, afterwards the new one.
+index, afterwards the new one. Of an index in Milvus it holds all but vectors and names, and says which collection has
+those; where that is must be said by the person who opens it, so that a stranger's folder leads nowhere.
 
 What makes a search fast is built from the vectors when it is needed (`index.Structure`). Folders of before hold it too,
 as arrays under `structure.`: these are not read, so such a folder opens like any other.
@@ -12,22 +13,31 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from holdfast.data import ImageTable
-from holdfast.errors import HoldfastError, SearchError
+from holdfast.errors import SearchError, one_line
 from holdfast.files import write_atomic, write_json
+from holdfast.processes import current_processes
 from holdfast.run_files import block, parse_json
-from holdfast.search.index import CHANGED_COPIES, CHANGED_COPIES_BEFORE, KINDS, STATISTICS, Index, ModelFacts, usable
+from holdfast.search.collection import Collection
+from holdfast.search.index import (
+    CHANGED_COPIES,
+    CHANGED_COPIES_BEFORE,
+    STATISTICS,
+    Index,
+    IndexedImages,
+    ModelFacts,
+    usable,
+)
+from holdfast.search.kinds import KINDS, MILVUS
+from holdfast.search.memory import MemoryIndex
+from holdfast.search.milvus import MilvusIndex
 from holdfast.search.verification import thresholds_of
 from holdfast.versions import versions
 from holdfast.view import Fit, Interpolation, View
@@ -40,7 +50,10 @@ FACTS = {"kind": str, "images": int, "dim": int, "seed": int, "copies": int}
 MODEL_FACTS = {"reference": str, "weights": str, "size": int, "canvas": int}
 VIEW_BEFORE = {"fit": "squash", "interpolation": "bilinear"}
 """What an index that does not say was made with."""
-FILE = {"arrays": re.compile(r"arrays-[0-9a-f]{32}\.safetensors"), "names": re.compile(r"names-[0-9a-f]{32}\.json")}
+ENDING = {"arrays": ".safetensors", "names": ".json"}
+OTHER_SHAPES = "its arrays have other shapes than its manifest says"
+UNUSABLE = "it holds numbers that are not finite, or too large for any model"
+COLLECTION = re.compile(r"\w{1,255}", re.ASCII)
 
 
 def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = None) -> None:
@@ -53,12 +66,19 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
     """
     from safetensors.numpy import save
 
-    arrays: dict[str, NDArray[Any]] = {"vectors": index.vectors, "prints": index.fingerprints, "clean": index.clean}
-    content = save({**arrays, "probe": index.model.probe})
-    names = json.dumps({"ids": list(index.ids), "labels": list(index.labels)}).encode()
-    files = {"arrays": f"arrays-{_digest(content)}.safetensors", "names": f"names-{_digest(names)}.json"}
-    write_atomic(folder / files["arrays"], content)
-    write_atomic(folder / files["names"], names)
+    arrays: dict[str, NDArray[Any]] = {"clean": index.clean, "probe": index.model.probe}
+    contents, elsewhere = {}, {}
+    if isinstance(index, MemoryIndex):
+        images = index.images
+        arrays |= {"vectors": index.vectors, "prints": images.fingerprints}
+        words = {"ids": list(images.ids), "labels": list(images.labels), "groups": list(images.groups)}
+        contents["names"] = json.dumps(words).encode()
+    elif isinstance(index, MilvusIndex):
+        elsewhere = {"milvus": {"collection": index.collection.name, "place": index.collection.shown}}
+    contents["arrays"] = save(arrays)
+    files = {part: f"{part}-{_digest(content)}{ENDING[part]}" for part, content in contents.items()}
+    for part, content in contents.items():
+        write_atomic(folder / files[part], content)
     if replaces is not None and read_manifest(folder) != replaces:
         raise SearchError(f"{folder} was changed by somebody else meanwhile; run the same command again")
     facts = index.model
@@ -68,6 +88,8 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
         "images": len(index),
         "dim": index.dim,
         **files,
+        **elsewhere,
+        **({} if index.unfinished is None else {"unfinished": index.unfinished}),
         "model": {
             "reference": facts.reference,
             "weights": facts.weights,
@@ -80,7 +102,7 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
         "versions": versions(),
     }
     write_json(folder / MANIFEST, manifest)
-    for old in {(replaces or {}).get(part) for part in FILE} - {None, *files.values()}:
+    for old in {(replaces or {}).get(part) for part in ENDING} - {None, *files.values()}:
         (folder / str(old)).unlink(missing_ok=True)
 
 
@@ -97,9 +119,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise damaged(f"{MANIFEST} is not of schema {SCHEMA}")
     manifest.setdefault("copies", CHANGED_COPIES_BEFORE)
-    for part, pattern in FILE.items():
-        if not isinstance(manifest.get(part), str) or not pattern.fullmatch(manifest[part]):
+    in_milvus = manifest.get("kind") == MILVUS
+    for part in ("arrays",) if in_milvus else ("arrays", "names"):
+        wanted = rf"{part}-[0-9a-f]{{32}}{re.escape(ENDING[part])}"
+        if not isinstance(manifest.get(part), str) or not re.fullmatch(wanted, manifest[part]):
             raise damaged(f"{MANIFEST} names no file of {part}")
+    if in_milvus and not COLLECTION.fullmatch(str(block(manifest, "milvus").get("collection"))):
+        raise damaged(f"{MANIFEST} names no collection")
     for told, facts in ((manifest, FACTS), (manifest.get("model"), MODEL_FACTS)):
         if not isinstance(told, dict) or any(type(told.get(key)) is not kind for key, kind in facts.items()):
             raise damaged(f"{MANIFEST} lacks one of {', '.join(facts)}")
@@ -110,30 +136,57 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_index(folder: Path, manifest: dict[str, Any] | None = None) -> Index:
-    """The index of a folder, every part of it checked; nothing is executed, nothing outside the folder is read."""
+def read_index(folder: Path, manifest: dict[str, Any] | None = None, milvus: str | None = None) -> Index:
+    """The index of a folder, every part of it checked; nothing is executed, nothing outside the folder is read.
+
+    Args:
+        folder: of the index.
+        manifest: of the folder, if it was read already.
+        milvus: where Milvus is, for an index of that kind: nothing else is connected to.
+    """
     manifest = manifest or read_manifest(folder)
     arrays = _arrays(folder / manifest["arrays"])
-    names = _parsed(_read(folder / manifest["names"]), manifest["names"])
-    vectors, fingerprints, probe, clean = (
-        _array(arrays, name, dtype)
-        for name, dtype in (("vectors", np.float32), ("prints", np.uint8), ("probe", np.float32), ("clean", np.float32))
-    )
+    probe, clean = _array(arrays, "probe", np.float32), _array(arrays, "clean", np.float32)
     count, dim = manifest["images"], manifest["dim"]
-    shapes = (vectors.shape, fingerprints.shape, probe.shape[1:], clean.shape[1:])
-    if count < 1 or dim < 1 or shapes != ((count, dim), (count, 16), (dim,), (STATISTICS,)):
-        raise damaged("its arrays have other shapes than its manifest says")
-    if not all(usable(array).all() for array in (vectors, probe, clean)):
-        raise damaged("it holds numbers that are not finite, or too large for any model")
-    ids, labels = (_words(names, part, count) for part in ("ids", "labels"))
-    if len(set(ids)) != count:
-        raise damaged("it names an image twice")
+    if dim < 1 or (probe.shape[1:], clean.shape[1:]) != ((dim,), (STATISTICS,)):
+        raise damaged(OTHER_SHAPES)
+    if not (usable(probe).all() and usable(clean).all()):
+        raise damaged(UNUSABLE)
     told = manifest["model"]
     audit, thresholds = block(told, "audit"), thresholds_of(told)
-    facts = ModelFacts(told["reference"], told["weights"], _view(told), probe, audit, thresholds)
-    return Index(
-        vectors, ids, labels, fingerprints, facts, manifest["kind"], manifest["seed"], clean, manifest["copies"]
-    )
+    facts = {
+        "model": ModelFacts(told["reference"], told["weights"], _view(told), probe, audit, thresholds),
+        "kind": manifest["kind"],
+        "seed": manifest["seed"],
+        "clean": clean,
+        "copies": manifest["copies"],
+    }
+    if manifest["kind"] == MILVUS:
+        return _in_milvus(manifest, milvus, facts)
+    vectors, fingerprints = _array(arrays, "vectors", np.float32), _array(arrays, "prints", np.uint8)
+    if count < 1 or (vectors.shape, fingerprints.shape) != ((count, dim), (count, 16)):
+        raise damaged(OTHER_SHAPES)
+    if not usable(vectors).all():
+        raise damaged(UNUSABLE)
+    names = _parsed(_read(folder / manifest["names"]), manifest["names"])
+    if isinstance(names, dict):
+        names.setdefault("groups", [""] * count)  # an index of before has none
+    ids, labels, groups = (_words(names, part, count) for part in ("ids", "labels", "groups"))
+    if len(set(ids)) != count:
+        raise damaged("it names an image twice")
+    return MemoryIndex(vectors, IndexedImages(ids, labels, groups, fingerprints), **facts)
+
+
+def _in_milvus(manifest: dict[str, Any], milvus: str | None, facts: dict[str, Any]) -> MilvusIndex:
+    told, unfinished = block(manifest, "milvus"), manifest.get("unfinished")
+    if milvus is None:
+        last = one_line(str(told.get("place", "")))[:200]
+        raise SearchError(f"the vectors of this index are in Milvus, last at {last}; if you trust it: --milvus {last}")
+    if unfinished is not None and type(unfinished) is not int:
+        raise damaged(f"{MANIFEST} says no number of images to calibrate on")
+    collection = Collection(milvus, told["collection"], manifest["dim"])
+    current_processes().tell(collection.open)
+    return MilvusIndex(collection, **facts, unfinished=unfinished)
 
 
 def damaged(what: str) -> SearchError:
@@ -194,56 +247,3 @@ def _read(file: Path) -> bytes:
 
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def check_format(file: Path) -> Path:
-    """The file, with `.npz` where it names no format; refused, before any work is done, if it cannot be written."""
-    if not file.suffix:
-        file = file.with_name(f"{file.name}.npz")
-    if file.suffix not in WRITERS:
-        raise SearchError(f"vectors are written as {' or '.join(WRITERS)}, not '{file.suffix}'; give another --out")
-    if file.suffix == ".parquet":
-        _pyarrow()
-    return file
-
-
-def save_vectors(file: Path, vectors: Tensor, table: ImageTable) -> Path:
-    """Embeddings with ids, labels and splits; the file that was written.
-
-    `.npz` is compressed and holds no pickled objects; `.parquet` has one row per image and the vector as a list.
-    """
-    file = check_format(file)
-    columns = {
-        "ids": np.array(table.ids, np.str_),
-        "labels": table.labels,
-        "label_names": np.array([table.class_names[label] for label in table.labels], np.str_),
-        "splits": table.splits.astype(np.str_),
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    content = io.BytesIO()
-    WRITERS[file.suffix](content, vectors.float().numpy(), columns)
-    write_atomic(file, content.getvalue())
-    return file
-
-
-def _npz(out: io.BytesIO, vectors: Any, columns: dict[str, Any]) -> None:
-    np.savez_compressed(out, vectors=vectors, **columns)
-
-
-def _parquet(out: io.BytesIO, vectors: Any, columns: dict[str, Any]) -> None:
-    arrow, parquet = _pyarrow()
-    lists = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.reshape(-1)), vectors.shape[1])
-    plain = {name: arrow.array(column.tolist()) for name, column in columns.items()}
-    parquet.write_table(arrow.table({**plain, "vectors": lists}), out)
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise HoldfastError("parquet needs pyarrow: pip install 'holdfast[parquet]', or write .npz") from error
-    return pyarrow, parquet
-
-
-WRITERS: dict[str, Callable[[io.BytesIO, Any, dict[str, Any]], None]] = {".npz": _npz, ".parquet": _parquet}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,9 @@ from starlette.routing import Route
 
 from holdfast.data import BadImage
 from holdfast.data.resampling import Pixels
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, SearchError
 from holdfast.robustness import what_no_mark_means
-from holdfast.search.querying import Answer
+from holdfast.search import Answer, Filter
 from holdfast.serve.batching import Batcher
 from holdfast.serve.gallery import Gallery
 from holdfast.serve.intake import Intake, within
@@ -31,7 +32,7 @@ from holdfast.serve.limits import Limits
 from holdfast.serve.metrics import ServerMetrics
 from holdfast.serve.middleware import Counted, Guard
 from holdfast.serve.openapi import description, page
-from holdfast.serve.service import Asked, AttackedImage, Found, Service
+from holdfast.serve.service import ANY, Asked, AttackedImage, Found, Service
 from holdfast.version import __version__
 
 T = TypeVar("T")
@@ -80,7 +81,13 @@ def build_app(
         Route("/openapi.json", api.openapi),
         Route("/docs", api.docs),
     ]
-    handlers: Any = {HTTPException: _refused, ModelError: _unusable, ClientDisconnect: _gone, Exception: _failed}
+    handlers: Any = {
+        HTTPException: _refused,
+        ModelError: _unusable,
+        SearchError: _unreachable,
+        ClientDisconnect: _gone,
+        Exception: _failed,
+    }
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
     app.add_middleware(Guard, token=token)
     app.add_middleware(Counted, metrics=api.metrics, paths=[route.path for route in routes])
@@ -99,8 +106,8 @@ class Api:
     def __init__(self, services: dict[str, Service], limits: Limits, gallery: Gallery | None) -> None:
         self.services, self.limits, self.gallery = services, limits, gallery
         self.intake = Intake(limits)
-        sizes = {name: len(service.searcher.index) for name, service in services.items()}
-        self.metrics = ServerMetrics(sizes, lambda: self.intake.inside)
+        self.sizes = {name: len(service.searcher.index) for name, service in services.items()}
+        self.metrics = ServerMetrics(self.sizes, lambda: self.intake.inside)
         self._batchers: dict[str, Batcher[Asked, Found]] = {
             name: Batcher(partial(self._compute, service), limits.batch) for name, service in services.items()
         }
@@ -108,7 +115,7 @@ class Api:
         self._attacker = ThreadPoolExecutor(1, "holdfast-attack")
         self._description = description(services, limits)
         first = next(iter(services.values())).searcher.index
-        self._shown = [] if gallery is None else gallery.shown(first.ids)
+        self._shown = [] if gallery is None else gallery.shown(first)
 
     def close(self) -> None:
         """Let go of the threads."""
@@ -119,9 +126,9 @@ class Api:
 
     async def search(self, request: Request) -> Response:
         """Neighbours of an image."""
-        name, k = self._index(request), self._matches(request)
+        name, k, where = self._index(request), self._matches(request), _filter(request)
         async with self.intake.image(request) as content:
-            found = await self._in_time(self._found(name, content, k))
+            found = await self._in_time(self._found(name, content, k, where))
         return JSONResponse(self._told(name, found.answer))
 
     async def embed(self, request: Request) -> Response:
@@ -133,12 +140,12 @@ class Api:
 
     async def attack(self, request: Request) -> Response:
         """Neighbours of an image after an attack on it."""
-        name, k, eps = self._index(request), self._matches(request), self._eps(request)
+        name, k, where, eps = self._index(request), self._matches(request), _filter(request), self._eps(request)
         service = self.services[name]
         if not service.attackable:
             raise HTTPException(422, "this model has no gradients to attack by; serve the one it was exported from")
         async with self.intake.image(request) as content:
-            attacked = await self._in_time(self._attacked(service, content, eps, k))
+            attacked = await self._in_time(self._attacked(service, content, eps, k, where))
         image = f"data:image/png;base64,{base64.b64encode(attacked.png).decode()}"
         return JSONResponse({**self._told(name, attacked.found.answer), "image": image, "moved": attacked.moved})
 
@@ -193,7 +200,7 @@ class Api:
         index = searcher.index
         return {
             "name": name,
-            "images": len(index),
+            "images": self.sizes[name],
             "dim": index.dim,
             "kind": index.kind,
             "model": index.model.reference,
@@ -239,13 +246,13 @@ class Api:
     async def _in_time(self, work: Awaitable[T]) -> T:
         return await within(work, self.limits.seconds, 503, "there was too much to do; try again")
 
-    async def _found(self, name: str, content: bytes, k: int) -> Found:
+    async def _found(self, name: str, content: bytes, k: int, where: Filter = ANY) -> Found:
         pixels = await self._decoded(self.services[name], content)
-        return await self._batchers[name].submit(Asked(pixels, k))
+        return await self._batchers[name].submit(Asked(pixels, k, where))
 
-    async def _attacked(self, service: Service, content: bytes, eps: float, k: int) -> AttackedImage:
+    async def _attacked(self, service: Service, content: bytes, eps: float, k: int, where: Filter) -> AttackedImage:
         pixels = await self._decoded(service, content)
-        return await _run(self._attacker, service.attack, pixels, eps, k)
+        return await _run(self._attacker, service.attack, pixels, eps, k, where)
 
     async def _decoded(self, service: Service, content: bytes) -> Pixels:
         try:
@@ -256,6 +263,11 @@ class Api:
     def _compute(self, service: Service, asked: list[Asked]) -> Any:
         self.metrics.batches.observe(len(asked))
         return service.compute(asked)
+
+
+def _filter(request: Request) -> Filter:
+    """Which images are wanted: `label` and `group`, each as often as there are some."""
+    return Filter(*(tuple(request.query_params.getlist(name)) for name in ("label", "group")))
 
 
 async def _run(threads: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any) -> T:
@@ -271,6 +283,12 @@ def _refused(_: Request, error: HTTPException) -> Response:
 def _unusable(_: Request, error: ModelError) -> Response:
     """The model cannot do with this image what was asked."""
     return JSONResponse({"error": str(error)}, 422)
+
+
+def _unreachable(_: Request, error: SearchError) -> Response:
+    """What holds the vectors does not answer; where that is, strangers need not know."""
+    logging.getLogger("uvicorn.error").error(str(error))
+    return JSONResponse({"error": "the index cannot be reached; try again later"}, 503)
 
 
 def _gone(_: Request, __: Exception) -> Response:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+import random
 
 from PIL import Image
 
 from holdfast.data import ImageTable
+from holdfast.search import Index
 from holdfast.search.named_images import NamedImages
 from holdfast.view import View
+
+LOOKED_UP = 10_000
+"""Images of which a few are shown at the beginning."""
 
 
 class Gallery:
@@ -32,6 +36,9 @@ class Gallery:
         Image.fromarray(pixels).save(out, "png", compress_level=1)
         return out.getvalue()
 
-    def shown(self, names: Iterable[str]) -> list[str]:
-        """Those of some names whose images are here."""
-        return [name for name in names if name in self._images]
+    def shown(self, index: Index) -> list[str]:
+        """Names of images that are here and in an index; of very many a seeded choice is looked up."""
+        names = self._images.names
+        some = random.Random(0).sample(names, min(len(names), LOOKED_UP))
+        known = index.known(some)
+        return [name for name in some if name in known]

@@ -21,6 +21,9 @@ def description(services: Mapping[str, Service], limits: Limits) -> dict[str, An
     index = _parameter("index", "which index is asked", which)
     strength = {"type": "number", "exclusiveMinimum": 0, "maximum": limits.eps, "default": 8}
     eps = _parameter("eps", f"the most that a pixel may change, in 255ths, at most {limits.eps:g}", strength)
+    label = _parameter("label", "only images of this class; may be given several times", _list(TEXT))
+    group = _parameter("group", "only images of this group; may be given several times", _list(TEXT))
+    where = [label, group, index]
     image = {
         "required": True,
         "description": f"an image file, at most {limits.body / MB:g} MB",
@@ -38,8 +41,10 @@ def description(services: Mapping[str, Service], limits: Limits) -> dict[str, An
     vector = _object(vector=_list(NUMBER), dim={"type": "integer"})
     name = _parameter("id", "the name that the index has for it", TEXT)
     paths = {
-        "/search": {"post": _operation("Find the nearest images of an image", found, image, [k, index])},
-        "/attack": {"post": _operation("Attack an image, and find the nearest then", attacked, image, [eps, k, index])},
+        "/search": {"post": _operation("Find the nearest images of an image", found, image, [k, *where])},
+        "/attack": {
+            "post": _operation("Attack an image, and find the nearest then", attacked, image, [eps, k, *where])
+        },
         "/embed": {"post": _operation("Embed an image", vector, image, [index])},
         "/image": {"get": _operation("An image of the index, if the server has them", TEXT, None, [name], "image/png")},
         "/health": {"get": _operation("Whether the server answers, and with a token about what", _object(status=TEXT))},

@@ -21,7 +21,7 @@ from holdfast.data.resampling import Pixels
 from holdfast.data.sources import decode, size_of
 from holdfast.errors import ModelError
 from holdfast.models import Embedder
-from holdfast.search import Answer, Searcher
+from holdfast.search import Answer, Filter, Searcher
 from holdfast.search.embedding import fingerprints_of, vectors_and_moves
 from holdfast.search.flat import Vectors
 from holdfast.search.index import usable
@@ -34,6 +34,9 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF")
 
 STEPS = 10
 """Of an attack that somebody watches."""
+
+ANY = Filter()
+"""Every image of an index."""
 
 LONGER = 16
 """How many times as long as its shorter side an image may be."""
@@ -52,10 +55,12 @@ class Asked:
     Args:
         pixels: at the canvas of the model's view.
         k: neighbours that are wanted; 0 for none, only the vector.
+        where: which images of the index may be among them.
     """
 
     pixels: Pixels
     k: int
+    where: Filter = ANY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +110,7 @@ class Service:
 
     def prepare(self) -> None:
         """Do at the start what would else make the first requests wait."""
-        self.searcher.index.structure.prepare()
+        self.searcher.index.prepare()
         side = self.model.view.canvas
         self.compute([Asked(np.zeros((side, side, 3), np.uint8), 1)])
 
@@ -132,24 +137,28 @@ class Service:
             Found(vector, None) if fine else ModelError("the model gives this image a vector that is not finite")
             for vector, fine in zip(vectors, usable(vectors), strict=True)
         ]
-        wanted = [row for row, one in enumerate(asked) if one.k and isinstance(found[row], Found)]
-        if wanted:
-            fingerprints = fingerprints_of([asked[row].pixels for row in wanted])
-            k = min(max(asked[row].k for row in wanted), len(self.searcher.index))
-            moved = None if moves is None else moves[wanted]
-            answers = self.searcher.answers([SENT] * len(wanted), vectors[wanted], moved, fingerprints, k)
-            for row, answer in zip(wanted, answers, strict=True):
+        alike: dict[Filter, list[int]] = {}
+        for row, one in enumerate(asked):
+            if one.k and isinstance(found[row], Found):
+                alike.setdefault(one.where, []).append(row)
+        for where, rows in alike.items():
+            fingerprints = fingerprints_of([asked[row].pixels for row in rows])
+            k = max(asked[row].k for row in rows)
+            moved = None if moves is None else moves[rows]
+            answers = self.searcher.answers([SENT] * len(rows), vectors[rows], moved, fingerprints, k, where)
+            for row, answer in zip(rows, answers, strict=True):
                 cut = dataclasses.replace(answer, matches=answer.matches[: asked[row].k])
                 found[row] = Found(vectors[row], cut)
         return found
 
-    def attack(self, pixels: Pixels, eps: float, k: int) -> AttackedImage:
+    def attack(self, pixels: Pixels, eps: float, k: int, where: Filter = ANY) -> AttackedImage:
         """Change an image so that its vector goes far, and see what is found for it then.
 
         Args:
             pixels: at the canvas of the model's view.
             eps: the most that a pixel may change.
             k: neighbours that are wanted.
+            where: which images of the index may be among them.
         """
         model = self.model
         images = centre_crop(RaggedImages.sent([pixels], model.mean.device), model.view)
@@ -160,7 +169,7 @@ class Service:
         changed = attacks.pgd(model, images, goal, Budget(eps=eps, steps=STEPS), normalize=model.normalize).images
         # Eight bits per pixel, as somebody would send it.
         bytes_ = (changed[0] * 255).round().clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
-        (found,) = self.compute([Asked(bytes_, k)])
+        (found,) = self.compute([Asked(bytes_, k, where)])
         if isinstance(found, ModelError):
             raise found
         out = io.BytesIO()
