@@ -92,9 +92,12 @@ def create_index(
     processes = current_processes()
     with ExitStack() as stack:
 
+        def hold(file: Path) -> None:
+            stack.enter_context(locked(file, f"the index {folder}"))
+
         def begin() -> None:
             # The lock lies beside the folder, which is moved into its place when it is whole.
-            stack.enter_context(locked(folder.with_name(f".{folder.name}{LOCK}"), f"the index {folder}"))
+            hold(folder.with_name(f".{folder.name}{LOCK}"))
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
                 raise SearchError(f"{folder} is there already; add to an index with --add, or give another --out")
 
@@ -108,6 +111,7 @@ def create_index(
             index = MemoryIndex(none, nothing, model=facts, kind=kind, seed=seed)
         else:
             index = _begun(folder, model, milvus, facts, seed, calibrate)
+            processes.tell(partial(hold, folder / LOCK))
         index, added = _filled(index, model, images, calibrate)
         if milvus is None:
             processes.tell(partial(_write_new, folder, model, index))
@@ -241,9 +245,10 @@ def _filled(index: Index, model: Embedder, images: _Images, calibrate: int) -> t
         calibrate: clean queries that its marks are to rest on, at most.
     """
     states, rows, fingerprints = Counter[str](), [np.empty(0, np.int64)], [fingerprints_of([])]
+    empty = len(index) == 0
     for block in images.blocks(index.block):
         told = images.told(block)
-        state = np.array(current_processes().tell(partial(index.states, told)))
+        state = np.array(["new"] * len(block) if empty else current_processes().tell(partial(index.states, told)))
         states.update(state.tolist())
         new = np.flatnonzero(state != "same")
         if len(new):

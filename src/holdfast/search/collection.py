@@ -20,8 +20,8 @@ from holdfast.search.index import Filter, IndexedImage, IndexedImages, usable
 TOKEN = "MILVUS_TOKEN"
 """Of the environment: what a server wants to hear, `user:password` or a key."""
 
-SECONDS = 60.0
-"""For one call."""
+SECONDS, LONG = 60.0, 3600.0
+"""For one call, and for one that may have to read or write everything."""
 LONGEST_WORD = 65_535
 """Bytes of a name, label or group: what Milvus holds."""
 AT_ONCE = 1_000
@@ -29,8 +29,9 @@ AT_ONCE = 1_000
 MOST = 16_384
 """Neighbours of one search: what Milvus returns."""
 GRAPH = {"index_type": "HNSW", "params": {"M": 32, "efConstruction": 200}}
+"""How a server finds neighbours."""
 EXACT = {"index_type": "FLAT", "params": {}}
-"""In a file: it is exact, keeps no file that must be trusted and was faster there than the graph."""
+"""How a file does: it keeps no structure that must be trusted, and was faster there than the graph."""
 
 FIELDS = ("label", "group", "fingerprint")
 WORDS = {"id": LONGEST_WORD, "label": LONGEST_WORD, "group": LONGEST_WORD, "fingerprint": 32}
@@ -113,7 +114,7 @@ class Collection:
         fields = {field["name"]: field.get("params", {}) for field in self._call("describe_collection")["fields"]}
         if set(fields) != {*WORDS, "vector"} or fields["vector"].get("dim") != self.dim:
             raise SearchError(f"the collection {self.name} holds no vectors of {self.dim} dims that holdfast put there")
-        self._call("load_collection")
+        self._call("load_collection", LONG)
 
     def __len__(self) -> int:
         return int(self._call("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
@@ -131,7 +132,7 @@ class Collection:
 
     def settle(self) -> None:
         """Put away what was added, so that it is found as quickly as the rest."""
-        self._call("flush")
+        self._call("flush", LONG)
 
     def known(self, ids: Sequence[str]) -> dict[str, IndexedImage]:
         """Those of some names that it holds."""
@@ -152,7 +153,11 @@ class Collection:
         """Of each query the k nearest, or all that there are."""
         if k > MOST:
             raise SearchError(f"Milvus finds at most {MOST:,} neighbours; ask for fewer")
-        words = [_one_of(field, of) for field, of in (("label", where.labels), ("group", where.groups)) if of]
+        wanted = {field: of for field, of in (("label", where.labels), ("group", where.groups)) if of}
+        held = {field: [word for word in of if _holdable(word)] for field, of in wanted.items()}
+        if not all(held.values()):
+            yield from ((self._vectors([]), [], []) for _ in queries)
+            return
         settings = {"metric_type": "L2", "params": {} if self.embedded else {"ef": max(256, 4 * k)}}
         at_once = max(1, AT_ONCE // k)
         for start in range(0, len(queries), at_once):
@@ -161,7 +166,7 @@ class Collection:
                 "search",
                 data=asked,
                 limit=k,
-                filter=" and ".join(words),
+                filter=" and ".join(_one_of(field, words) for field, words in held.items()),
                 search_params=settings,
                 output_fields=["vector", *FIELDS],
             )
@@ -195,8 +200,8 @@ class Collection:
     def _odd(self) -> SearchError:
         return SearchError(f"{self.place} answers with what holdfast did not put there; was {self.name} changed?")
 
-    def _call(self, name: str, **arguments: Any) -> Any:
-        return _told(self.place, lambda: getattr(self._client, name)(self.name, timeout=SECONDS, **arguments))
+    def _call(self, name: str, seconds: float = SECONDS, **arguments: Any) -> Any:
+        return _told(self.place, lambda: getattr(self._client, name)(self.name, timeout=seconds, **arguments))
 
     @functools.cached_property
     def _client(self) -> Any:
@@ -211,13 +216,12 @@ def _told(place: str, work: Callable[[], T]) -> T:
     exceptions = _pymilvus().exceptions
     try:
         return work()
-    except exceptions.ConnectionConfigException as error:
-        raise SearchError(
-            f"{place} cannot be opened; if another process has it open, stop that one, or let both ask a Milvus server"
-        ) from error
     except exceptions.MilvusException as error:
         what = one_line(" ".join(str(error.message).split()))[:200]
-        raise SearchError(f"Milvus at {place} says: {what}; check --milvus and {TOKEN}") from error
+        advice = f"check --milvus and {TOKEN}"
+        if "Open local milvus failed" in what:
+            advice = "if another process has it open, stop that one, or let both ask a Milvus server"
+        raise SearchError(f"Milvus at {place} says: {what}; {advice}") from error
 
 
 def _pymilvus() -> Any:
