@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -17,18 +18,21 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from served import COUNT, ask, png, process, served
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from holdfast.cli import main
 from holdfast.data.augment import to_float
 from holdfast.models.export import export_onnx
 from holdfast.search import Searcher
-from holdfast.serve import Gallery, Limits, Service
+from holdfast.serve import Gallery, Limits, Service, build_app
 from index_cases import index_of, picture_table, pictures, small_model, unit_vectors
 
 SECRET = "correct horse"
@@ -135,6 +139,38 @@ def test_several_indexes_are_asked_by_name(service: Service, tmp_path: Path) -> 
         assert (two["tampered"], "not calibrated" in two["unchecked"]) == (None, True)
         assert ask(port, "/search?index=three", image).status == 404
     assert main(["serve", str(tmp_path / "a" / "x"), str(tmp_path / "b" / "x")]) == 2
+
+
+def test_mounted_in_another_application_it_guards_and_counts_the_same(service: Service) -> None:
+    whole = Starlette(routes=[Mount("/photos", build_app(service, token="open sesame"))])
+
+    def asked(path: str, headers: list[tuple[bytes, bytes]]) -> tuple[int, bytes]:
+        heard: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b""}
+
+        async def send(message: Any) -> None:
+            heard.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "query_string": b"",
+            "headers": headers,
+            "root_path": "",
+        }
+        asyncio.run(whole(scope, receive, send))
+        return heard[0]["status"], heard[1]["body"]
+
+    bearing = [(b"authorization", b"Bearer open sesame")]
+    assert [asked(f"/photos{path}", [])[0] for path in ("/", "/health", "/metrics", "/docs")] == [200, 200, 401, 401]
+    assert asked("/photos/docs", bearing)[0] == 200
+    status, counted = asked("/photos/metrics", bearing)
+    assert status == 200
+    assert b'holdfast_requests_total{path="/docs",status="200"} 1' in counted
+    assert b'path="other"' not in counted
 
 
 def test_images_of_the_gallery_are_shown_by_name_and_nothing_else(service: Service) -> None:

@@ -14,6 +14,12 @@ OPEN = ("/", "/health")
 """What is answered without the token: a page that holds nothing, and whether the server answers."""
 
 
+def _path(scope: Scope) -> str:
+    """The path as the routes have it, wherever the application is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", "")) or "/"
+
+
 class Guard:
     """Lets in who bears the token.
 
@@ -29,7 +35,7 @@ class Guard:
         """Pass a request on, or refuse it."""
         asks = scope["type"] == "http"
         scope["let_in"] = self._token is None or (asks and self._bears(scope))
-        if scope["let_in"] or not asks or scope["path"] in OPEN:
+        if scope["let_in"] or not asks or _path(scope) in OPEN:
             await self._app(scope, receive, send)
             return
         headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
@@ -58,7 +64,7 @@ class Counted:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, path = time.perf_counter(), scope["path"] if scope["path"] in self._paths else "other"
+        began, path = time.perf_counter(), _path(scope) if _path(scope) in self._paths else "other"
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
