@@ -113,7 +113,7 @@ def adding_words(place: Path) -> list[str]:
 def index_end(place: Path) -> dict[str, str]:
     """What is in it."""
     found = read_index(place / "index")
-    return {"ids": str(found.ids), "vectors": hashlib.sha256(found.vectors.tobytes()).hexdigest()}
+    return {"ids": str(found.images.ids), "vectors": hashlib.sha256(found.vectors.tobytes()).hexdigest()}
 
 
 def kill_embed(folder: Path, draw: random.Random, count: int, model: Path) -> list[Outcome]:

@@ -53,7 +53,7 @@ def test_its_indexes_can_be_served(done: Demo) -> None:
         index = read_index(folder)
         assert index.model.reference == folder.stem
         assert index.model.audit["metrics"]["robust R@1"] == done.models[folder.stem].robust
-        assert set(index.ids) <= set(read_table("glyphs", False)[0].ids), "names that --gallery glyphs knows"
+        assert set(index.images.ids) <= set(read_table("glyphs", False)[0].ids), "names that --gallery glyphs knows"
     served = summary(done).splitlines()[-1].partition(":")[2].split()
     assert served[:2] == ["holdfast", "serve"]
     assert parser().parse_args(served[1:]).index == [str(folder) for folder in done.indexes]
