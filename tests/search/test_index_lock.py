@@ -10,7 +10,7 @@ import pytest
 from holdfast.cli import main
 from holdfast.errors import SearchError
 from holdfast.locks import InUse, locked
-from holdfast.search import add_images, building, create_index, read_index, read_manifest
+from holdfast.search import add_images, create_index, filling, read_index, read_manifest
 from holdfast.search.index import Vectors
 from index_cases import made, picture_table, pictures, small_model
 
@@ -19,16 +19,16 @@ ANOTHER = picture_table(pictures(8, seed=1), first=100)
 
 def while_embedding(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[BaseException]:
     """What a second process ends with that starts while the first one embeds its images."""
-    real, ended = building.embed_images, []
+    real, ended = filling.embed_images, []
 
     def embed_images(*arguments: Any, **options: Any) -> Vectors:
-        monkeypatch.setattr(building, "embed_images", real)
+        monkeypatch.setattr(filling, "embed_images", real)
         with pytest.raises(InUse) as refused:
             work()
         ended.append(refused.value)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(building, "embed_images", embed_images)
+    monkeypatch.setattr(filling, "embed_images", embed_images)
     return ended
 
 
@@ -72,3 +72,11 @@ def test_no_lock_is_left_in_a_folder_that_holds_no_index(tmp_path: Path) -> None
     with pytest.raises(SearchError, match="there is no index"):
         add_images(tmp_path, ANOTHER)
     assert not list(tmp_path.iterdir())
+
+
+def test_adding_to_an_index_that_is_being_filled_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("milvus_lite", reason="pip install 'holdfast[milvus]'")
+    folder, options = tmp_path / "index", {"kind": "milvus", "milvus": str(tmp_path / "milvus.db"), "calibrate": 0}
+    ended = while_embedding(monkeypatch, lambda: add_images(folder, ANOTHER, milvus=options["milvus"]))
+    assert len(made(folder, 12, **options)) == 12
+    assert len(ended) == 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import torch
 
     from holdfast.search import Index
-    from holdfast.search.building import Added
+    from holdfast.search.filling import Added
 
 
 def arguments(sub: Parser) -> None:

@@ -1,6 +1,7 @@
 """Indexes of vectors: build, add to, search, calibrate."""
 
-from holdfast.search.building import Added, add_images, create_index, model_of
+from holdfast.search.building import add_images, create_index, model_of
+from holdfast.search.filling import Added
 from holdfast.search.index import Filter, Index, IndexedImages, ModelFacts, SearchResult
 from holdfast.search.memory import MemoryIndex
 from holdfast.search.page import strip_page

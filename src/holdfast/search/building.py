@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -15,45 +14,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast import console, seeds
-from holdfast.data import ImageStore, ImageTable
+from holdfast.data import ImageTable
 from holdfast.errors import ModelError, SearchError
-from holdfast.evaluation import used_once
 from holdfast.files import new_folder
 from holdfast.locks import locked
 from holdfast.models import Embedder, load_model
 from holdfast.processes import current_processes
 from holdfast.robustness import excerpt
 from holdfast.search.collection import Collection, check_place, name_for
-from holdfast.search.embedding import (
-    embed_images,
-    fingerprint_images,
-    fingerprints_of,
-    measure_moves,
-    model_facts,
-    refuse_other_model,
-)
-from holdfast.search.flat import Rows
-from holdfast.search.index import Fingerprints, Index, IndexedImages, ModelFacts, Thresholds
+from holdfast.search.embedding import fingerprints_of, model_facts, refuse_other_model
+from holdfast.search.filling import Added, ComingImages, filled
+from holdfast.search.index import Index, IndexedImages, ModelFacts, Thresholds
 from holdfast.search.kinds import MILVUS, kind_for
 from holdfast.search.memory import MemoryIndex
 from holdfast.search.milvus import MilvusIndex
-from holdfast.search.querying import statistics
 from holdfast.search.store import MODEL, read_index, read_manifest, write_index
 
 LOCK = ".lock"
 CALIBRATED_ON = 600
 """Images whose statistics stand for clean queries; at one false alarm in a hundred, six of them are beyond."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Added:
-    """What became of the images given to an index."""
-
-    added: int
-    replaced: int
-    unchanged: int
-    skipped: int
 
 
 def create_index(
@@ -102,7 +81,7 @@ def create_index(
                 raise SearchError(f"{folder} is there already; add to an index with --add, or give another --out")
 
         processes.tell(begin)
-        images = _Images(model.eval(), table, batch, skip_bad)
+        images = ComingImages(model.eval(), table, batch, skip_bad)
         facts = dataclasses.replace(model_facts(model, reference), audit=excerpt(audits), thresholds=thresholds)
         index: Index
         if milvus is None:
@@ -112,7 +91,7 @@ def create_index(
         else:
             index = _begun(folder, model, milvus, facts, seed, calibrate)
             processes.tell(partial(hold, folder / LOCK))
-        index, added = _filled(index, model, images, calibrate)
+        index, added = filled(index, model, images, calibrate)
         if milvus is None:
             processes.tell(partial(_write_new, folder, model, index))
         else:
@@ -188,9 +167,9 @@ def add_images(
         manifest = read_manifest(folder)
         index = read_index(folder, manifest, milvus)
         model = model_of(folder, index, model, device, trust_code)
-        images = _Images(model, table, batch, skip_bad)
+        images = ComingImages(model, table, batch, skip_bad)
         wanted = max(len(index.clean), CALIBRATED_ON) if len(index.clean) else 0
-        grown, added = _filled(index, model, images, wanted if index.unfinished is None else index.unfinished)
+        grown, added = filled(index, model, images, wanted if index.unfinished is None else index.unfinished)
         if grown is not index:
             processes.tell(lambda: write_index(folder, grown, replaces=manifest))
     return grown, added
@@ -207,81 +186,3 @@ def model_of(
         model = load_model(str(folder / MODEL), trust_code=trust_code).to(device)
     refuse_other_model(model.eval(), index.model)
     return model
-
-
-class _Images:
-    """Images on their way into an index, each with a name of its own."""
-
-    def __init__(self, model: Embedder, table: ImageTable, batch: int, skip_bad: bool) -> None:
-        self.store = ImageStore(table, model.view, model.mean.device, used_once(), skip_bad, once=True)
-        self.batch = batch
-        twin, times = Counter(self.store.table.ids).most_common(1)[0]
-        if times > 1:
-            raise SearchError(f"{times} images are called '{twin}'; an index needs a name for each")
-
-    def blocks(self, size: int | None) -> Iterator[Rows]:
-        """All rows, so many at a time."""
-        count = len(self.store)
-        for start in range(0, count, size or count):
-            yield np.arange(start, min(start + (size or count), count))
-
-    def told(self, rows: Rows) -> IndexedImages:
-        """What an index keeps of some rows."""
-        table, groups = self.store.table, [""] * len(rows)
-        if table.groups is not None and table.group_names is not None:
-            groups = [table.group_names[group] for group in table.groups[rows]]
-        labels = [table.class_names[label] for label in table.labels[rows]]
-        fingerprints = fingerprint_images(self.store, rows, self.batch)
-        return IndexedImages([table.ids[row] for row in rows], labels, groups, fingerprints)
-
-
-def _filled(index: Index, model: Embedder, images: _Images, calibrate: int) -> tuple[Index, Added]:
-    """The index with images, calibrated anew where any is new, and what became of them.
-
-    Args:
-        index: to fill.
-        model: the one that made it.
-        images: to add.
-        calibrate: clean queries that its marks are to rest on, at most.
-    """
-    states, rows, fingerprints = Counter[str](), [np.empty(0, np.int64)], [fingerprints_of([])]
-    empty = len(index) == 0
-    for block in images.blocks(index.block):
-        told = images.told(block)
-        state = np.array(["new"] * len(block) if empty else current_processes().tell(partial(index.states, told)))
-        states.update(state.tolist())
-        new = np.flatnonzero(state != "same")
-        if len(new):
-            vectors = embed_images(model, images.store, block[new], images.batch)
-            index = index.extended(vectors, told.subset(new))
-        # Of an index that was never finished, those that are in it already have not been calibrated on, either.
-        fresh = new if index.unfinished is None else np.arange(len(block))
-        rows.append(block[fresh])
-        fingerprints.append(told.fingerprints[fresh])
-    added = Added(states["new"], states["changed"], states["same"], len(images.store.skipped))
-    if not sum(map(len, rows)):
-        return index, added
-    index.settle()
-    return _calibrated(index, model, images, np.concatenate(rows), np.concatenate(fingerprints), calibrate), added
-
-
-def _calibrated(
-    index: Index, model: Embedder, images: _Images, rows: Rows, fingerprints: Fingerprints, count: int
-) -> Index:
-    """The index with statistics of a seeded choice of `count` of these rows, each searched among the others."""
-    index = dataclasses.replace(index, unfinished=None)
-    if count == 0:
-        return index
-    size, old = len(index), index.clean
-    draw = np.random.default_rng(seeds.derive(index.seed, "calibrate", size))
-    # Of old and new images as many as there are of each, so that the sample stays one of the whole index.
-    fresh = count if not len(old) else max(1, round(count * len(rows) / size))
-    chosen = np.sort(draw.permutation(len(rows))[:fresh])
-    what = f"{index.copies} changed copies of {len(chosen):,} of {len(rows):,} images"
-    console.say(f"marks for tampered queries: {what}; --calibrate sets how many")
-    vectors = index.vectors_of([images.store.table.ids[row] for row in rows[chosen]])
-    moves = measure_moves(model, images.store, rows[chosen], vectors, images.batch, index.seed, index.copies)
-    work = partial(statistics, index, vectors, moves, fingerprints[chosen])
-    found = np.array(current_processes().tell(lambda: work().tolist()), np.float32)
-    kept = draw.permutation(old)[: count - len(found)]
-    return dataclasses.replace(index, clean=np.concatenate([kept, found]))
