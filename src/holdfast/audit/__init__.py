@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from holdfast.audit.base import Cut, Part, Protocol, register, registry
+from holdfast.audit.base import Part, Protocol, register, registry
+from holdfast.audit.cut import Cut
 from holdfast.audit.ers import Ers, ers_score
 from holdfast.config import builder
 

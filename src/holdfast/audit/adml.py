@@ -12,7 +12,8 @@ from torch import Generator, Tensor
 
 from holdfast.attacks import Budget, Goal
 from holdfast.attacks.budget import Units
-from holdfast.audit.base import CLEAN, PUBLISHED_BATCH, Cut, Part, Protocol, register
+from holdfast.audit.base import CLEAN, PUBLISHED_BATCH, Part, Protocol, register
+from holdfast.audit.cut import Cut
 from holdfast.audit.figures import Figures, stacked
 from holdfast.audit.subject import Subject
 from holdfast.config import instantiate

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from holdfast.audit.base import CLEAN, PUBLISHED_BATCH, Cut, Part, Protocol, register
+from holdfast.audit.base import CLEAN, PUBLISHED_BATCH, Part, Protocol, register
+from holdfast.audit.cut import Cut
 from holdfast.errors import DataError
 from holdfast.metric_info import MetricInfo
 

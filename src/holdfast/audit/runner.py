@@ -18,7 +18,8 @@ from holdfast import console
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
-from holdfast.audit.base import Cut, Protocol, registry
+from holdfast.audit.base import Protocol, registry
+from holdfast.audit.cut import Cut
 from holdfast.audit.ensemble import ROBUST, Ensemble, Robust
 from holdfast.audit.examples import save_examples
 from holdfast.audit.flags import Flag

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from holdfast import seeds
 from holdfast.attacks.forward import counting
-from holdfast.audit.base import Cut, Part
+from holdfast.audit.base import Part
+from holdfast.audit.cut import Cut
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.subject import Subject
 from holdfast.errors import HoldfastError

@@ -14,7 +14,7 @@ from holdfast.attacks import Attacked, BoundGoal, Budget, Goal, References, pgd,
 from holdfast.attacks.forward import Precision, count_pass
 from holdfast.attacks.goals.composed import SideBySide
 from holdfast.attacks.pgd import Options
-from holdfast.audit.base import Cut
+from holdfast.audit.cut import Cut
 from holdfast.audit.plan import Passes
 from holdfast.audit.sampling import balanced_rows
 from holdfast.config import instantiate

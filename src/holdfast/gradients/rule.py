@@ -17,8 +17,8 @@ from holdfast.gradients.weights import PairWeight, PositiveMask, TripletWeight
 from holdfast.losses.base import Encoded, Loss, register
 from holdfast.losses.comparison import joined
 from holdfast.mining import EasyPositiveHardNegative, IndicesTuple, Miner, Triplets
-from holdfast.mining.base import as_tuples
 from holdfast.mining.batch import relations
+from holdfast.mining.tuples import as_tuples
 from holdfast.sphere import Mask, precise, similarity
 from holdfast.yaml_files import NotYaml, read_yaml
 

@@ -12,8 +12,8 @@ from holdfast.losses.base import Loss, register
 from holdfast.losses.comparison import masks_of
 from holdfast.losses.unreduced import require_positive
 from holdfast.mining import IndicesTuple
-from holdfast.mining.base import as_tuples
 from holdfast.mining.batch import require_labels
+from holdfast.mining.tuples import as_tuples
 from holdfast.sphere import Mask, masked_mean, squared_distances
 
 NONE = -1e9

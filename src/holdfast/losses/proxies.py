@@ -14,7 +14,7 @@ from holdfast.errors import DataError, ModelError
 from holdfast.losses.base import register, require_class_labels
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, require_positive
 from holdfast.mining import IndicesTuple, Triplets
-from holdfast.mining.base import as_tuples
+from holdfast.mining.tuples import as_tuples
 from holdfast.sphere import precise
 
 

@@ -16,7 +16,7 @@ from holdfast.losses.comparison import Comparison, shifted
 from holdfast.losses.memory import Memory
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, total_mean
 from holdfast.mining import IndicesTuple, Miner, MiningBatch, Triplets
-from holdfast.mining.base import as_tuples
+from holdfast.mining.tuples import as_tuples
 from holdfast.sphere import Mask, distances, similarity, squared_distances
 
 Part: TypeAlias = Literal["both", "positive", "negative"]

@@ -1,7 +1,7 @@
 """Pair and triplet miners."""
 
 from holdfast.config import builder
-from holdfast.mining.base import IndicesTuple, Miner, Pairs, Recalled, Triplets, Tuples, register, registry
+from holdfast.mining.base import Miner, register, registry
 from holdfast.mining.batch import MiningBatch
 from holdfast.mining.distance import Distance
 from holdfast.mining.easy_positive import EasyPositive
@@ -9,6 +9,7 @@ from holdfast.mining.known import Known, training_batch
 from holdfast.mining.multi_similarity import MultiSimilarityMiner
 from holdfast.mining.semihard import SemiHard, SoftHard
 from holdfast.mining.triplet import EasyPositiveHardNegative, Hardest, Random, TripletMiner
+from holdfast.mining.tuples import IndicesTuple, Pairs, Recalled, Triplets, Tuples
 
 build, names = builder(registry), registry.names
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.mining.base import Recalled
 from holdfast.mining.known import known_of
+from holdfast.mining.tuples import Recalled
 from holdfast.sphere import Mask, pair_masks, similarity, squared_distances
 
 

@@ -7,12 +7,13 @@ from torch import Generator, Tensor
 
 from holdfast.configurable import built
 from holdfast.errors import RecipeError
-from holdfast.mining.base import Miner, Recalled, Tuples, register
+from holdfast.mining.base import Miner, register
 from holdfast.mining.batch import MiningBatch, some
 from holdfast.mining.draw import nearest
 from holdfast.mining.known import in_training
 from holdfast.mining.multi_similarity import MultiSimilarityMiner
 from holdfast.mining.triplet import Anchors, Random, TripletMiner
+from holdfast.mining.tuples import Recalled, Tuples
 from holdfast.sphere import Mask
 
 

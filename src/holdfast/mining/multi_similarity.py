@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from holdfast.mining.base import Miner, Pairs, Recalled, register
+from holdfast.mining.base import Miner, register
 from holdfast.mining.batch import MiningBatch
 from holdfast.mining.known import in_training
+from holdfast.mining.tuples import Pairs, Recalled
 from holdfast.sphere import Mask
 
 

@@ -9,9 +9,10 @@ import torch
 from torch import Generator, Tensor
 
 from holdfast.errors import DataError
-from holdfast.mining.base import Miner, Recalled, Triplets, Tuples, register
+from holdfast.mining.base import Miner, register
 from holdfast.mining.batch import MiningBatch
 from holdfast.mining.draw import nearest, uniform
+from holdfast.mining.tuples import Recalled, Triplets, Tuples
 
 Anchors: TypeAlias = Literal["each", "first"]
 Variant: TypeAlias = Literal["default", "published"]
