@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 
@@ -21,6 +24,27 @@ def test_the_library_is_quiet_unless_it_is_shown(capsys: pytest.CaptureFixture[s
         raise KeyError
     console.say("nor that")
     assert capsys.readouterr().err == "one line\n"
+
+
+KILLED = """
+import os, signal, time
+from holdfast import console
+with console.shown():
+    with console.bar(1):
+        pass
+    if not (child := os.fork()):
+        console._Bar.get_lock().acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    console.say("still here")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_that_is_killed_in_the_middle_of_a_line_stops_no_other() -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0
+    assert ended.stderr.rstrip().endswith("still here")
 
 
 def test_figures_have_the_digits_they_are_given() -> None:

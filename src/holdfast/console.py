@@ -7,6 +7,7 @@ nothing; `with console.shown():` lets it, as the command line does.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,13 +22,22 @@ _visible: ContextVar[bool] = ContextVar("visible", default=False)
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
-    """A bar by a clock that nobody sets: tqdm's own stands still for an hour when the time is put back by one."""
+    """A bar by a clock that nobody sets: tqdm's own stands still for an hour when the time is put back by one.
+
+    Its lock is of one process: tqdm's own is one of all that were forked from each other, and where one of them is
+    killed in the middle of a line, the others wait for ever.
+    """
+
+    monitor_interval = 0  # no thread that might hold the lock when somebody forks
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         if not self.disable:
             self._time = time.monotonic
             self.start_t = self.last_print_t = self._time()
+
+
+_Bar.set_lock(threading.RLock())
 
 
 @contextmanager
@@ -48,7 +58,7 @@ def visible() -> bool:
 def say(text: str) -> None:
     """One line, above a running bar if there is one."""
     if _visible.get():
-        tqdm.write(harmless(text), file=sys.stderr)
+        _Bar.write(harmless(text), file=sys.stderr)
 
 
 def bar(total: int, done: int = 0, unit: str = "step", what: str = "") -> tqdm[Any]:
