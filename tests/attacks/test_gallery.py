@@ -12,21 +12,22 @@ from torch import Tensor
 
 from holdfast.attacks.references import gallery_sum
 from holdfast.sphere import distances
+from peak_memory import PEAK, needs_proc
 
-MEASURE = """
-import resource, torch
+MEASURE = f"""{PEAK}
+import torch
 from holdfast import attacks
 draw = torch.Generator().manual_seed(0)
 known = attacks.References(torch.randn(60502, 128, generator=draw), torch.arange(60502) // 5)
 z = torch.nn.functional.normalize(known.vectors[:100] + 0.1 * torch.randn(100, 128, generator=draw), dim=1)
 names = ("qa+", "qa-", "ca+", "gtt", "ltm", "uniformity")
 goals = [attacks.build(name).bind(known, torch.arange(100), draw) for name in names]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 for goal in goals:
     moved = z.clone().requires_grad_()
     torch.autograd.grad(goal.loss(moved).sum(), moved)
     goal.measure(moved.detach())
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print(peak() - before)
 """
 
 
@@ -48,7 +49,7 @@ def test_value_and_gradient_equal_one_matrix(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems count peak memory in other units")
+@needs_proc
 def test_largest_gallery_fits() -> None:
     """One matrix of 100 × 60,502 is 23 MB, and a graph keeps about ten; blocks of 2²² numbers are 16 MB."""
     done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)

@@ -16,6 +16,7 @@ from holdfast.errors import DataError
 from holdfast.metrics import base, ranks, retrieval
 from holdfast.metrics.base import EmbeddedSet
 from holdfast.metrics.ranks import match_ranks
+from peak_memory import PEAK, needs_proc
 
 KS = (1, 2, 3)
 
@@ -266,14 +267,15 @@ def test_blocks_stay_small_when_a_class_is_huge(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
+@needs_proc
 def test_stanford_online_products_fits_in_four_gigabytes() -> None:
-    program = """
-import resource, torch
+    program = f"""{PEAK}
+import torch
 from holdfast import metrics
 generator = torch.Generator().manual_seed(0)
 vectors = torch.nn.functional.normalize(torch.randn(60_502, 512, generator=generator), dim=1)
 metrics.evaluate(vectors, torch.arange(60_502) % 11_316, coarse=torch.arange(60_502) % 2, clusters=100)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(peak())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 4
+    assert float(done.stdout) < 4096
