@@ -25,7 +25,6 @@ from index_cases import images_of, picture_table, pictures, small_model, unit_ve
 from meeting import free_port
 
 pytest.importorskip("milvus_lite", reason="pip install 'holdfast[milvus]'")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def run(*words: object) -> int:
@@ -294,3 +293,10 @@ def test_a_server_gets_the_token_and_a_file_none(place: str, monkeypatch: pytest
 def test_a_collection_is_named_after_its_folder() -> None:
     assert name_for(Path("my photos (2).index"), "0123456789") == "holdfast_my_photos_2_01234567"
     assert name_for(Path("写真"), "0123456789") == "holdfast__01234567"
+
+
+def test_folders_whose_names_read_alike_have_collections_of_their_own(place: str, tmp_path: Path) -> None:
+    names = {
+        collection_of(made(tmp_path / name, place, 12, calibrate=0)).name for name in ("写真", "画像", "a b", "a-b")
+    }
+    assert len(names) == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -111,7 +112,8 @@ def check_milvus(kind: str, milvus: str | None) -> None:
 
 def _begun(folder: Path, model: Embedder, place: str, facts: ModelFacts, seed: int, calibrate: int) -> Index:
     """An index in Milvus that holds nothing yet. Its folder comes first, so that filling it can be taken up again."""
-    mark = hashlib.blake2b(facts.weights.encode() + facts.probe.tobytes()).hexdigest()
+    named = os.fsencode(folder.name)  # of which a collection's name cannot show every letter
+    mark = hashlib.blake2b(named + facts.weights.encode() + facts.probe.tobytes()).hexdigest()
     collection = Collection(place, name_for(folder, mark), facts.probe.shape[1])
     index = MilvusIndex(collection, model=facts, kind=MILVUS, seed=seed, unfinished=calibrate)
 

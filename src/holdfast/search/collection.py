@@ -61,7 +61,7 @@ def check_place(place: str) -> str:
 
 
 def name_for(folder: Path, mark: str) -> str:
-    """A collection's name for the index of a folder, and one model."""
+    """A collection's name for the index of a folder; the mark tells folders and models apart that read alike."""
     readable = re.sub(r"[^A-Za-z0-9]+", "_", folder.name.removesuffix(".index")).strip("_")[:100]
     return f"holdfast_{readable}_{mark[:8]}"
 

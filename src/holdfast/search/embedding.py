@@ -101,16 +101,19 @@ def vectors_and_moves(model: Embedder, images: Tensor, seed: int, copies: int) -
     """Vectors of a few images and how far small changes move them, (n, 2), in one pass; as `measure_moves`."""
     noisy, shifted = changed_copies(images, seed, copies)
     vectors, *changed = model(torch.cat([images, *noisy, *shifted])).float().chunk(1 + copies)
-    apart = torch.stack([(one - vectors).norm(dim=1) for one in changed])
-    return vectors, torch.stack([apart[: len(noisy)].mean(0), apart[len(noisy) :].mean(0)], 1)
+    return vectors, _apart(vectors, changed[: len(noisy)], changed[len(noisy) :])
 
 
 @torch.no_grad()
 def moves_of(model: Embedder, images: Tensor, vectors: Tensor, seed: int, copies: int) -> Tensor:
     """How far a little noise and a small shift move the vectors of some images, of shape (n, 2); as `measure_moves`."""
-    changed = changed_copies(images, seed, copies)
-    apart = [torch.stack([(model(copy).float() - vectors).norm(dim=1) for copy in kind]).mean(0) for kind in changed]
-    return torch.stack(apart, 1)
+    noisy, shifted = changed_copies(images, seed, copies)
+    return _apart(vectors, [model(copy).float() for copy in noisy], [model(copy).float() for copy in shifted])
+
+
+def _apart(vectors: Tensor, *kinds: Sequence[Tensor]) -> Tensor:
+    """How far the vectors of changed copies are from those of the images, on average over each kind of copy."""
+    return torch.stack([torch.stack([(one - vectors).norm(dim=1) for one in kind]).mean(0) for kind in kinds], 1)
 
 
 def _refuse_unusable(values: Vectors, store: ImageStore, rows: Rows) -> None:
