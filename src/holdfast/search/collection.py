@@ -56,7 +56,7 @@ def check_place(place: str) -> str:
             f"'{one_line(place)}' is no Milvus: give a file that ends in .db, or an address http://HOST:19530"
         )
     elif not Path(place).absolute().parent.is_dir():
-        raise SearchError(f"there is no folder for {place}; make it first")
+        raise SearchError(f"there is no folder for {place}; give another place, or make it first")
     return place
 
 
