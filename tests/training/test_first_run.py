@@ -84,7 +84,9 @@ def test_a_killed_run_goes_on_in_the_part_where_it_was(
     ("change", "said"),
     [
         (START | {"init": "runs/other"}, "leave one out"),
-        ({"start": {"model": {"dim": 4}}}, "model is that of the run itself"),
+        ({"start": {"model": {"dim": 4}}}, "model.dim is that of the run itself"),
+        ({"start": {"model": None}}, "model is that of the run itself"),
+        ({"start": {"seed": 4}}, "seed is that of the run itself"),
         ({"start": {"epoch": 3}}, "start: unknown key 'epoch'"),
         ({"start": {"epochs": 0}}, "epochs must be 1 or more"),
         (TAUGHT, "this recipe names none"),
@@ -93,6 +95,20 @@ def test_a_killed_run_goes_on_in_the_part_where_it_was(
 def test_what_cannot_be_is_refused_at_once(tiny: dict[str, Any], change: dict[str, Any], said: str) -> None:
     with pytest.raises(RecipeError, match=said):
         load_recipe(tiny | AT | change)
+
+
+def test_the_first_run_may_keep_batchnorm_that_the_run_itself_learns(tiny: dict[str, Any], tmp_path: Path) -> None:
+    own = {"start": START["start"] | {"model": {"batchnorm": "freeze"}}}
+    run = holdfast.train(tiny | AT | own, out=tmp_path / "run").folder
+
+    def statistics(folder: Path) -> dict[str, torch.Tensor]:
+        return {name: value for name, value in weights(folder).items() if name.endswith("running_mean")}
+
+    first = load_recipe(tiny | AT | own).first()
+    assert first is not None
+    fresh = first.model.build().state_dict()
+    assert same(statistics(run / "start"), {name: fresh[name] for name in statistics(run / "start")})
+    assert not same(statistics(run), statistics(run / "start"))
 
 
 def test_weights_of_a_backbone_are_those_of_the_first_run(tiny: dict[str, Any]) -> None:

@@ -97,7 +97,8 @@ def test_the_list_goes_paper_by_paper_and_small_recipes_come_last(capsys: pytest
 
 
 def test_few_recipes_for_photographs_are_of_no_paper() -> None:
-    assert [name for name in shipped() if about(name).kind == "ours"] == ["fitted-head", "free-hm", "robust-cub"]
+    ours = ["fitted-head", "free-hm", "robust-accurate", "robust-cub", "robust-fast"]
+    assert [name for name in shipped() if about(name).kind == "ours"] == ours
 
 
 def test_a_head_is_no_part_of_the_recipe_and_is_not_inherited(tmp_path: Path) -> None:

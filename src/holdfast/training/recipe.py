@@ -63,8 +63,8 @@ class ClusteringConfig:
             raise ValueError("clustering.factor and clustering.clusters must be 1 or more")
 
 
-SAME_IN_START = ("data", "model", "init", "seed", "start")
-"""Keys that a run and the one that comes first have in common."""
+SAME_IN_START = ("data", "init", "seed", "start")
+"""Keys that a run and the one that comes first have in common; of the model, all but its BatchNorm policy."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,8 @@ class Recipe:
             `torchvision:NAME@FILE` stands for `model.backbone` and `model.weights`, and so does a FILE whose name
             begins with a backbone's.
         start: settings of a run that comes first, in the run folder's `start`, and whose model this one starts from:
-            they are laid over this recipe with the standard regime and no extras. `start:` names its model in extras.
+            they are laid over this recipe with the standard regime and no extras. Of the model it may have another
+            `batchnorm` policy. `start:` names its model in extras.
         loss: what is learnt.
         regime: how a batch becomes a loss.
         extras: what is added to the regime, each around it and those before: `holdfast list extras`.
@@ -165,7 +166,10 @@ class Recipe:
             return
         if self.init:
             raise ValueError("start and init both say what training begins with; leave one out (start=null)")
-        if same := [key for key in self.start if key in SAME_IN_START]:
+        same = [key for key in self.start if key in SAME_IN_START]
+        model = self.start.get("model", {})
+        same += [f"model.{key}" for key in model if key != "batchnorm"] if isinstance(model, dict) else ["model"]
+        if same:
             raise ValueError(f"start: {same[0]} is that of the run itself; leave it out")
         self.first()
 
