@@ -17,6 +17,7 @@ from holdfast_studies import base, leaderboard
 from holdfast_studies.document import document
 from holdfast_studies.document import write as write_raw
 from holdfast_studies.jobs import SCALES
+from holdfast_studies.overview import write_overview
 from holdfast_studies.page import load, order, write_page
 from holdfast_studies.results import Results
 
@@ -46,9 +47,17 @@ def joined(new: Results, before: Results) -> Results:
 
 def write(results: Path) -> None:
     """All pages of a folder."""
-    for scale in SCALES:
-        raw = results / "raw" / scale
-        write_page(scale, raw, results / f"{scale}.md", results / "figures" / scale, results / "reading")
+    found = {
+        scale: write_page(
+            scale,
+            results / "raw" / scale,
+            results / f"{scale}.md",
+            results / "figures" / scale,
+            results / "reading",
+        )
+        for scale in SCALES
+    }
+    write_overview(results, found["paper"])
     file = results / "leaderboard.json"
     records = leaderboard.joined(json.loads(file.read_text("utf-8")) if file.is_file() else [], ours(results))
     write_json(file, records)

@@ -146,6 +146,17 @@ def counted(found: Sequence[Verdict]) -> str:
     )
 
 
+def shares(found: Sequence[Verdict]) -> str:
+    """What became of one paper's claims; of ours, where no paper has any."""
+    if all(verdict.standing == "ours" for verdict in found):
+        found = [dataclasses.replace(verdict, standing="verdict") for verdict in found]
+    judged, seen, waiting = _parts(found)
+    told = {"hold": judged["holds"], "do not hold": judged["does not hold"], "undecided": judged["undecided"]}
+    told |= {"observed in other settings": seen, "not all run": waiting}
+    every = plural(judged.total() + seen + waiting, "claim")
+    return f"{every} ({', '.join(f'{word}: {count}' for word, count in told.items() if count)})"
+
+
 def by_reading(found: Sequence[Verdict]) -> Table | None:
     """Those of one paper, a row for each reading of what it leaves unsaid; None where it has no claims."""
     claims = [verdict for verdict in found if verdict.standing in ("verdict", "observation")]

@@ -147,8 +147,8 @@ def load(file: Path) -> Finished:
     return Finished(study=study, scale=scale, results=results, plain=plain, verdicts=judged, void=void)
 
 
-def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path | None = None) -> None:
-    """Draw the figures of all raw files in a folder and write the page.
+def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path | None = None) -> list[Finished]:
+    """Draw the figures of all raw files in a folder and write the page; returns what it found there.
 
     Args:
         scale: of the raw files.
@@ -160,9 +160,9 @@ def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path
     """
     files = [raw / f"{name}.json" for name in base.names()]  # what else lies there is not ours
     loaded = [load(file) for file in files if file.is_file()]
-    found = [one for one in loaded if one.begun]
+    ready = {one.study.id: one for one in loaded if one.begun}
+    found = [ready[name] for name in order(ready)]
     void = {one.study.id: one.void for one in loaded if one.void}
-    ready = {f.study.id: f for f in found}
     drawn = {f.study.id: _draw(f, figures) for f in found}
     for file in {figures / f"{name}-{n}.png" for name in base.names() for n in range(1, 10)}:
         if file not in {file for own in drawn.values() for _, file in own}:
@@ -171,7 +171,8 @@ def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path
         name: [(text, Path(os.path.relpath(file, page.parent)).as_posix()) for text, file in own]
         for name, own in drawn.items()
     }
-    write_atomic(page, page_text(scale, [ready[name] for name in order(ready)], links, reading, void))
+    write_atomic(page, page_text(scale, found, links, reading, void))
+    return found
 
 
 def page_text(
@@ -190,13 +191,10 @@ def page_text(
         reading: folder with a person's remarks.
         void: study → what of it does not count, also of studies of which nothing else was run.
     """
-    judged = {f.study.id: f.verdicts for f in found}
-    absent = [base.get(name) for name in order(base.names()) if name not in judged]
-    nothing = Results(outcomes={})
-    for study in absent:  # what was not run waits for it, whatever ground it would stand on
-        judged[study.id] = [judge(claim, nothing, {}, study.ours) for claim in study.claims(scale)]
+    judged = all_verdicts(scale, found)
+    absent = [base.get(name) for name in judged if name not in {f.study.id for f in found}]
     remarks = {f.study.id: reading / f"{scale}-{f.study.id}.md" for f in found if reading and not f.void}
-    text = _template().render(
+    text = template("page.md").render(
         title=TITLES[scale],
         scale=scale,
         counted=counted([v for own in judged.values() for v in own]),
@@ -205,7 +203,7 @@ def page_text(
         extent=_extent(scale, found, spent(every, every), void or {}),
         papers=PAPERS,
         readings={
-            letter: by_reading([v for name in order(judged) if name[0] == letter for v in judged[name]])
+            letter: by_reading([v for name, own in judged.items() if name[0] == letter for v in own])
             for letter in PAPERS
         },
         figures=figures,
@@ -216,15 +214,30 @@ def page_text(
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
+def all_verdicts(scale: Scale, found: Sequence[Finished]) -> dict[str, Sequence[Verdict]]:
+    """Study → its verdicts, in the order of the pages.
+
+    Args:
+        scale: of all that was found.
+        found: studies of which something was run; claims of the others wait, whatever ground they would stand on.
+    """
+    judged = {one.study.id: one.verdicts for one in found}
+    nothing = Results(outcomes={})
+    for study in (base.get(name) for name in base.names() if name not in judged):
+        judged[study.id] = [judge(claim, nothing, {}, study.ours) for claim in study.claims(scale)]
+    return {name: judged[name] for name in order(judged)}
+
+
 @functools.cache
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """One of this package's pages."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "cell": lambda text: inert(text).replace("|", "\\|"),
         "table": lambda table, right=True: markdown(inert_table(table), right),
         **{filter.__name__.strip("_"): filter for filter in (inert, mark, prose, _voided)},
     }
-    return environment.from_string((Path(__file__).parent / "templates" / "page.md").read_text("utf-8"))
+    return environment.from_string((Path(__file__).parent / "templates" / name).read_text("utf-8"))
 
 
 def _voided(void: Sequence[Void]) -> str:

@@ -1,0 +1,102 @@
+"""The page of tables that papers are cited for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from figures_of import figures_of, made_up
+
+from holdfast_studies import base
+from holdfast_studies.document import document, write
+from holdfast_studies.overview import Cited, Column, cited, write_overview
+from holdfast_studies.page import PAPERS, load, order
+from holdfast_studies.results import Results
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+
+
+def measured(own: Cited) -> list[Column]:
+    return [column for column in own.columns.values() if not column.printed]
+
+
+@pytest.mark.parametrize("letter", PAPERS)
+def test_every_row_has_arms_with_the_figures_of_its_columns(letter: str) -> None:
+    own = cited()[letter]
+    for row in own.rows:
+        arms = [(column, arm) for column in measured(own) if (arm := column.measured(row)) is not None]
+        assert arms, row
+        for column, arm in arms:
+            assert column.figure in figures_of(arm, {"retrieval": {"R@1"}, "plane": {"points"}}), (row, column.figure)
+    for column in measured(own):
+        assert any(column.measured(row) is not None for row in own.rows), column
+    assert base.get(own.drawn).figures("paper")
+
+
+@pytest.mark.parametrize("letter", PAPERS)
+def test_what_is_printed_is_what_the_study_quotes(letter: str) -> None:
+    own = cited()[letter]
+    quoted = {column.printed: base.get(column.study).published for column in own.columns.values() if column.printed}
+    for row, printed in own.rows.items():
+        for key, value in printed.items():
+            assert f"{value:.1f}" in re.findall(r"\d+\.\d", quoted[key]), (row, key)
+
+
+def results_of(values: Mapping[str, float]) -> Results:
+    return made_up({arm: {"R@1": value} for arm, value in values.items()}, seeds=2)
+
+
+def test_printed_and_measured_stand_side_by_side_with_their_settings() -> None:
+    headings, rows = cited()["A"].table({"A2": results_of({"standard": 60.0, "CARS standard": 70.0})})
+    table = {row[0]: dict(zip(headings[1:], row[1:], strict=True)) for row in rows}
+    assert table["standard"] == {
+        "CUB, printed": "62.7",
+        "CUB": "60.0 ± 0.0",
+        "CUB, tuned": "-",
+        "CARS, printed": "79.9",
+        "CARS": "70.0 ± 0.0",
+    }
+    assert table["+A"]["CUB"] == "-"
+    assert table["setting"]["CUB"] == "the paper's"
+    assert table["setting"]["CARS"] == "shortened: 40 of 100 epochs"
+    assert table["setting"]["CUB, tuned"] == "", "of what was not run nothing is said"
+
+
+def test_a_rate_is_no_part_of_an_arms_name() -> None:
+    column = cited()["G"].columns["directions"]
+    arm = column.measured("cos")
+    assert arm is not None
+    assert arm.name.startswith("CARS cos @ ")
+    assert column.measured("DR-MS") is None, "a rule of another study"
+
+
+def test_the_page_has_a_part_for_each_paper_and_says_what_waits(tmp_path: Path) -> None:
+    study = base.get("A2")
+    raw = tmp_path / "raw" / "paper" / "A2.json"
+    raw.parent.mkdir(parents=True)
+    write(raw, document(study, "paper", results_of({"standard": 60.0, "+A": 61.0}), {"standard": [0, 1], "+A": [0, 1]}))
+    (tmp_path / "reading").mkdir()
+    (tmp_path / "reading" / "overview-A.md").write_text("A person's sentence.\n")
+    write_overview(tmp_path, [load(raw)])
+    text = (tmp_path / "README.md").read_text("utf-8")
+    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert [part.splitlines()[0] for part in parts] == [PAPERS[letter] for letter in cited()]
+    assert "A person's sentence." in parts[0]
+    assert "| +A | 66.0 | 61.0 ± 0.0 | - | 82.0 | - |" in parts[0]
+    assert "[A2](paper.md#a2)" in parts[0]
+    assert "![" not in text, "no figure was drawn"
+    for part in parts[1:]:
+        assert "not run yet at paper scale" in part
+        assert "|" not in part
+
+
+def test_the_committed_page_is_what_the_code_writes(tmp_path: Path) -> None:
+    found = [load(file) for file in sorted((RESULTS / "raw" / "paper").glob("*.json"))]
+    for part in ("figures", "reading"):
+        (tmp_path / part).symlink_to(RESULTS / part)
+    ready = {one.study.id: one for one in found if one.begun}
+    write_overview(tmp_path, [ready[name] for name in order(ready)])
+    written, committed = (folder / "README.md" for folder in (tmp_path, RESULTS))
+    assert written.read_text("utf-8") == committed.read_text("utf-8"), "run `make results`"
