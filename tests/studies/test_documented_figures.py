@@ -1,0 +1,62 @@
+"""Figures in prose are those of the raw files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from holdfast_studies.page import load
+from holdfast_studies.results import spread
+
+ROOT = Path(__file__).resolve().parents[2]
+TUNED = {"resnet50-ms-tuned": "tuned standard", "adml-a-tuned": "tuned +A", "resnet50-ms": "standard", "adml-a": "+A"}
+ATTACKED = {"multi-similarity, 50 epochs": ("A9", "standard, half"), "triplet loss, 100 epochs": ("A1", "Triplet-D")}
+SEARCHED = {
+    "passes per step": "log/passes",
+    "R@1": "log/validation R@1",
+    "ERS": "val-ers/ERS",
+    "robust R@1 at 2/255": "val-ers-2/robust R@1",
+    "at 8/255": "val-ers/robust R@1",
+}
+
+
+def tables(file: str) -> list[list[dict[str, str]]]:
+    """Pipe tables of a page, as rows by heading."""
+    found = re.findall(r"(?:^\|.*\n)+", (ROOT / file).read_text("utf-8"), re.MULTILINE)
+    cells = [[[cell.strip() for cell in line.strip("|\n").split("|")] for line in text.splitlines()] for text in found]
+    return [[dict(zip(lines[0], row, strict=True)) for row in lines[2:]] for lines in cells]
+
+
+def table(file: str, heading: str) -> list[dict[str, str]]:
+    """The one that begins with a heading."""
+    (found,) = [rows for rows in tables(file) if next(iter(rows[0])) == heading]
+    return found
+
+
+def measured(study: str, arm: str, figure: str) -> str:
+    found = load(ROOT / "docs" / "results" / "raw" / "paper" / f"{study}.json").results.values(arm, figure)
+    assert found, (study, arm, figure)
+    return spread(found, figure)
+
+
+@pytest.mark.parametrize("row", table("README.md", "recipe"), ids=lambda row: row["recipe"])
+def test_the_readmes_recipes(row: dict[str, str]) -> None:
+    arm = TUNED[re.findall(r"`(.*?)`", row["recipe"])[0]]
+    for figure in ("R@1", "mAP@C"):
+        assert row[figure] == measured("A2", arm, figure)
+
+
+@pytest.mark.parametrize("row", table("README.md", "model, one seed"), ids=lambda row: row["model, one seed"])
+def test_the_readmes_attacks(row: dict[str, str]) -> None:
+    study, arm = ATTACKED[row["model, one seed"]]
+    assert row["clean"] == measured(study, arm, "R@1")
+    for goal in ("alignment", "uniformity", "triplet"):
+        assert row[goal] == measured(study, arm, f"adml-56x2-pixel/{goal}/R@1")
+
+
+@pytest.mark.parametrize("row", table("docs/choosing.md", "trial"), ids=lambda row: row["trial"])
+def test_trials_on_photographs(row: dict[str, str]) -> None:
+    for heading, figure in SEARCHED.items():
+        assert row[heading] == measured("X4", row["trial"], figure)
