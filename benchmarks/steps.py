@@ -10,7 +10,7 @@ from accelerate import Accelerator
 
 from holdfast import losses, regimes
 from holdfast.losses import Criterion
-from holdfast.mining import Known
+from holdfast.mining import BatchFacts
 from holdfast.models import Embedder
 from holdfast.regimes import Batch, StepContext
 from holdfast.training.captured import CapturedStep
@@ -59,7 +59,7 @@ class TrainingStep:
         accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="bf16" if device.type == "cuda" else "no")
         self._context = StepContext(model, criterion, accelerator, 0, compiled)
         numbers = torch.arange(len(batch.labels))
-        known = Known.of(batch.labels.cpu(), numbers)
+        known = BatchFacts.of(batch.labels.cpu(), numbers)
         self._batch = Batch(batch.images, batch.labels, None, numbers.to(device), known)
         session: Any = SimpleNamespace(
             recipe=SimpleNamespace(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections import Counter
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -125,3 +128,9 @@ def test_goals_and_regimes_of_a_user() -> None:
     for goal in (Pairs(), attacks.Sum([Pairs(), "collapse"]), "hardness"):
         with pytest.raises(RecipeError, match="single-target"):
             regimes.AdversarialTraining(goal)
+
+
+def test_a_class_name_means_one_thing() -> None:
+    source = Path(__file__).resolve().parents[1] / "src"
+    found = [re.findall(r"^class ([A-Z]\w*)", file.read_text("utf-8"), re.MULTILINE) for file in source.rglob("*.py")]
+    assert [name for name, count in Counter(name for names in found for name in names).items() if count > 1] == []

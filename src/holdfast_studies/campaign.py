@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, plural
 from holdfast.training import Interrupted
 from holdfast_studies.jobs import Cell, Measure, Training, measure_key
 from holdfast_studies.running import Places, run_cell
-from holdfast_studies.side_by_side import SideBySide, threads_of
+from holdfast_studies.side_by_side import CellRunner, threads_of
 from holdfast_studies.store import Store
 from holdfast_studies.workers import line
 
@@ -183,7 +183,7 @@ def run_cells(
     if jobs == 1 and deadline is None:
         _in_turn(pending, dataclasses.replace(places, device=str(chosen[0])), told)
     else:
-        SideBySide(pending, run_cell, places, chosen, jobs, deadline, told).run()
+        CellRunner(pending, run_cell, places, chosen, jobs, deadline, told).run()
     return pending.failed
 
 

@@ -23,7 +23,7 @@ RATE = re.compile(r" @ [\d.]+$")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Column:
+class CitedColumn:
     """A column of a paper's table: what is printed, or what was measured.
 
     Args:
@@ -46,7 +46,7 @@ class Column:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cited:
+class CitedTable:
     """The table that a paper is cited for.
 
     Args:
@@ -58,7 +58,7 @@ class Cited:
 
     caption: str
     drawn: str
-    columns: Mapping[str, Column]
+    columns: Mapping[str, CitedColumn]
     rows: Mapping[str, Mapping[str, float]]
 
     def table(self, results: Mapping[str, Results]) -> Table:
@@ -77,7 +77,7 @@ class Cited:
         """Whether anything in it was measured."""
         return any(self._ran(column, results) for column in self.columns.values())
 
-    def _cell(self, column: Column, row: str, printed: Mapping[str, float], results: Mapping[str, Results]) -> str:
+    def _cell(self, column: CitedColumn, row: str, printed: Mapping[str, float], results: Mapping[str, Results]) -> str:
         if column.printed:
             return f"{printed[column.printed]:.1f}" if column.printed in printed else ""
         arm = column.measured(row)
@@ -86,23 +86,25 @@ class Cited:
         own = results.get(column.study)
         return spread([] if own is None else own.values(arm.name, column.figure), column.figure)
 
-    def _setting(self, column: Column, results: Mapping[str, Results]) -> str:
+    def _setting(self, column: CitedColumn, results: Mapping[str, Results]) -> str:
         return "; ".join(dict.fromkeys(setting(arm.job).short for arm in self._ran(column, results)))
 
-    def _ran(self, column: Column, results: Mapping[str, Results]) -> list[Arm]:
+    def _ran(self, column: CitedColumn, results: Mapping[str, Results]) -> list[Arm]:
         """The arms of a column of which anything was run."""
         own = results.get(column.study)
         arms = (column.measured(row) for row in self.rows) if own is not None else ()
         return [arm for arm in arms if arm is not None and own is not None and own.outcomes.get(arm.name)]
 
 
-def cited() -> dict[str, Cited]:
+def cited() -> dict[str, CitedTable]:
     """Letter of a paper → the table that it is cited for."""
     return {
-        letter: Cited(
+        letter: CitedTable(
             caption=block["caption"],
             drawn=block.get("drawn", block["study"]),
-            columns={heading: Column(**{"study": block["study"], **own}) for heading, own in block["columns"].items()},
+            columns={
+                heading: CitedColumn(**{"study": block["study"], **own}) for heading, own in block["columns"].items()
+            },
             rows=block["rows"],
         )
         for letter, block in paper("overview").items()

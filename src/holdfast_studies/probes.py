@@ -50,7 +50,7 @@ class Scene:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Found:
+class ProbeResult:
     """What a probe found: figures are numbers for tables and claims, series lists for drawings."""
 
     figures: dict[str, float | None]
@@ -61,7 +61,7 @@ class ProbeFunction(ABC):
     """A measurement; its dataclass fields are the arguments of a `Probe`."""
 
     @abstractmethod
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Measure."""
 
 

@@ -23,7 +23,7 @@ from holdfast_studies.job_count import JobCount, gpu_memory, job_counts
 from holdfast_studies.jobs import Cell, Training
 from holdfast_studies.mps import shared_gpu, variables
 from holdfast_studies.running import Places
-from holdfast_studies.workers import Answer, Worker, let_go
+from holdfast_studies.workers import Worker, WorkerReply, let_go
 
 if TYPE_CHECKING:
     from holdfast_studies.campaign import Pending, Tally
@@ -59,7 +59,7 @@ class _Task:
     seen: float = 0.0
 
 
-class SideBySide:
+class CellRunner:
     """Runs what is pending, until it is done, time is up or somebody asks to stop.
 
     Args:
@@ -165,7 +165,7 @@ class SideBySide:
             self.tasks.remove(task)
             yield task
 
-    def _take(self, task: _Task, answer: Answer) -> int:
+    def _take(self, task: _Task, answer: WorkerReply) -> int:
         """File what came of a task; how many cells are over. What others may have caused is tried once more."""
         cell, name = task.cell, f"{task.cell.arm}, seed {task.cell.seed}"
         self.tally.add(self._ideal(task), cells=answer.kind == "done")

@@ -32,7 +32,7 @@ _Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class WorkerReply:
     """What came of a call.
 
     Args:
@@ -59,12 +59,12 @@ class Worker:
         with contextlib.suppress(OSError):  # it died: `answer` says so
             self.pipe.send((function, arguments))
 
-    def answer(self) -> Answer:
+    def answer(self) -> WorkerReply:
         """What came of the call."""
         try:
-            found: Answer = self.pipe.recv()
+            found: WorkerReply = self.pipe.recv()
         except (EOFError, OSError):
-            return Answer("died", "its process was killed (out of memory?)")
+            return WorkerReply("died", "its process was killed (out of memory?)")
         return found
 
     def let_go(self) -> None:
@@ -109,7 +109,7 @@ def _listen(pipe: Connection, calls: SimpleQueue[_Call | None], unanswered: list
         except (EOFError, OSError):
             break
         except Exception as error:  # what was sent cannot be read here
-            pipe.send(Answer("failed", described(error)))
+            pipe.send(WorkerReply("failed", described(error)))
         else:
             unanswered.append(call)
             calls.put(call)
@@ -120,20 +120,20 @@ def _listen(pipe: Connection, calls: SimpleQueue[_Call | None], unanswered: list
     os._exit(1)
 
 
-def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Answer:
+def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> WorkerReply:
     """Call it; a run that is held is waited for."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            return Answer("done", function(*arguments))
+            return WorkerReply("done", function(*arguments))
         except InUse as error:
             if time.monotonic() > end:
-                return Answer("failed", str(error))
+                return WorkerReply("failed", str(error))
             time.sleep(1)
         except Interrupted:  # somebody asked this process alone
-            return Answer("died", "its process was stopped")
+            return WorkerReply("died", "its process was stopped")
         except Exception as error:  # one bad cell must not end a night's work
-            return Answer("crowded" if any(word in str(error) for word in CROWDED) else "failed", line(error))
+            return WorkerReply("crowded" if any(word in str(error) for word in CROWDED) else "failed", line(error))
 
 
 def line(error: Exception) -> str:

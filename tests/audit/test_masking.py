@@ -20,7 +20,7 @@ from holdfast.audit import probes
 from holdfast.audit.masking import Probed, find_masking
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.preparation import Execution, Selection, make_subject
-from holdfast.audit.probes import Outcome, masking_passes
+from holdfast.audit.probes import ProbeOutcome, masking_passes
 from holdfast.audit.subject import Subject
 from holdfast.data import ImageTable
 from holdfast.models import Embedder, as_embedder
@@ -107,7 +107,7 @@ def test_the_reported_attack_that_left_most_is_made_again(model: Embedder, table
 def test_a_search_that_left_more_than_gradients_past_the_mask_is_told(
     held: int, flags: list[str], model: Embedder, table: ImageTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Outcome, "beats", lambda *_: False)  # as if a short search had come as far
+    monkeypatch.setattr(ProbeOutcome, "beats", lambda *_: False)  # as if a short search had come as far
     subject = dataclasses.replace(subject_of(Fake(model, before=in_numpy), table), differentiable=False)
     found = probe(subject, {"es": (torch.arange(20) < held).float()}).flags
     assert [flag.name for flag in found] == flags
@@ -174,8 +174,8 @@ def test_without_gradients_an_audit_goes_on_by_search(
 
 
 def test_an_advantage_counts_if_it_is_large_and_no_accident() -> None:
-    def outcome(*reached: float) -> Outcome:
-        return Outcome(torch.zeros(len(reached), dtype=torch.bool), torch.tensor(reached))
+    def outcome(*reached: float) -> ProbeOutcome:
+        return ProbeOutcome(torch.zeros(len(reached), dtype=torch.bool), torch.tensor(reached))
 
     assert outcome(*[2.0] * 8).beats(outcome(*[1.0] * 8))
     assert outcome(*[2.0] * 8).beats(outcome(*[0.0] * 8))

@@ -15,7 +15,7 @@ from holdfast.audit.ers import TERMS
 from holdfast.errors import HoldfastError
 from holdfast.report.compare_charts import LARGEST, SMALLEST, Disc, diameters, eps_curves, unbeaten
 from holdfast.report.compare_page import recipe_differences, shared_queries
-from holdfast.report.comparison import Comparison, read_comparison
+from holdfast.report.comparison import ModelComparison, read_comparison
 from holdfast.report.runs import short_names
 from holdfast.report.tables import Table, TableCell
 
@@ -24,7 +24,7 @@ def cell(table: Table, row: int, key: str) -> TableCell:
     return table.column(key).cells[row]
 
 
-def best(comparison: Comparison, key: str) -> list[str]:
+def best(comparison: ModelComparison, key: str) -> list[str]:
     table = comparison.table
     return [name for name, cell in zip(table.names, table.column(key).cells, strict=True) if cell.best]
 

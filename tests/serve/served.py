@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from holdfast.serve import Gallery, Limits, Service
+from holdfast.serve import GalleryImages, Limits, Service
 from holdfast.serve.server import listening, make_server
 
 COUNT = 150
@@ -65,7 +65,7 @@ def served(
     service: Service | dict[str, Service],
     limits: Limits | None = None,
     token: str | None = None,
-    gallery: Gallery | None = None,
+    gallery: GalleryImages | None = None,
 ) -> Iterator[int]:
     """The port of a server in a thread of this process."""
     services = service if isinstance(service, dict) else {"pictures": service}

@@ -10,7 +10,7 @@ from served import COUNT, ask, png, served
 
 from holdfast.errors import SearchError
 from holdfast.search import Filter, Searcher, create_index, read_index
-from holdfast.serve import Gallery, Service
+from holdfast.serve import GalleryImages, Service
 from index_cases import picture_table, pictures, small_model
 
 
@@ -29,14 +29,14 @@ def test_a_search_of_a_class_marks_as_one_of_all(service: Service) -> None:
 
 
 def test_requests_of_several_filters_are_computed_together(service: Service) -> None:
-    from holdfast.serve.service import Asked, Found
+    from holdfast.serve.service import SearchReply, SearchRequest
 
     filters = [Filter(), Filter(("class 1",)), Filter(("class 2",)), Filter(), Filter(("class 1",))]
-    asked = [Asked(picture, 2 + row, filters[row]) for row, picture in enumerate(pictures(5, seed=6))]
+    asked = [SearchRequest(picture, 2 + row, filters[row]) for row, picture in enumerate(pictures(5, seed=6))]
     for one, found in zip(asked, service.compute(asked), strict=True):
         (alone,) = service.compute([one])
-        assert isinstance(found, Found)
-        assert isinstance(alone, Found)
+        assert isinstance(found, SearchReply)
+        assert isinstance(alone, SearchReply)
         assert found.answer is not None
         assert [m.id for m in found.answer.matches] == [m.id for m in alone.answer.matches]  # type: ignore[union-attr]
         assert len(found.answer.matches) == one.k
@@ -52,7 +52,7 @@ def test_an_index_in_milvus_is_served_like_another(
     create_index(tmp_path / "far.index", small_model(), table, kind="milvus", milvus=place, thresholds=((0.01, 0.3),))
     searcher = Searcher(read_index(tmp_path / "far.index", milvus=place), false_alarms=0.02)
     far, image = Service(searcher, small_model()), png(pictures(1, seed=5)[0])
-    gallery = Gallery(table, service.model.view)
+    gallery = GalleryImages(table, service.model.view)
     with served({"far": far, "near": service}, gallery=gallery) as port:
         found, expected = (ask(port, f"/search?k=5&index={name}", image).json for name in ("far", "near"))
         assert [match["id"] for match in found["matches"]] == [match["id"] for match in expected["matches"]]

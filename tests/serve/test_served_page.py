@@ -12,7 +12,7 @@ import pytest
 from served import COUNT, png, served
 
 from holdfast.search import IndexedImages, Searcher, read_index
-from holdfast.serve import Gallery, Service
+from holdfast.serve import GalleryImages, Service
 from index_cases import picture_table, pictures, small_model
 
 HOSTILE = '<img src=x onerror="window.hacked=1">'
@@ -21,7 +21,7 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def port(service: Service) -> Iterator[int]:
-    with served(service, gallery=Gallery(picture_table(pictures(COUNT)), service.model.view)) as found:
+    with served(service, gallery=GalleryImages(picture_table(pictures(COUNT)), service.model.view)) as found:
         yield found
 
 

@@ -33,7 +33,7 @@ from holdfast.cli import main
 from holdfast.data.augment import to_float
 from holdfast.models.export import export_onnx
 from holdfast.search import Searcher
-from holdfast.serve import Gallery, Limits, Service, build_app
+from holdfast.serve import GalleryImages, Limits, Service, build_app
 from index_cases import index_of, picture_table, pictures, small_model, unit_vectors
 
 SECRET = "correct horse"
@@ -177,7 +177,7 @@ def test_mounted_in_another_application_it_guards_and_counts_the_same(service: S
 
 def test_images_of_the_gallery_are_shown_by_name_and_nothing_else(service: Service) -> None:
     table = picture_table(pictures(2 * COUNT))  # more than the index holds
-    with served(service, gallery=Gallery(table, service.model.view)) as port:
+    with served(service, gallery=GalleryImages(table, service.model.view)) as port:
         assert ask(port, "/health").json["images_shown"] is True
         reply = ask(port, "/image?id=picture-3")
         assert reply.headers["content-type"] == "image/png"

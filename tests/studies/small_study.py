@@ -44,9 +44,11 @@ def with_arms(arms: Callable[[Scale], Sequence[Arm]], name: str = "X9") -> base.
 class Constant(probes.ProbeFunction):
     value: float
 
-    def __call__(self, scene: probes.Scene) -> probes.Found:
+    def __call__(self, scene: probes.Scene) -> probes.ProbeResult:
         path = [[n, self.value * n] for n in range(5)]
-        return probes.Found(figures={"value": self.value + scene.seed / 8}, series={"path": path, "unused": [1.0]})
+        return probes.ProbeResult(
+            figures={"value": self.value + scene.seed / 8}, series={"path": path, "unused": [1.0]}
+        )
 
 
 @contextmanager

@@ -212,8 +212,8 @@ def test_auto_on_a_gpu_grows_with_what_logs_say(
     pending = campaign.Pending(cells, store, HERE)
     clock = itertools.count()
     monkeypatch.setattr(side_by_side.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(side_by_side.SideBySide, "_look_at_machine", lambda *_: None)
-    work = side_by_side.SideBySide(pending, lambda *_: None, HERE, [torch.device("cpu")], None, 60.0, tally)
+    monkeypatch.setattr(side_by_side.CellRunner, "_look_at_machine", lambda *_: None)
+    work = side_by_side.CellRunner(pending, lambda *_: None, HERE, [torch.device("cpu")], None, 60.0, tally)
     work.run()
     assert seen == [1, 2, 4]
     assert work.counts[0].count == 2, "twice as many jobs at half the speed did not pay"

@@ -19,7 +19,7 @@ from holdfast_studies.claims import Beyond
 from holdfast_studies.jobs import SCALES, Probe, Scale
 from holdfast_studies.measures import noisy_labels
 from holdfast_studies.measures.noisy_labels import LOSSES, Boundary, Floats, NoisyLabels, label_chances
-from holdfast_studies.probes import Found, Scene
+from holdfast_studies.probes import ProbeResult, Scene
 
 NOWHERE = Scene(seed=0, device=torch.device("cpu"))
 
@@ -127,7 +127,7 @@ def test_noise_out_of_range_is_refused() -> None:
 
 
 @functools.cache
-def computed(probe: NoisyLabels) -> Found:
+def computed(probe: NoisyLabels) -> ProbeResult:
     """Once for all tests: nothing in it is random."""
     return probe(NOWHERE)
 

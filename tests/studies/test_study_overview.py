@@ -11,14 +11,14 @@ from figures_of import figures_of, made_up
 
 from holdfast_studies import base
 from holdfast_studies.document import document, write
-from holdfast_studies.overview import Cited, Column, cited, write_overview
+from holdfast_studies.overview import CitedColumn, CitedTable, cited, write_overview
 from holdfast_studies.page import PAPERS, load, order
 from holdfast_studies.results import Results
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 
-def measured(own: Cited) -> list[Column]:
+def measured(own: CitedTable) -> list[CitedColumn]:
     return [column for column in own.columns.values() if not column.printed]
 
 

@@ -30,7 +30,7 @@ from holdfast.audit.probes import (
     SLOPES,
     STEADY,
     UNMASKED,
-    Outcome,
+    ProbeOutcome,
     Probes,
     breaks_more,
     masking_passes,
@@ -97,7 +97,7 @@ def find_masking(subject: Subject, eps: float, reported: Mapping[str, Tensor], p
     positions = probes.probed_rows(subject)
     rows = subject.rows[positions.to(subject.rows.device)]
     hits = {name: hit.cpu()[positions] > 0 for name, hit in reported.items()}
-    made = Verdict(subject, eps, hits, progress, rows)
+    made = MaskingProbes(subject, eps, hits, progress, rows)
     torch.manual_seed(seeds.derive(subject.seed, "probes"))  # for randomised models, also where an audit goes on
     found = made.flags() if bool(made.right.any()) else []
     planned, taken = masking_passes(subject), made.taken
@@ -106,7 +106,7 @@ def find_masking(subject: Subject, eps: float, reported: Mapping[str, Tensor], p
     return Probed(found, {name: right[~left.cpu()] for name, left in made.left.items()})
 
 
-class Verdict(Probes):
+class MaskingProbes(Probes):
     """Which flags the probes come to."""
 
     def flags(self) -> list[Flag]:
@@ -124,7 +124,7 @@ class Verdict(Probes):
             return found
         return self._rough(own) or self._blind(own)
 
-    def _causes(self, own: Outcome, other: Outcome) -> list[Flag]:
+    def _causes(self, own: ProbeOutcome, other: ProbeOutcome) -> list[Flag]:
         """Which of the cuts alone gets as far as all of them, and what the reported attacks would have found by it."""
         by_cut = {cut: outcome for cut, outcome in self._alone().items() if outcome.beats(own)}
         enough = [cut for cut in by_cut if not other.beats(by_cut[cut])][:1]
@@ -132,14 +132,14 @@ class Verdict(Probes):
         best = by_cut[cuts[0]] if enough else other
         return [Flag(f"masked-{cuts[0]}", self._told(own, best, cuts))]
 
-    def _alone(self) -> dict[Cut, Outcome]:
+    def _alone(self) -> dict[Cut, ProbeOutcome]:
         """What gradients do that pass by one cut each."""
         model = self.subject.model
         with self.counted(CAUSES):
             alone = {cut: self.tried(partial(self.by_steps, Unmasked(model, [cut]), "apgd")) for cut in PASSED_BY}
         return {cut: outcome for cut, outcome in alone.items() if outcome is not None}
 
-    def _told(self, own: Outcome, other: Outcome, cuts: list[Cut]) -> str:
+    def _told(self, own: ProbeOutcome, other: ProbeOutcome, cuts: list[Cut]) -> str:
         """The figure with and without a cause: of the reported attack that left most, or else of the probe itself."""
         by_own = "by the model's own gradient" if self.subject.differentiable else "by random search"
         what, before, after = by_own, own.left, other.left
@@ -158,7 +158,7 @@ class Verdict(Probes):
         known = [name for name in AGAIN if name in self.reported]
         return max(known, key=lambda name: int(self.reported[name].sum()), default=None)
 
-    def _reported_again(self, named: str, cuts: list[Cut]) -> Outcome | None:
+    def _reported_again(self, named: str, cuts: list[Cut]) -> ProbeOutcome | None:
         """A reported attack by a gradient without its mask."""
         budget = Budget(eps=self.eps, steps=2 * steps_of(self.subject))
         return self.run(REPORTED, lambda: self.by_goal(named, Unmasked(self.subject.model, cuts), budget))
@@ -176,19 +176,19 @@ class Verdict(Probes):
         what = f"under the reported attack {named}, by random search,"
         return [Flag(f"masked-{cut}", self._figures(what, self.reported[named], again.left, [cut]))]
 
-    def _farther(self, own: Outcome, other: Outcome) -> str:
+    def _farther(self, own: ProbeOutcome, other: ProbeOutcome) -> str:
         by_own = float(own.reached.sum())
         if by_own <= 0:
             return "without that the attack gets nowhere"
         return f"the same attack gets {float(other.reached.sum()) / by_own:.1f} times as far"
 
-    def _claims(self, own: Outcome) -> bool:
+    def _claims(self, own: ProbeOutcome) -> bool:
         """Whether there is a robustness to doubt, under attacks that want another class to be found."""
         aimed = [name for name in AGAIN if name in self.reported] or list(self.reported)
         left = [own.left, *(self.reported[name] for name in aimed)]
         return max(float(each.double().mean()) for each in left) > MARGIN
 
-    def _rough(self, own: Outcome) -> list[Flag]:
+    def _rough(self, own: ProbeOutcome) -> list[Flag]:
         """Gradients that are those of small bumps, or whose image is blurred."""
         model, size = self.subject.model, self.eps / 2
         mean = f"is a mean over noise of {255 * size:.2g}/255"
@@ -202,7 +202,7 @@ class Verdict(Probes):
             "noise": ("rough-surface", smoothed(model), "momentum", mean),
             "noise, no mask": ("rough-surface", smoothed(Unmasked(model)), "momentum", f"{mean} and passes by masks"),
         }
-        alike: dict[Method, Outcome | None] = {"apgd": own}
+        alike: dict[Method, ProbeOutcome | None] = {"apgd": own}
         for name, (flag, module, method, words) in tries.items():
             if method not in alike:
                 alike[method] = self.run(STEADY, partial(self.by_steps, model, method))
@@ -212,7 +212,7 @@ class Verdict(Probes):
                 return [Flag(flag, f"{why} {words}, and {self._farther(own, other)}")]
         return []
 
-    def _blind(self, own: Outcome) -> list[Flag]:
+    def _blind(self, own: ProbeOutcome) -> list[Flag]:
         """What needs no gradient does better than it, many steps do no better than one, or nothing helps at all."""
         model = self.subject.model
         found: list[Flag] = []
@@ -238,7 +238,7 @@ class Verdict(Probes):
             found.append(Flag("more-steps-do-not-help", why))
         return found
 
-    def _false_slope(self, own: Outcome) -> list[Flag]:
+    def _false_slope(self, own: ProbeOutcome) -> list[Flag]:
         """A gradient that is not the slope of what the model computes, and what to pass by so that it is."""
         if isinstance(self.subject.model, Expectation):  # where noise moves vectors, a short step says nothing
             return []

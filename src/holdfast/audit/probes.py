@@ -46,7 +46,7 @@ EXPLAIN = (CAUSES, REPORTED, SLOPES)
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class ProbeOutcome:
     """What an attack did to the probed queries.
 
     Args:
@@ -57,7 +57,7 @@ class Outcome:
     left: Tensor
     reached: Tensor
 
-    def beats(self, other: Outcome) -> bool:
+    def beats(self, other: ProbeOutcome) -> bool:
         """Whether it got clearly farther than another attack on the same queries: in sum, and image by image."""
         farther = float(self.reached.sum()) > FARTHER * max(float(other.reached.sum()), 0.0)
         tie = 0.02 * float(self.reached.abs().mean())
@@ -178,14 +178,14 @@ class Probes:
                 break
         return max(found)
 
-    def own(self) -> Outcome:
+    def own(self) -> ProbeOutcome:
         """What the audit's attacks go by: the model's own gradient, or search where it has none."""
         with self.counted(OWN):
             found = self.by_steps(self.subject.model, "apgd") if self.subject.differentiable else self.by_search()
         self.left[f"probe: {OWN}"] = found.left
         return found
 
-    def run(self, name: str, attack: Callable[[], Outcome]) -> Outcome | None:
+    def run(self, name: str, attack: Callable[[], ProbeOutcome]) -> ProbeOutcome | None:
         """What a probe did; None where the gradient it goes by does not exist."""
         with self.counted(name):
             found = self.tried(attack)
@@ -212,17 +212,17 @@ class Probes:
 
     def by_steps(
         self, module: nn.Module, method: Method, steps: int | None = None, eps: float | None = None
-    ) -> Outcome:
+    ) -> ProbeOutcome:
         """Gradient steps on the margin, from the image itself: random starts would break queries by themselves."""
         budget = Budget(eps=eps or self.eps, steps=steps or steps_of(self.subject), method=method)
         return self._judged(craft(module, self.images, self.margin, budget, chunk=self.subject.chunk).images)
 
-    def by_goal(self, goal: str, module: nn.Module, budget: Budget) -> Outcome:
+    def by_goal(self, goal: str, module: nn.Module, budget: Budget) -> ProbeOutcome:
         """Steps towards another goal."""
         bound = attacks.build(goal).bind(self.subject.references, self.rows, self.subject.generator("probe", goal))
         return self._judged(craft(module, self.images, bound, budget, chunk=self.subject.chunk).images)
 
-    def by_search(self) -> Outcome:
+    def by_search(self) -> ProbeOutcome:
         """Random search."""
         budget, generator = Budget.fgsm(self.eps), self.subject.generator("probe-search")
         queries, chunk = _queries(self.subject), self.subject.chunk
@@ -231,12 +231,12 @@ class Probes:
         )
         return self._outcome(found)
 
-    def _judged(self, images: Tensor) -> Outcome:
+    def _judged(self, images: Tensor) -> ProbeOutcome:
         forward = Forward(self.subject.model)
         return self._outcome(judge(forward, images, self.margin, self.subject.chunk, self.clean))
 
-    def _outcome(self, found: Attacked) -> Outcome:
-        return Outcome(found.measures["hit"] > 0, (self.clean - found.loss).clamp_min(0))
+    def _outcome(self, found: Attacked) -> ProbeOutcome:
+        return ProbeOutcome(found.measures["hit"] > 0, (self.clean - found.loss).clamp_min(0))
 
     def percent(self, left: Tensor) -> str:
         """R@1 of all probed images."""

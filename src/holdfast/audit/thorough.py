@@ -81,7 +81,7 @@ class Thorough(Protocol):
         rows = references.rows(subject.rows)
 
         def attack(block: slice, larger: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-            known = Known(subject, block)
+            known = SmallestFound(subject, block)
             undecided = torch.ones_like(known.radius, dtype=torch.bool)
             if larger is not None:
                 known.radius = known.radius.fmin(larger["radius"])
@@ -115,7 +115,7 @@ class Thorough(Protocol):
         return figures
 
 
-class Known:
+class SmallestFound:
     """What attacks have come to on a block of queries: the smallest mAP@R, and the smallest eps that breaks each.
 
     Args:

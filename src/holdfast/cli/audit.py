@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.audit.ers import TERMS
-from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, above_zero, non_negative, positive, shared
+from holdfast.cli.parsing import MODEL_ON_DATA, CommandResult, Parser, above_zero, non_negative, positive, shared
 from holdfast.console import figure, table
 from holdfast.errors import plural
 from holdfast.metric_info import MetricInfo, stored
@@ -45,7 +45,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="folder for audit.json and the rest (default: the run, or audits/MODEL-DATA)")
 
 
-def run(options: argparse.Namespace) -> Answer | None:
+def run(options: argparse.Namespace) -> CommandResult | None:
     """Attack."""
     from holdfast.audit import Execution, run
     from holdfast.devices import choose_device

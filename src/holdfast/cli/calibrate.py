@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, model_from, rate, shared, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, CommandResult, Parser, model_from, rate, shared, writable
 from holdfast.console import table
 from holdfast.errors import plural
 
@@ -23,7 +23,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="JSON file (default: artifacts/verification.json of a run)")
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Pair images, and find thresholds."""
     from holdfast.data import parse
     from holdfast.devices import choose_device

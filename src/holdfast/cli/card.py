@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.parsing import Answer, Parser
+from holdfast.cli.parsing import CommandResult, Parser
 
 
 def arguments(sub: Parser) -> None:
@@ -18,7 +18,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--force", action="store_true", help="write over a card that was edited by hand")
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Write the card."""
     from holdfast.models import write_card
 

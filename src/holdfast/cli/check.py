@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.parsing import Answer, Parser, shared
+from holdfast.cli.parsing import CommandResult, Parser, shared
 from holdfast.errors import harmless, plural
 
 
@@ -16,7 +16,7 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--data", required=True)
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Look at every image."""
     from holdfast.data import check, load
     from holdfast.data.table import SkippedFiles

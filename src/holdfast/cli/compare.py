@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.parsing import Answer, Parser, shared, writable
+from holdfast.cli.parsing import CommandResult, Parser, shared, writable
 from holdfast.errors import harmless
 
 
@@ -21,7 +21,7 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--no-images")
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Write the page and the files asked for."""
     from holdfast.files import write_atomic
     from holdfast.report.compare_page import write_comparison

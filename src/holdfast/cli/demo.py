@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli.parsing import Answer, Parser
+from holdfast.cli.parsing import CommandResult, Parser
 from holdfast.console import table
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--open", action="store_true", help="open the page in the browser at the end")
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Run the demo."""
     from holdfast.demo import demo
 

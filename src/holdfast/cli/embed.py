@@ -10,7 +10,16 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, images_from, model_from, positive, shared, writable
+from holdfast.cli.parsing import (
+    MODEL_ON_DATA,
+    CommandResult,
+    Parser,
+    images_from,
+    model_from,
+    positive,
+    shared,
+    writable,
+)
 from holdfast.errors import plural
 
 
@@ -27,7 +36,7 @@ def arguments(sub: Parser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> Answer | None:
+def run(options: argparse.Namespace) -> CommandResult | None:
     """Write vectors."""
     from holdfast.data import ImageStore
     from holdfast.devices import choose_device
@@ -52,7 +61,7 @@ def run(options: argparse.Namespace) -> Answer | None:
     return facts, f"{plural(len(vectors), 'vector')} of {vectors.shape[1]} dims in {out}{skipped}"
 
 
-def _sharded(options: argparse.Namespace) -> Answer | None:
+def _sharded(options: argparse.Namespace) -> CommandResult | None:
     """Write vectors file by file."""
     from holdfast.devices import choose_device
     from holdfast.processes import joined

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from holdfast.cli.parsing import MODEL_ON_DATA, Answer, Parser, model_from, positive, shared, writable
+from holdfast.cli.parsing import MODEL_ON_DATA, CommandResult, Parser, model_from, positive, shared, writable
 from holdfast.console import figure, table
 from holdfast.errors import harmless, plural
 from holdfast.metric_info import MetricInfo
@@ -24,7 +24,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="also write the result to this JSON file")
 
 
-def run(options: argparse.Namespace) -> Answer | None:
+def run(options: argparse.Namespace) -> CommandResult | None:
     """Measure a model, and write the figures if asked."""
     from holdfast.data import parse
     from holdfast.devices import choose_device

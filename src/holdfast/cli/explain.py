@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.parsing import Answer, Parser, shared, writable
+from holdfast.cli.parsing import CommandResult, Parser, shared, writable
 from holdfast.errors import HoldfastError
 
 
@@ -19,7 +19,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="png, svg or pdf file (default: RULE.png)")
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Draw a direct gradient."""
     import torch
 

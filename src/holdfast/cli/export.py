@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.parsing import Answer, Parser, model_from, positive, refuse_idle, shared, writable
+from holdfast.cli.parsing import CommandResult, Parser, model_from, positive, refuse_idle, shared, writable
 from holdfast.errors import ModelError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--opset", type=positive, metavar="N", help="version of the ONNX operators (default 17)")
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Export, and compare the graph with torch."""
     if options.int8 and not options.data:
         raise ModelError("--int8 is judged by R@1 on labelled images; give --data")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.parsing import (
     MODEL_ON_DATA,
-    Answer,
+    CommandResult,
     Parser,
     images_from,
     model_from,
@@ -49,7 +49,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="folder for the index")
 
 
-def run(options: argparse.Namespace) -> Answer | None:
+def run(options: argparse.Namespace) -> CommandResult | None:
     """Build or extend an index."""
     from holdfast.devices import choose_device
     from holdfast.processes import joined

@@ -9,7 +9,7 @@ import argparse
 import dataclasses
 import importlib
 
-from holdfast.cli.parsing import Answer, Parser
+from holdfast.cli.parsing import CommandResult, Parser
 from holdfast.cli.study import studies
 from holdfast.console import listing
 
@@ -39,7 +39,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("what", choices=sorted(FAMILIES), metavar="FAMILY", help=", ".join(sorted(FAMILIES)))
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Names with a line each; in JSON, recipes are objects with the paper and table they belong to."""
     find = studies if options.what == "studies" else importlib.import_module
     module = find(FAMILIES[options.what])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.search import Searcher
 
 
-Answer: TypeAlias = tuple[Any, str] | tuple[Any, str, int]
+CommandResult: TypeAlias = tuple[Any, str] | tuple[Any, str, int]
 """What a command prints: with `--json` the first, to a person the second; and its exit status, if that is not 0."""
 
 LAZY = {

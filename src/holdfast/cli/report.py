@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from holdfast.cli.parsing import Answer, Parser, positive, shared, writable
+from holdfast.cli.parsing import CommandResult, Parser, positive, shared, writable
 from holdfast.errors import HoldfastError, harmless
 
 
@@ -25,7 +25,7 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--seed", help="of everything random (default: the run's)")
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Collect what the page shows if that is not there yet, then write the page."""
     from holdfast.files import write_atomic
     from holdfast.report.page import make

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.parsing import (
-    Answer,
+    CommandResult,
     Parser,
     images_from,
     model_from,
@@ -47,7 +47,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's images are")
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandResult:
     """Search, and write the page if asked."""
     from holdfast.data import ImageStore
     from holdfast.data.readers.folder import image_files

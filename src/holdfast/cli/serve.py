@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     from holdfast.evaluation import read_table
 
     try:
-        from holdfast.serve import Gallery, Limits, serve
+        from holdfast.serve import GalleryImages, Limits, serve
         from holdfast.serve.limits import MB
         from holdfast.serve.server import is_local
     except ImportError as error:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
         )
     services = _services(options)
     view = next(iter(services.values())).model.view
-    gallery = Gallery(read_table(options.gallery, True)[0], view) if options.gallery else None
+    gallery = GalleryImages(read_table(options.gallery, True)[0], view) if options.gallery else None
     limits = Limits(
         body=round(options.largest * MB), waiting=options.waiting, seconds=options.seconds, batch=options.batch
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from holdfast.cli.evaluate import metrics_table
-from holdfast.cli.parsing import Answer, Parser, shared
+from holdfast.cli.parsing import CommandResult, Parser, shared
 from holdfast.run_files import outcome_lines
 
 
@@ -23,7 +23,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--out", help="run folder (default: runs/RECIPE-DATA-sSEED)")
 
 
-def run(options: argparse.Namespace) -> Answer | None:
+def run(options: argparse.Namespace) -> CommandResult | None:
     """Train."""
     from holdfast.processes import starts_first
     from holdfast.training import train

@@ -34,14 +34,14 @@ ReadChunk: TypeAlias = tuple[list[Pixels], NDArray[np.int64], dict[int, BadImage
 """The same as a worker returns it, pixels first, and by position in the source what is odd about an image."""
 
 
-class Asked(NamedTuple):
+class DecodeRequest(NamedTuple):
     """What a batch is asked for: whole images, or what an augmentation shows of them."""
 
     rows: Tensor
     augment: WindowAugment | None = None
     draws: Tensor | None = None
 
-    def same(self, other: Asked) -> bool:
+    def same(self, other: DecodeRequest) -> bool:
         """Whether both ask for the same pixels."""
         if self.augment != other.augment or not torch.equal(self.rows, other.rows):
             return False
@@ -71,7 +71,7 @@ Part: TypeAlias = tuple[list[Pixels], dict[int, tuple[int, int]], dict[int, str]
 in the source, what is odd about an image."""
 
 
-class Batch(NamedTuple):
+class DecodedBatch(NamedTuple):
     """What workers are at work on.
 
     Args:
@@ -80,7 +80,7 @@ class Batch(NamedTuple):
         views: what these are written to.
     """
 
-    asked: Asked
+    asked: DecodeRequest
     parts: list[Future[Part]]
     views: Tensor | None
 
@@ -99,13 +99,13 @@ class Decoder:
         self.table, self.view, self.device, self.workers = table, view, device, workers
         # On a CPU threads also finish views, in memory that they share.
         self._workers = Workers(table, view, workers, device.type != "cpu" and processes_pay(table, workers))
-        self._ahead: deque[Batch] = deque(maxlen=AHEAD)
+        self._ahead: deque[DecodedBatch] = deque(maxlen=AHEAD)
         self._shapes = np.zeros((len(table), 2), np.int64)
         """Height and width of images at the canvas, where they are known."""
 
     def images(self, rows: Tensor) -> RaggedImages:
         """Whole images."""
-        return RaggedImages.sent(self._done(self._batch(Asked(rows.cpu()))), self.device)
+        return RaggedImages.sent(self._done(self._batch(DecodeRequest(rows.cpu()))), self.device)
 
     def views(self, rows: Tensor, augment: Augment, draws: Tensor) -> Tensor:
         """What an augmentation shows of some images; of files, no more than that is resized."""
@@ -123,14 +123,14 @@ class Decoder:
         """Start on what `images` or `views` will be asked for."""
         self._ahead.append(self._start(_asked(rows, augment, draws)))
 
-    def _batch(self, asked: Asked) -> Batch:
+    def _batch(self, asked: DecodeRequest) -> DecodedBatch:
         for number, batch in enumerate(self._ahead):
             if batch.asked.same(asked):
                 del self._ahead[number]
                 return batch
         return self._start(asked)
 
-    def _done(self, batch: Batch) -> list[Pixels]:
+    def _done(self, batch: DecodedBatch) -> list[Pixels]:
         """The images of a batch when workers have finished them, and a note of what they found out."""
         found: list[Pixels] = []
         for future in batch.parts:
@@ -142,7 +142,7 @@ class Decoder:
             self.table.source.odd.update(odd)
         return found
 
-    def _start(self, asked: Asked) -> Batch:
+    def _start(self, asked: DecodeRequest) -> DecodedBatch:
         count, augment, views = len(asked.rows), asked.augment, None
         threads = self.device.type == "cpu" and not self._workers.processes
         if isinstance(augment, RandomResizedCrop) and threads and resampling.compiled:
@@ -156,9 +156,9 @@ class Decoder:
             piece = Piece(rows[some], augment, None if draws is None else draws[some], windows[some])
             work = read_piece if views is None else partial(_finish, views[some])
             parts.append(self._workers.submit(work, piece))
-        return Batch(asked, parts, views)
+        return DecodedBatch(asked, parts, views)
 
-    def _guessed(self, asked: Asked) -> list[tuple[int, int, Window]]:
+    def _guessed(self, asked: DecodeRequest) -> list[tuple[int, int, Window]]:
         """Height and width of each image, as far as known, and its window: one call for all costs as much as one."""
         if asked.augment is None or asked.draws is None:
             return []
@@ -168,10 +168,10 @@ class Decoder:
         return [(height, width, window) for (height, width), window in zip(shapes.tolist(), windows, strict=True)]
 
 
-def _asked(rows: Tensor, augment: Augment | None, draws: Tensor | None) -> Asked:
+def _asked(rows: Tensor, augment: Augment | None, draws: Tensor | None) -> DecodeRequest:
     if isinstance(augment, WindowAugment) and draws is not None and not augment.room:
-        return Asked(rows.cpu(), augment, draws.cpu())
-    return Asked(rows.cpu())
+        return DecodeRequest(rows.cpu(), augment, draws.cpu())
+    return DecodeRequest(rows.cpu())
 
 
 def _finish(views: Tensor, table: ImageTable, view: View, piece: Piece) -> Part:

@@ -54,7 +54,7 @@ def free_bytes(folder: Path) -> int:
 
 
 @dataclass
-class Index:
+class DiskIndex:
     """What is known to be on disk.
 
     Args:
@@ -118,9 +118,9 @@ class DiskImages:
                 waited = True
                 time.sleep(WAIT)
 
-    def read(self) -> Index:
+    def read(self) -> DiskIndex:
         """What is on disk; nothing where files are not what they should be."""
-        index, digest = Index(), hashlib.blake2b(digest_size=16)
+        index, digest = DiskIndex(), hashlib.blake2b(digest_size=16)
         try:
             content = self.lines.read_bytes()
             size = self.pixels.stat().st_size
@@ -132,19 +132,19 @@ class DiskImages:
             try:
                 entry: dict[str, Any] = json.loads(line)
                 if number == 0 and entry != self._header():
-                    return Index()
+                    return DiskIndex()
                 if "complete" in entry:
                     whole = entry == {"complete": size, "digest": digest.hexdigest()} and index.rows == len(self.table)
                     index.complete = whole and size == index.bytes
-                    return index if index.complete else Index()
+                    return index if index.complete else DiskIndex()
                 if number:
                     index.shapes += entry["shapes"]
                     index.bad |= {int(row): str(why) for row, why in entry["bad"].items()}
                     index.rows = int(entry["rows"])
             except (ValueError, KeyError, TypeError, AttributeError):
-                return Index()
+                return DiskIndex()
             digest.update(line)
-        return index if index.bytes <= size else Index()
+        return index if index.bytes <= size else DiskIndex()
 
     def _header(self) -> dict[str, Any]:
         stored = f"{self.view.canvas} px, {self.view.fit}, {self.view.interpolation}"
@@ -201,7 +201,7 @@ class DiskImages:
                 yield entry
                 entry, written = {"rows": 0, "shapes": [], "bad": {}}, 0
 
-    def _mapped(self, index: Index) -> RaggedImages:
+    def _mapped(self, index: DiskIndex) -> RaggedImages:
         size = index.bytes
         # Private: nobody writes, and a tensor must not be read-only.
         flat = torch.from_file(str(self.pixels), shared=False, size=size, dtype=torch.uint8) if size else torch.empty(0)

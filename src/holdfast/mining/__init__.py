@@ -5,7 +5,7 @@ from holdfast.mining.base import Miner, register, registry
 from holdfast.mining.batch import MiningBatch
 from holdfast.mining.distance import Distance
 from holdfast.mining.easy_positive import EasyPositive
-from holdfast.mining.known import Known, training_batch
+from holdfast.mining.known import BatchFacts, training_batch
 from holdfast.mining.multi_similarity import MultiSimilarityMiner
 from holdfast.mining.semihard import SemiHard, SoftHard
 from holdfast.mining.triplet import EasyPositiveHardNegative, Hardest, Random, TripletMiner
@@ -14,12 +14,12 @@ from holdfast.mining.tuples import IndicesTuple, Pairs, Recalled, Triplets, Tupl
 build, names = builder(registry), registry.names
 
 __all__ = [
+    "BatchFacts",
     "Distance",
     "EasyPositive",
     "EasyPositiveHardNegative",
     "Hardest",
     "IndicesTuple",
-    "Known",
     "Miner",
     "MiningBatch",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 
-class Known(NamedTuple):
+class BatchFacts(NamedTuple):
     """What class and image numbers, looked at before they go to a device, say of a batch.
 
     Args:
@@ -27,7 +27,7 @@ class Known(NamedTuple):
     paired: bool
 
     @classmethod
-    def of(cls, labels: Tensor, images: Tensor) -> Known:
+    def of(cls, labels: Tensor, images: Tensor) -> BatchFacts:
         """Of class numbers and image numbers that are on the host."""
         own = labels.numpy()
         _, once = np.unique(images.numpy(), return_index=True)
@@ -36,11 +36,11 @@ class Known(NamedTuple):
         return cls(len(rows), complete, distinct, len(own) % 2 == 0 and bool((own[0::2] == own[1::2]).all()))
 
 
-_batch: ContextVar[tuple[Tensor, Known | None] | None] = ContextVar("batch", default=None)
+_batch: ContextVar[tuple[Tensor, BatchFacts | None] | None] = ContextVar("batch", default=None)
 
 
 @contextmanager
-def training_batch(labels: Tensor, known: Known | None) -> Iterator[None]:
+def training_batch(labels: Tensor, known: BatchFacts | None) -> Iterator[None]:
     """In the block, labels and rows are training's own, which need no check, and this much is known of a batch.
 
     Args:
@@ -59,7 +59,7 @@ def in_training() -> bool:
     return _batch.get() is not None
 
 
-def known_of(labels: Tensor) -> Known | None:
+def known_of(labels: Tensor) -> BatchFacts | None:
     """What is known of a batch with these labels; None: ask its device."""
     found = _batch.get()
     return found[1] if found is not None and found[0] is labels else None

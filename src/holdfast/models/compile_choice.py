@@ -39,7 +39,7 @@ Figure: TypeAlias = Literal["plain", "compiled", "cold", "warm"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class CompileChoice:
     """What `auto` came to.
 
     Args:
@@ -104,7 +104,7 @@ class Costs:
             self._file = None
 
 
-def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int, bfloat16: bool) -> Choice:
+def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int, bfloat16: bool) -> CompileChoice:
     """Whether to compile.
 
     Args:
@@ -116,9 +116,9 @@ def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int
     """
     device = _device(model)
     if choice != "auto":
-        return Choice(choice)
+        return CompileChoice(choice)
     if device.type != "cuda" or not model.differentiable:
-        return Choice(False)
+        return CompileChoice(False)
     costs = Costs(model, bfloat16)
     known = costs.known()
     plain = known.get("plain") or time_pass(model, batch, bfloat16)
@@ -128,7 +128,7 @@ def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int
     if not costs.warm:
         takes += max(0.0, COLD * tensors - takes) / _runs.get()
     saves = images * (plain - compiled)
-    return Choice(saves > takes, saves, takes)
+    return CompileChoice(saves > takes, saves, takes)
 
 
 def _device(model: Embedder) -> torch.device:

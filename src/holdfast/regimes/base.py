@@ -15,7 +15,7 @@ from holdfast.attacks import Budget
 from holdfast.configurable import Configurable
 from holdfast.errors import RecipeError
 from holdfast.losses import Encoded
-from holdfast.mining import Known
+from holdfast.mining import BatchFacts
 from holdfast.models.bank import SetStart
 from holdfast.processes import current_processes
 from holdfast.regimes.context import StepContext as StepContext
@@ -45,7 +45,7 @@ class Batch:
     labels: Tensor
     make: Callable[[Tensor], Tensor] | None = None
     numbers: Tensor | None = None
-    known: Known | None = None
+    known: BatchFacts | None = None
 
     def pick(self, rows: Tensor) -> Tensor:
         """The images of any rows of the whole batch."""

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from holdfast.audit.ers import SCORES
 from holdfast.files import write_atomic
 from holdfast.report.compare_charts import eps_curves, learning_curves, tradeoff
-from holdfast.report.comparison import Comparison, read_comparison
+from holdfast.report.comparison import ModelComparison, read_comparison
 from holdfast.report.formatting import NONE, number, setting, short
 from holdfast.report.images import BUDGET, PageImages
 from holdfast.report.public import public_path
@@ -46,7 +46,7 @@ def compare(
     return write_comparison(read_comparison(folders), Path(out), images, note)
 
 
-def write_comparison(comparison: Comparison, out: Path, images: bool = True, note: str = "") -> Path:
+def write_comparison(comparison: ModelComparison, out: Path, images: bool = True, note: str = "") -> Path:
     """Write the page of a comparison that was read, as `compare` does."""
     runs, table = comparison.runs, comparison.table
     robust = robustness_column(table)

@@ -48,7 +48,7 @@ class MissingResult:
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """Runs with their figures.
 
     Args:
@@ -77,7 +77,7 @@ class Comparison:
         }
 
 
-def read_comparison(folders: Sequence[str | Path]) -> Comparison:
+def read_comparison(folders: Sequence[str | Path]) -> ModelComparison:
     """Read the runs and rank them where that is fair.
 
     Args:
@@ -89,7 +89,7 @@ def read_comparison(folders: Sequence[str | Path]) -> Comparison:
     different = unfair(runs)
     table = table_of(runs)
     seeds = seed_summary(runs, table)
-    return Comparison(
+    return ModelComparison(
         runs,
         table.marked(different),
         None if seeds is None else seeds.marked(different),

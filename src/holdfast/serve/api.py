@@ -21,13 +21,13 @@ from holdfast.data.resampling import Pixels
 from holdfast.robustness import what_no_mark_means
 from holdfast.search import Answer, Filter
 from holdfast.serve.batching import Batcher
-from holdfast.serve.gallery import Gallery
+from holdfast.serve.gallery import GalleryImages
 from holdfast.serve.intake import Intake, within
 from holdfast.serve.limits import Limits
 from holdfast.serve.metrics import ServerMetrics
 from holdfast.serve.openapi import description, page
 from holdfast.serve.parameters import Parameters
-from holdfast.serve.service import ANY, Asked, AttackedImage, Found, Service
+from holdfast.serve.service import ANY, AttackedImage, SearchReply, SearchRequest, Service
 from holdfast.version import __version__
 
 T = TypeVar("T")
@@ -48,12 +48,12 @@ class Api:
         gallery: the images of the indexes.
     """
 
-    def __init__(self, services: dict[str, Service], limits: Limits, gallery: Gallery | None) -> None:
+    def __init__(self, services: dict[str, Service], limits: Limits, gallery: GalleryImages | None) -> None:
         self.services, self.limits, self.gallery = services, limits, gallery
         self.intake, self.parameters = Intake(limits), Parameters(list(services), limits)
         self.sizes = {name: len(service.searcher.index) for name, service in services.items()}
         self.metrics = ServerMetrics(self.sizes, lambda: self.intake.inside)
-        self._batchers: dict[str, Batcher[Asked, Found]] = {
+        self._batchers: dict[str, Batcher[SearchRequest, SearchReply]] = {
             name: Batcher(partial(self._compute, service), limits.batch) for name, service in services.items()
         }
         self._decoders = ThreadPoolExecutor(DECODERS, "holdfast-decode")
@@ -169,9 +169,9 @@ class Api:
     async def _in_time(self, work: Awaitable[T]) -> T:
         return await within(work, self.limits.seconds, 503, "there was too much to do; try again")
 
-    async def _found(self, name: str, content: bytes, k: int, where: Filter = ANY) -> Found:
+    async def _found(self, name: str, content: bytes, k: int, where: Filter = ANY) -> SearchReply:
         pixels = await self._decoded(self.services[name], content)
-        return await self._batchers[name].submit(Asked(pixels, k, where))
+        return await self._batchers[name].submit(SearchRequest(pixels, k, where))
 
     async def _attacked(self, service: Service, content: bytes, eps: float, k: int, where: Filter) -> AttackedImage:
         pixels = await self._decoded(service, content)
@@ -183,7 +183,7 @@ class Api:
         except BadImage as error:
             raise HTTPException(400, f"the body is no image that can be used: {error.reason}") from None
 
-    def _compute(self, service: Service, asked: list[Asked]) -> Any:
+    def _compute(self, service: Service, asked: list[SearchRequest]) -> Any:
         self.metrics.batches.observe(len(asked))
         return service.compute(asked)
 

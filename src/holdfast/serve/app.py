@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from holdfast.errors import ModelError, SearchError
 from holdfast.serve.api import Api
-from holdfast.serve.gallery import Gallery
+from holdfast.serve.gallery import GalleryImages
 from holdfast.serve.limits import Limits
 from holdfast.serve.middleware import Counted, Guard
 from holdfast.serve.service import Service
@@ -25,7 +25,7 @@ def build_app(
     services: Service | Mapping[str, Service],
     limits: Limits | None = None,
     token: str | None = None,
-    gallery: Gallery | None = None,
+    gallery: GalleryImages | None = None,
 ) -> Starlette:
     """The web application of one index or several.
 

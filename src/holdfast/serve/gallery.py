@@ -16,7 +16,7 @@ LOOKED_UP = 10_000
 """Images of which a few are shown at the beginning."""
 
 
-class Gallery:
+class GalleryImages:
     """Images as a model's canvas shows them.
 
     Args:

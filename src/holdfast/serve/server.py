@@ -14,7 +14,7 @@ import uvicorn
 
 from holdfast.errors import HoldfastError
 from holdfast.serve.app import build_app
-from holdfast.serve.gallery import Gallery
+from holdfast.serve.gallery import GalleryImages
 from holdfast.serve.limits import Limits
 from holdfast.serve.protocol import GuardedProtocol
 from holdfast.serve.service import Service
@@ -33,7 +33,7 @@ def serve(
     limits: Limits,
     token: str | None,
     ready: Callable[[str], None],
-    gallery: Gallery | None = None,
+    gallery: GalleryImages | None = None,
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; what was begun is answered before.
 
@@ -55,7 +55,7 @@ def serve(
 
 
 def make_server(
-    services: Mapping[str, Service], limits: Limits, token: str | None = None, gallery: Gallery | None = None
+    services: Mapping[str, Service], limits: Limits, token: str | None = None, gallery: GalleryImages | None = None
 ) -> uvicorn.Server:
     """A server that stops in good order when it is told to."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -49,7 +49,7 @@ def _readable() -> tuple[str, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """One image that was sent.
 
     Args:
@@ -64,7 +64,7 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class SearchReply:
     """What came of it.
 
     Args:
@@ -87,7 +87,7 @@ class AttackedImage:
     """
 
     png: bytes
-    found: Found
+    found: SearchReply
     moved: float
 
 
@@ -112,7 +112,7 @@ class Service:
         """Do at the start what would else make the first requests wait."""
         self.searcher.index.prepare()
         side = self.model.view.canvas
-        self.compute([Asked(np.zeros((side, side, 3), np.uint8), 1)])
+        self.compute([SearchRequest(np.zeros((side, side, 3), np.uint8), 1)])
 
     def read(self, content: bytes, most: int) -> Pixels:
         """Pixels of an image file, at the canvas of the model's view; `BadImage` where it is none.
@@ -130,16 +130,16 @@ class Service:
             raise BadImage(SENT, f"at {width} × {height} it is a line rather than an image")
         return decode(lambda: io.BytesIO(content), SENT, self.model.view)
 
-    def compute(self, asked: list[Asked]) -> Sequence[Found | ModelError]:
+    def compute(self, asked: list[SearchRequest]) -> Sequence[SearchReply | ModelError]:
         """What came of each image, or why nothing did."""
         vectors, moves = self._looked([one.pixels for one in asked])
-        found: list[Found | ModelError] = [
-            Found(vector, None) if fine else ModelError("the model gives this image a vector that is not finite")
+        found: list[SearchReply | ModelError] = [
+            SearchReply(vector, None) if fine else ModelError("the model gives this image a vector that is not finite")
             for vector, fine in zip(vectors, usable(vectors), strict=True)
         ]
         alike: dict[Filter, list[int]] = {}
         for row, one in enumerate(asked):
-            if one.k and isinstance(found[row], Found):
+            if one.k and isinstance(found[row], SearchReply):
                 alike.setdefault(one.where, []).append(row)
         for where, rows in alike.items():
             fingerprints = fingerprints_of([asked[row].pixels for row in rows])
@@ -148,7 +148,7 @@ class Service:
             answers = self.searcher.answers([SENT] * len(rows), vectors[rows], moved, fingerprints, k, where)
             for row, answer in zip(rows, answers, strict=True):
                 cut = dataclasses.replace(answer, matches=answer.matches[: asked[row].k])
-                found[row] = Found(vectors[row], cut)
+                found[row] = SearchReply(vectors[row], cut)
         return found
 
     def attack(self, pixels: Pixels, eps: float, k: int, where: Filter = ANY) -> AttackedImage:
@@ -169,7 +169,7 @@ class Service:
         changed = attacks.pgd(model, images, goal, Budget(eps=eps, steps=STEPS), normalize=model.normalize).images
         # Eight bits per pixel, as somebody would send it.
         bytes_ = (changed[0] * 255).round().clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
-        (found,) = self.compute([Asked(bytes_, k, where)])
+        (found,) = self.compute([SearchRequest(bytes_, k, where)])
         if isinstance(found, ModelError):
             raise found
         out = io.BytesIO()

@@ -37,7 +37,7 @@ PHOTOGRAPHS = "resnet50-ms-tuned"
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class RecipeChoice:
     """A recipe for some data.
 
     Args:
@@ -51,7 +51,7 @@ class Choice:
     lines: tuple[str, ...]
 
 
-def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], device: torch.device) -> Choice:
+def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], device: torch.device) -> RecipeChoice:
     """The recipe for some data.
 
     Args:
@@ -71,7 +71,7 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
     where = "a CPU" if device.type == "cpu" else f"a {device.type} device"
     if side <= SMALL_SIDE and not set(STARTS) & own.keys():
         reason = "they are small, so a small network learns from scratch, in minutes"
-        return Choice("pocket", batch, (f"chosen: the recipe pocket for {images}, on {where}", reason))
+        return RecipeChoice("pocket", batch, (f"chosen: the recipe pocket for {images}, on {where}", reason))
     said = next((own[key] for key in STARTS if key in own), None)
     start: tuple[str, ...] = ()
     if said is None and (said := weights_at_hand(largest=device.type == "cuda")):
@@ -102,7 +102,7 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
         )
         more = _seen_larger(backbone, side) if _poolable(backbone) else ("model.pooling=null",)
     line = f"chosen: the recipe {name} from {_short(said)}, for {images}, on {where}"
-    return Choice(name, (*start, *batch, *more), (line, why))
+    return RecipeChoice(name, (*start, *batch, *more), (line, why))
 
 
 def _seen_larger(backbone: str, side: float) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from holdfast.data import ImageStore
 from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import embed
-from holdfast.models.compile_choice import Choice, CostMeter, Costs, choose_compiling
+from holdfast.models.compile_choice import CompileChoice, CostMeter, Costs, choose_compiling
 from holdfast.processes import current_processes, joined, starts_first
 from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import FITTED, KEPT, ON_TEST, START, UNDER_ATTACK
@@ -216,7 +216,7 @@ class Loop:
         def choose() -> dict[str, Any]:
             return dataclasses.asdict(choose_compiling(recipe.compile, model, images, batch, half))
 
-        choice = Choice(**self.processes.tell(choose))
+        choice = CompileChoice(**self.processes.tell(choose))
         if choice.saves:
             console.say(str(choice))
             self._write({"compile": dataclasses.asdict(choice)})

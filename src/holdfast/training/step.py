@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from holdfast import seeds
 from holdfast.devices import sent
-from holdfast.mining import Known, training_batch
+from holdfast.mining import BatchFacts, training_batch
 from holdfast.processes import current_processes
 from holdfast.regimes import Batch, StepContext, StepResult
 from holdfast.training.session import Session
@@ -77,10 +77,10 @@ def _draw(session: Session, count: int, generator: Generator) -> Tensor:
         return session.augment.draw(count, generator).cpu()
 
 
-def _known(session: Session, rows: Tensor) -> Known | None:
+def _known(session: Session, rows: Tensor) -> BatchFacts | None:
     """What the host knows of every mining group of a batch, where that is the same of all."""
     recipe = session.recipe
-    parts = {Known.of(session.host_labels[part], part) for part in rows.chunk(recipe.mining_groups)}
+    parts = {BatchFacts.of(session.host_labels[part], part) for part in rows.chunk(recipe.mining_groups)}
     if recipe.batch.sampler != "classes":  # batches of pairs differ in how many classes they have
         parts = {part._replace(classes=None) for part in parts}
     return parts.pop() if len(parts) == 1 else None

@@ -19,7 +19,7 @@ from holdfast.gradients import Diagram, diagram
 from holdfast.metrics.geometry import all_pairs
 from holdfast.mining import EasyPositiveHardNegative, Triplets
 from holdfast.training.recipe import Recipe, load_recipe
-from holdfast_studies.probes import Found, ProbeFunction, Scene, register
+from holdfast_studies.probes import ProbeFunction, ProbeResult, Scene, register
 
 KEPT = ("R@1", "R@2", "R@4", "R@5", "R@8", "R@10", "NMI", "NMI+", "pi_ratio")
 """Figures of retrieval that are stored, for fine labels and, behind `coarse/`, for coarse ones."""
@@ -45,7 +45,7 @@ class SplitRetrieval(ProbeFunction):
     factor: int = 10
     data: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Embed and evaluate."""
         model, _ = scene.shown("retrieval")
         table = scene.images(self.split, self.data)
@@ -54,7 +54,7 @@ class SplitRetrieval(ProbeFunction):
             table = table.subset(np.sort(rng.permutation(len(table))[: self.limit]))
         found = evaluate(model, table, split=self.split, device=scene.device, seed=scene.seed, factor=self.factor)
         kept = {key: value for key, value in found.values.items() if key.removeprefix("coarse/") in KEPT}
-        return Found(figures={key: None if value is None else float(value) for key, value in kept.items()})
+        return ProbeResult(figures={key: None if value is None else float(value) for key, value in kept.items()})
 
 
 @register("plane")
@@ -72,7 +72,7 @@ class Plane(ProbeFunction):
     limit: int = 600
     data: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Embed and scale."""
         model, _ = scene.shown("plane")
         if model.dim != 2:
@@ -87,7 +87,7 @@ class Plane(ProbeFunction):
             [round(float(x), 4), round(float(y), 4), int(label)]
             for (x, y), label in zip(centred / length, chosen.labels, strict=True)
         ]
-        return Found(figures={"spread": length}, series={"points": points})
+        return ProbeResult(figures={"spread": length}, series={"points": points})
 
 
 @register("pair-distances")
@@ -110,7 +110,7 @@ class PairDistances(ProbeFunction):
         if self.bins < 1:
             raise RecipeError(f"bins must be 1 or more, got {self.bins}")
 
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Embed and count."""
         model, table = scene.shown("pair-distances")
         split = choose_split(table, None)
@@ -125,7 +125,7 @@ class PairDistances(ProbeFunction):
             squares += float(squared.sum())
         mean, width = total / number, WIDEST / self.bins
         density = (counts / (number * width)).tolist()
-        return Found(
+        return ProbeResult(
             figures={"mean": mean, "deviation": max(0.0, squares / number - mean**2) ** 0.5},
             series={"density": [[(place + 0.5) * width, value] for place, value in enumerate(density)]},
         )
@@ -155,7 +155,7 @@ class TripletDiagram(ProbeFunction):
     bins: int = 50
     epochs: int = 0
 
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """The diagrams of training batches, of the images trained on and of the test images."""
         # The test images go by one name, however the dataset calls them.
         diagrams = {
@@ -171,7 +171,7 @@ class TripletDiagram(ProbeFunction):
             drawn = torch.randperm(len(found.s_ap), generator=seeds.generator(scene.seed, "triplet diagram"))
             shown = drawn[: self.points]
             series[part] = torch.stack([found.s_ap[shown], found.s_an[shown]], dim=1).tolist()
-        return Found(figures=figures, series=series)
+        return ProbeResult(figures=figures, series=series)
 
     def _in_batches(self, scene: Scene) -> Diagram:
         """The triplets of nearest positive and nearest negative within each batch."""

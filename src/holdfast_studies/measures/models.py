@@ -25,7 +25,7 @@ from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN
 from holdfast.sphere import distance
 from holdfast.training.recipe import load_recipe
-from holdfast_studies.probes import Found, ProbeFunction, Scene, register
+from holdfast_studies.probes import ProbeFunction, ProbeResult, Scene, register
 
 BUDGET = Budget(eps=0.0314, step=0.007, steps=7)
 """Of ADML's evaluation."""
@@ -56,7 +56,7 @@ class AttackStrength(ProbeFunction):
     units: Literal["pixel", "normalized"] = "pixel"
     limit: int | None = 500
 
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Attack."""
         model, table = scene.shown("attack-strength")
         split = choose_split(table, None)
@@ -73,7 +73,9 @@ class AttackStrength(ProbeFunction):
             100 * float(Retrieval((1,)).per_query(subject.references.embedded(vectors, subject.rows))["R@1"].nanmean())
             for vectors in (clean, attacked)
         )
-        return Found(figures={"R@1": after, "drop": before - after, "shift": float(distance(attacked, clean).mean())})
+        return ProbeResult(
+            figures={"R@1": after, "drop": before - after, "shift": float(distance(attacked, clean).mean())}
+        )
 
 
 @register("mined-hardness")
@@ -101,7 +103,7 @@ class MinedHardness(ProbeFunction):
     sampler: Sampler = "classes"
 
     @torch.no_grad()
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Embed once, then mine."""
         model, table = scene.shown("mined-hardness")
         store = ImageStore(table.split(self.split), model.view, scene.device)
@@ -118,7 +120,7 @@ class MinedHardness(ProbeFunction):
             means.append(float(hardness.mean()))
             variances.append(float(hardness.var(unbiased=False)))
         within, between = fmean(variances), pvariance(means)
-        return Found(figures={"hardness": fmean(means), "variance": within, "variance of means": between})
+        return ProbeResult(figures={"hardness": fmean(means), "variance": within, "variance of means": between})
 
     def _drawn(self, labels: Tensor, seed: int) -> Iterator[Tensor]:
         """Batches without end, epoch after epoch."""
@@ -139,7 +141,7 @@ class BatchNormDrift(ProbeFunction):
     set comes first, the others by name.
     """
 
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Compare all pairs."""
         if scene.model is None or not len(scene.model.bank):
             raise DataError("batchnorm-drift compares BatchNorm sets; give it a model of mdprop or advprop-d")
@@ -150,7 +152,7 @@ class BatchNormDrift(ProbeFunction):
                 gaps = [_gap(own[name], other[name]) for name in own if name.endswith(f".{kind}")]
                 figures[f"{kind}/{first}-{second}"] = fmean(gaps)
                 series[f"{kind}/{first}-{second}"] = [[place, gap] for place, gap in enumerate(gaps)]
-        return Found(figures=figures, series=series)
+        return ProbeResult(figures=figures, series=series)
 
 
 def _sets(model: Embedder) -> dict[str, dict[str, Tensor]]:
@@ -175,9 +177,9 @@ class NominalPasses(ProbeFunction):
     (mining, evaluation) are not counted.
     """
 
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Read the recipe."""
         if scene.run is None:
             raise DataError("spent is about a training; give it a trained run")
         recipe = load_recipe(scene.run)
-        return Found(figures={"passes": float(recipe.epochs * recipe.regime.build().passes)})
+        return ProbeResult(figures={"passes": float(recipe.epochs * recipe.regime.build().passes)})

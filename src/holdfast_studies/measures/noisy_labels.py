@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import RecipeError
-from holdfast_studies.probes import Found, ProbeFunction, Scene, register
+from holdfast_studies.probes import ProbeFunction, ProbeResult, Scene, register
 
 Floats: TypeAlias = NDArray[np.float64]
 Boundary: TypeAlias = Literal["fixed", "positive", "any"]
@@ -153,7 +153,7 @@ class NoisyLabels(ProbeFunction):
         if any(n % self.classes or n < 2 * self.classes for n in self.points):
             raise RecipeError(f"noisy-labels: points must be multiples of {self.classes}, two or more per class")
 
-    def __call__(self, scene: Scene) -> Found:
+    def __call__(self, scene: Scene) -> ProbeResult:
         """Compute; nothing is random."""
         figures: dict[str, float | None] = {}
         series = {}
@@ -165,7 +165,7 @@ class NoisyLabels(ProbeFunction):
             series[name] = [[n, gap] for n, gap in gaps.items()]
         if self.search:
             figures |= self.searched()
-        return Found(figures=figures, series=series)
+        return ProbeResult(figures=figures, series=series)
 
     def gap(self, name: str, loss: Loss, n: int) -> float:
         """How much more two modes cost than one, in per cent."""
