@@ -98,7 +98,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         for attacker, suffix in ((subject, ""), (knowing, " knowing")):
             for goal in GOALS:
                 queries = as_store(attacked(attacker, goal, arguments.eps / 255))
-                found_vectors = embed_images(model, queries, np.arange(len(rows)))
+                found_vectors, _ = embed_images(model, queries, np.arange(len(rows)))
                 moves = measure_moves(model, queries, np.arange(len(rows)), found_vectors)
                 values[goal + suffix] = statistics(index, found_vectors, moves, fingerprints[rows])
                 nearest = index.search(found_vectors, 1, without=fingerprints[rows]).rows[:, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from holdfast import console, metrics
 from holdfast.data import ImageStore, ImageTable, content_digest, load, parse
+from holdfast.data.ragged import RaggedImages
 from holdfast.data.store import Cache
 from holdfast.devices import choose_device
 from holdfast.errors import DataError
@@ -66,6 +67,7 @@ def embed(
     batch: int = 256,
     precision: str = "float32",
     rows: Tensor | None = None,
+    seen: Callable[[RaggedImages], None] | None = None,
 ) -> Tensor:
     """Embeddings of images of a store on the CPU; the model's mode is put back afterwards.
 
@@ -77,6 +79,7 @@ def embed(
         batch: images per pass.
         precision: `bfloat16` runs the network under autocast.
         rows: which images; all, in table order, when left out.
+        seen: told the images of each pass, at their canvas, for what is wanted of them besides.
     """
     processes = current_processes()
     device = model.mean.device
@@ -88,8 +91,15 @@ def embed(
     try:
         with console.bar(len(mine), unit="image", what="embedding") as bar:
             for start in range(0, len(mine), batch):
-                images = store.inputs(mine[start : start + batch])
-                store.prefetch_inputs(mine[start + batch : start + 2 * batch])
+                own, coming = mine[start : start + batch], mine[start + batch : start + 2 * batch]
+                if seen is None:
+                    images = store.inputs(own)
+                    store.prefetch_inputs(coming)
+                else:
+                    whole = store.get(own)
+                    store.prefetch(coming)
+                    seen(whole)
+                    images = store.shown(whole)
                 with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
                     vectors[start : start + batch] = model(images).float().cpu()
                 bar.update(len(images))

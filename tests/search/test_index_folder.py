@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from holdfast.data import ImageTable
+from holdfast.data.sources import ArraySource
 from holdfast.errors import ModelError, SearchError
 from holdfast.models import Embedder
 from holdfast.search import (
@@ -16,6 +22,7 @@ from holdfast.search import (
     MemoryIndex,
     add_images,
     create_index,
+    filling,
     model_of,
     read_index,
     read_manifest,
@@ -215,3 +222,47 @@ def test_undecodable_names_survive(tmp_path: Path) -> None:
     create_index(tmp_path / "index", small_model(), table)
     assert read_index(tmp_path / "index").images.ids[0] == name
     assert json.loads((tmp_path / "index" / "manifest.json").read_text())["images"] == 3
+
+
+class CountedSource(ArraySource):
+    """Images in memory that count how often each is decoded."""
+
+    def __init__(self, array: NDArray[np.uint8]) -> None:
+        super().__init__(array)
+        self.decoded = Counter[int]()
+
+    def image(self, index: int, view: View | None = None) -> NDArray[np.uint8]:
+        self.decoded[index] += 1
+        return super().image(index, view)
+
+    def images(self, indices: Sequence[int] | NDArray[np.int64], view: View) -> list[NDArray[np.uint8]]:
+        self.decoded.update(map(int, indices))
+        return super().images(indices, view)
+
+
+def test_an_image_that_is_new_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filling, "used_once", lambda: "none")  # as sets are that no memory holds
+    pixels = pictures(30)
+
+    def counted(first: int, end: int, changed: int | None = None) -> tuple[ImageTable, Counter[int]]:
+        shown = pixels.copy()
+        if changed is not None:
+            shown[changed] = 255 - shown[changed]
+        source = CountedSource(shown[first:end])
+        return dataclasses.replace(picture_table(shown[first:end], first), source=source), source.decoded
+
+    table, decoded = counted(0, 20)
+    create_index(tmp_path / "index", small_model(), table, calibrate=0, batch=7)
+    assert decoded == dict.fromkeys(range(20), 1)
+    table, decoded = counted(10, 30, changed=12)
+    grown, added = add_images(tmp_path / "index", table, batch=7)
+    assert (added.added, added.replaced, added.unchanged) == (10, 1, 9)
+    assert decoded == {row: 2 if row == 2 else 1 for row in range(20)}, (
+        "one that has changed is seen to have, and embedded"
+    )
+    whole = picture_table(np.concatenate([pixels[:12], 255 - pixels[12:13], pixels[13:]]))
+    fresh, _ = create_index(tmp_path / "whole", small_model(), whole, calibrate=0)
+    assert isinstance(grown, MemoryIndex)
+    assert isinstance(fresh, MemoryIndex)
+    np.testing.assert_allclose(grown.vectors_of(whole.ids), fresh.vectors, atol=1e-6)
+    assert {name: grown.known([name]) for name in whole.ids} == {name: fresh.known([name]) for name in whole.ids}

@@ -11,7 +11,7 @@ from holdfast.cli import main
 from holdfast.errors import SearchError
 from holdfast.locks import InUse, locked
 from holdfast.search import add_images, create_index, filling, read_index, read_manifest
-from holdfast.search.index import Vectors
+from holdfast.search.index import Fingerprints, Vectors
 from index_cases import made, picture_table, pictures, small_model
 
 ANOTHER = picture_table(pictures(8, seed=1), first=100)
@@ -21,7 +21,7 @@ def while_embedding(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[BaseExce
     """What a second process ends with that starts while the first one embeds its images."""
     real, ended = filling.embed_images, []
 
-    def embed_images(*arguments: Any, **options: Any) -> Vectors:
+    def embed_images(*arguments: Any, **options: Any) -> tuple[Vectors, Fingerprints]:
         monkeypatch.setattr(filling, "embed_images", real)
         with pytest.raises(InUse) as refused:
             work()

@@ -75,7 +75,7 @@ def test_statistics_are_those_of_a_loop() -> None:
 def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
     model, pixels = small_model(), pictures(5)
     store = ImageStore(picture_table(pixels), View(32), "cpu")
-    vectors = embed_images(model, store, np.arange(5), batch=3)
+    vectors, _ = embed_images(model, store, np.arange(5), batch=3)
     moves = measure_moves(model, store, np.arange(5), vectors, batch=3, seed=4, copies=6)
     noise = NOISE * torch.randn(2, 3, 32, 32, generator=seeds.generator(4, "tampering"))
     for row in range(5):
@@ -91,7 +91,7 @@ def test_moves_are_those_of_a_loop_and_need_no_company() -> None:
             ]
         np.testing.assert_allclose(moves[row, 0], np.mean(noisy), rtol=1e-3)
         np.testing.assert_allclose(moves[row, 1], np.mean(moved), rtol=1e-3)
-        alone = embed_images(model, store, np.array([row]))
+        alone, _ = embed_images(model, store, np.array([row]))
         np.testing.assert_allclose(alone[0], vectors[row], atol=1e-6)
         moved_alone = measure_moves(model, store, np.array([row]), alone, seed=4, copies=6)
         np.testing.assert_allclose(moved_alone[0], moves[row], rtol=1e-3)

@@ -130,6 +130,10 @@ class ImageStore:
         """What a model sees of some rows: float32 in [0, 1], (n, 3, size, size), channels last in memory."""
         return self.views(rows, self.centre, torch.empty(len(rows), 0))
 
+    def shown(self, images: RaggedImages) -> Tensor:
+        """The same of images that `get` gave."""
+        return self.centre.view(images, torch.empty(len(images), 0))
+
     def prefetch(self, rows: Tensor, augment: Augment | None = None, draws: Tensor | None = None) -> None:
         """Start decoding what `get`, or with an augmentation `views`, will ask for; a cache has it already."""
         if self._images is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from holdfast import console, seeds
 from holdfast.data import ImageStore
 from holdfast.data.resampling import Pixels
+from holdfast.data.workers import default_workers
 from holdfast.errors import ModelError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder
@@ -37,17 +39,30 @@ def fingerprint_images(store: ImageStore, rows: Rows, batch: int) -> Fingerprint
     found, mine = [fingerprints_of([])], torch.from_numpy(rows[processes.shard(len(rows))])
     for start in range(0, len(mine), batch):
         found.append(fingerprints_of(store.get(mine[start : start + batch]).arrays()))
-    return processes.gather(torch.from_numpy(np.concatenate(found)), ((len(rows), 1),)).numpy()
+    return _gathered(found, len(rows))
+
+
+def _gathered(digests: list[Fingerprints], count: int) -> Fingerprints:
+    """Those of all processes' shards, together so many."""
+    return current_processes().gather(torch.from_numpy(np.concatenate(digests)), ((count, 1),)).numpy()
 
 
 def fingerprints_of(images: Sequence[Pixels]) -> Fingerprints:
     """A digest of each of some images at a model's canvas."""
-    digests = [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
+    if len(images) < 2:
+        digests = list(map(_digest, images))
+    else:
+        with ThreadPoolExecutor(default_workers()) as threads:  # hashing leaves the interpreter to others
+            digests = list(threads.map(_digest, images))
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16).copy()
 
 
-def embed_images(model: Embedder, store: ImageStore, rows: Rows, batch: int = 256) -> Vectors:
-    """Vectors of some images, each of them usable.
+def _digest(image: Pixels) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(image).data, digest_size=16).digest()
+
+
+def embed_images(model: Embedder, store: ImageStore, rows: Rows, batch: int = 256) -> tuple[Vectors, Fingerprints]:
+    """Vectors of some images, each of them usable, and their digests; every image is decoded once.
 
     Args:
         model: on the store's device.
@@ -55,9 +70,13 @@ def embed_images(model: Embedder, store: ImageStore, rows: Rows, batch: int = 25
         rows: which of them.
         batch: images per pass.
     """
-    vectors = embed(model, store, batch, rows=torch.from_numpy(rows)).numpy()
-    _refuse_unusable(vectors, store, rows)
-    return vectors
+    digests = [fingerprints_of([])]
+    chosen = torch.from_numpy(rows)
+    vectors = embed(
+        model, store, batch, rows=chosen, seen=lambda images: digests.append(fingerprints_of(images.arrays()))
+    )
+    _refuse_unusable(vectors.numpy(), store, rows)
+    return vectors.numpy(), _gathered(digests, len(rows))
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.data import ImageStore
 from holdfast.errors import SearchError
 from holdfast.models import Embedder
-from holdfast.search.embedding import embed_images, fingerprint_images, measure_moves
+from holdfast.search.embedding import embed_images, measure_moves
 from holdfast.search.flat import Vectors
 from holdfast.search.index import COPIES, Filter, Fingerprints, Index, IndexedImages, SearchResult
 from holdfast.search.verification import threshold_at
@@ -235,8 +235,7 @@ def ask(
         where: which images may match.
     """
     index, rows, moves = searcher.index, np.arange(len(queries)), None
-    vectors = embed_images(model, queries, rows, batch)
+    vectors, fingerprints = embed_images(model, queries, rows, batch)
     if searcher.detector is not None:
         moves = measure_moves(model, queries, rows, vectors, batch, index.seed, index.copies)
-    fingerprints = fingerprint_images(queries, rows, batch)
     return Answers(searcher.answers(queries.table.ids, vectors, moves, fingerprints, k, where), searcher.unchecked)
