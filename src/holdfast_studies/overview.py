@@ -51,13 +51,13 @@ class CitedTable:
 
     Args:
         caption: what it shows.
-        drawn: the study whose first figure stands below it.
+        drawn: studies, of which the first that has a figure shows it below the table.
         columns: heading → column.
         rows: name → what the paper prints, by key.
     """
 
     caption: str
-    drawn: str
+    drawn: Sequence[str]
     columns: Mapping[str, CitedColumn]
     rows: Mapping[str, Mapping[str, float]]
 
@@ -101,7 +101,10 @@ def cited() -> dict[str, CitedTable]:
     return {
         letter: CitedTable(
             caption=block["caption"],
-            drawn=block.get("drawn", block["study"]),
+            drawn=[
+                block.get("drawn", block["study"]),
+                *(own["study"] for own in block["columns"].values() if "study" in own),
+            ],
             columns={
                 heading: CitedColumn(**{"study": block["study"], **own}) for heading, own in block["columns"].items()
             },
@@ -134,15 +137,14 @@ def _papers(found: Sequence[Finished], ran: Mapping[str, Results], results: Path
     """What the page says of each paper."""
     judged = all_verdicts("paper", found)
     for letter, own in cited().items():
-        figure = Path("figures", "paper", f"{own.drawn}-1.png")
+        drawn = [(base.get(name).figures("paper")[0].title, f"figures/paper/{name}-1.png") for name in own.drawn]
         reading = results / "reading" / f"overview-{letter}.md"
         yield {
             "heading": PAPERS[letter],
             "caption": own.caption,
             "table": own.table(ran) if own.ran(ran) else None,
             "shares": shares([verdict for name in judged if name[0] == letter for verdict in judged[name]]),
-            "figure": (base.get(own.drawn).figures("paper")[0].title, figure.as_posix()),
-            "drawn": (results / figure).is_file(),
+            "figure": next((one for one in drawn if (results / one[1]).is_file()), None),
             "reading": reading.read_text("utf-8").strip() if reading.is_file() else "",
             "studies": [one.study.id for one in found if one.letter == letter],
         }
