@@ -167,8 +167,9 @@ def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epo
     start = next((block(line, START) for line in log if block(line, START)), {})
     chosen = next((line for line in reversed(log) if line.get(KEPT)), None)
     fitted = next((block(line, FITTED) for line in log if block(line, FITTED)), {})
-    why = "the last: no validation classes to choose by"
-    kept: dict[str, Any] = {"epoch": epochs, "why": fitted.get("why") if fitted and not epochs else why}
+    looked = any(line.get("epoch") and block(line, "validation") for line in log)
+    why = "every epoch's embeddings lay close together" if looked else "no validation classes to choose by"
+    kept: dict[str, Any] = {"epoch": epochs, "why": fitted.get("why") if fitted and not epochs else f"the last: {why}"}
     counts, warnings = block(block(evaluation, "splits"), "val"), []
     if chosen is not None:
         figure = "R@1 under attack" if UNDER_ATTACK in block(chosen, "validation") else "R@1"
