@@ -47,17 +47,11 @@ def joined(new: Results, before: Results) -> Results:
 
 def write(results: Path) -> None:
     """All pages of a folder."""
-    found = {
-        scale: write_page(
-            scale,
-            results / "raw" / scale,
-            results / f"{scale}.md",
-            results / "figures" / scale,
-            results / "reading",
-        )
-        for scale in SCALES
-    }
-    write_overview(results, found["paper"])
+    for scale in SCALES:
+        raw = results / "raw" / scale
+        found = write_page(scale, raw, results / f"{scale}.md", results / "figures" / scale, results / "reading")
+        if scale == "paper":
+            write_overview(results, found)
     file = results / "leaderboard.json"
     records = leaderboard.joined(json.loads(file.read_text("utf-8")) if file.is_file() else [], ours(results))
     write_json(file, records)

@@ -167,7 +167,7 @@ def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epo
     start = next((block(line, START) for line in log if block(line, START)), {})
     chosen = next((line for line in reversed(log) if line.get(KEPT)), None)
     fitted = next((block(line, FITTED) for line in log if block(line, FITTED)), {})
-    looked = any(line.get("epoch") and block(line, "validation") for line in log)
+    looked = any(line.get("epoch") and finite(block(line, "validation").get("R@1")) is not None for line in log)
     why = "every epoch's embeddings lay close together" if looked else "no validation classes to choose by"
     kept: dict[str, Any] = {"epoch": epochs, "why": fitted.get("why") if fitted and not epochs else f"the last: {why}"}
     counts, warnings = block(block(evaluation, "splits"), "val"), []

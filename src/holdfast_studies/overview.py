@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.files import write_atomic
 from holdfast_studies import base
+from holdfast_studies.claims import Verdict
 from holdfast_studies.declared import paper
 from holdfast_studies.jobs import Arm
 from holdfast_studies.judging import counted, shares
@@ -18,6 +19,7 @@ from holdfast_studies.results import Results, spread
 from holdfast_studies.setting import setting
 from holdfast_studies.tables import Table, duration, plural, spent
 
+NOTHING = Results(outcomes={})
 RATE = re.compile(r" @ [\d.]+$")
 """At the end of an arm's name: its learning rate, which may come to be another one."""
 
@@ -83,17 +85,15 @@ class CitedTable:
         arm = column.measured(row)
         if arm is None:
             return ""
-        own = results.get(column.study)
-        return spread([] if own is None else own.values(arm.name, column.figure), column.figure)
+        return spread(results.get(column.study, NOTHING).values(arm.name, column.figure), column.figure)
 
     def _setting(self, column: CitedColumn, results: Mapping[str, Results]) -> str:
         return "; ".join(dict.fromkeys(setting(arm.job).short for arm in self._ran(column, results)))
 
     def _ran(self, column: CitedColumn, results: Mapping[str, Results]) -> list[Arm]:
         """The arms of a column of which anything was run."""
-        own = results.get(column.study)
-        arms = (column.measured(row) for row in self.rows) if own is not None else ()
-        return [arm for arm in arms if arm is not None and own is not None and own.outcomes.get(arm.name)]
+        ran = results.get(column.study, NOTHING).outcomes
+        return [arm for row in self.rows if (arm := column.measured(row)) is not None and ran.get(arm.name)]
 
 
 def cited() -> dict[str, CitedTable]:
@@ -121,21 +121,23 @@ def write_overview(results: Path, found: Sequence[Finished]) -> None:
         results: the folder; pages, figures and readings lie there.
         found: studies at paper scale of which something was run.
     """
-    ran = {one.study.id: one.results for one in found}
+    judged = all_verdicts("paper", found)
     every = [cell for one in found for cell in one.ran]
     gpu = [(job, outcome) for job, outcome in every if outcome.device != "CPU"]
     text = template("overview.md").render(
-        counted=counted([verdict for own in all_verdicts("paper", found).values() for verdict in own]),
+        counted=counted([verdict for own in judged.values() for verdict in own]),
         cells=plural(spent(every, every).cells, "cell"),
         time=duration(spent(gpu, every).seconds),
-        papers=list(_papers(found, ran, results)),
+        papers=list(_papers(found, judged, results)),
     )
     write_atomic(results / "README.md", re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
 
 
-def _papers(found: Sequence[Finished], ran: Mapping[str, Results], results: Path) -> Iterator[dict[str, Any]]:
+def _papers(
+    found: Sequence[Finished], judged: Mapping[str, Sequence[Verdict]], results: Path
+) -> Iterator[dict[str, Any]]:
     """What the page says of each paper."""
-    judged = all_verdicts("paper", found)
+    ran = {one.study.id: one.results for one in found}
     for letter, own in cited().items():
         drawn = [(base.get(name).figures("paper")[0].title, f"figures/paper/{name}-1.png") for name in own.drawn]
         reading = results / "reading" / f"overview-{letter}.md"

@@ -12,10 +12,8 @@ from figures_of import figures_of, made_up
 from holdfast_studies import base
 from holdfast_studies.document import document, write
 from holdfast_studies.overview import CitedColumn, CitedTable, cited, write_overview
-from holdfast_studies.page import PAPERS, load, order
+from holdfast_studies.page import PAPERS, load
 from holdfast_studies.results import Results
-
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 
 def measured(own: CitedTable) -> list[CitedColumn]:
@@ -90,13 +88,3 @@ def test_the_page_has_a_part_for_each_paper_and_says_what_waits(tmp_path: Path) 
     for part in parts[1:]:
         assert "not run yet at paper scale" in part
         assert "|" not in part
-
-
-def test_the_committed_page_is_what_the_code_writes(tmp_path: Path) -> None:
-    found = [load(file) for file in sorted((RESULTS / "raw" / "paper").glob("*.json"))]
-    for part in ("figures", "reading"):
-        (tmp_path / part).symlink_to(RESULTS / part)
-    ready = {one.study.id: one for one in found if one.begun}
-    write_overview(tmp_path, [ready[name] for name in order(ready)])
-    written, committed = (folder / "README.md" for folder in (tmp_path, RESULTS))
-    assert written.read_text("utf-8") == committed.read_text("utf-8"), "run `make results`"

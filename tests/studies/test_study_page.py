@@ -18,6 +18,7 @@ from holdfast_studies.base import Study
 from holdfast_studies.document import document, read_plain, results_of, write
 from holdfast_studies.jobs import SCALES, Arm, Scale, Training
 from holdfast_studies.judging import POINTS
+from holdfast_studies.overview import write_overview
 from holdfast_studies.page import Finished, load, order, page_text, write_page
 from holdfast_studies.results import Results
 
@@ -228,15 +229,19 @@ COMMITTED = sorted((RESULTS / "raw").glob("*/*.json"))
 @pytest.mark.skipif(not COMMITTED, reason="no results are in yet")
 def test_committed_pages_are_what_the_code_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "write", lambda _, file: file.touch())  # which are drawn; test_drawing.py says how
+    (tmp_path / "reading").symlink_to(RESULTS / "reading")
     for scale in SCALES:
         (tmp_path / "figures" / scale).mkdir(parents=True)
-        write_page(
+        found = write_page(
             scale, RESULTS / "raw" / scale, tmp_path / f"{scale}.md", tmp_path / "figures" / scale, RESULTS / "reading"
         )
         text = (tmp_path / f"{scale}.md").read_text("utf-8")
         assert text == (RESULTS / f"{scale}.md").read_text("utf-8"), "run `make results`"
         drawn = {file.name for file in (tmp_path / "figures" / scale).iterdir()}
         assert drawn == {file.name for file in (RESULTS / "figures" / scale).glob("*")}
+        if scale == "paper":
+            write_overview(tmp_path, found)
+    assert (tmp_path / "README.md").read_text("utf-8") == (RESULTS / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("file", COMMITTED, ids=lambda file: f"{file.parent.name}-{file.stem}")
