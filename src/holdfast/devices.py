@@ -35,6 +35,19 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
+def limit_memory(device: torch.device, share: float) -> None:
+    """Let this process take no more than a share of a GPU's memory; on other devices nothing."""
+    if device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(share, device.index)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that this process may still take: what is free, or less where it has a share."""
+    free, whole = torch.cuda.mem_get_info(device)
+    share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device.index)  # not in torch 2.4
+    return min(free, int(share * whole) - torch.cuda.memory_reserved(device))
+
+
 def seeded_devices(device: torch.device) -> list[int]:
     """The GPUs whose random state `torch.manual_seed` sets: all of them, once CUDA is in use."""
     in_use = device.type == "cuda" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]

@@ -18,7 +18,7 @@ from holdfast import audit, console
 from holdfast.attacks.forward import counting
 from holdfast.config import builder
 from holdfast.data import load
-from holdfast.devices import choose_device
+from holdfast.devices import choose_device, limit_memory
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
 from holdfast.models import ModelConfig, load_model
@@ -30,6 +30,7 @@ from holdfast.training.health import Collapsed, Diverged
 from holdfast.training.recipe import load_recipe
 from holdfast.versions import versions
 from holdfast_studies import probes
+from holdfast_studies.job_count import ROOM
 from holdfast_studies.jobs import (
     EMBEDDED,
     Cell,
@@ -56,13 +57,11 @@ class Places:
         weights: backbone → file of ImageNet weights, in place of those that timm would fetch. `FILE@stride-1x1` is a
             ResNet file in the layout of 2015.
         device: `cpu`, `cuda`, or None for the best there is.
-        alike: cells of the same network that are still to run here, this one among them.
     """
 
     data: Mapping[str, str] = dataclasses.field(default_factory=dict)
     weights: Mapping[str, str] = dataclasses.field(default_factory=dict)
     device: str | None = None
-    alike: int = 1
 
     def lacks(self, cell: Cell) -> str | None:
         """What must be given before a cell can run; None if nothing."""
@@ -93,6 +92,22 @@ class Places:
         return self.weights.get(backbone, self.weights.get(backbone.partition(".")[0]))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Company:
+    """The cells around one, which it shares a machine with; no part of what it is.
+
+    Args:
+        alike: of the same network that are still to run here, this one among them.
+        jobs: side by side on its device, this one among them.
+    """
+
+    alike: int = 1
+    jobs: int = 1
+
+
+ALONE = Company()
+
+
 @functools.cache
 def _named(file: str) -> str:
     """A file's name and a short digest."""
@@ -103,13 +118,21 @@ def _named(file: str) -> str:
     return f"{Path(file).name} (SHA-256 {digest.hexdigest()[:12]})"
 
 
-def run_cell(cell: Cell, store: Store, places: Places) -> None:
+def run_cell(cell: Cell, store: Store, places: Places, company: Company = ALONE) -> None:
     """Do what is missing of a cell; a training that collapses or diverges is a result too.
 
     Measures that are known stay, unless the model had to be trained again and came out another one: then all are
     taken anew.
+
+    Args:
+        cell: what to do.
+        store: of records and runs.
+        places: of datasets and weights.
+        company: what runs around it; beside others it keeps to its part of a GPU's memory.
     """
-    with shared_compiling(places.alike):
+    if company.jobs > 1:
+        limit_memory(choose_device(places.device), ROOM / company.jobs)
+    with shared_compiling(company.alike):
         _run_cell(cell, store, places)
 
 

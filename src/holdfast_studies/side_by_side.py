@@ -22,7 +22,7 @@ from holdfast_studies.expected import begun, ceiling_of, expected_seconds, train
 from holdfast_studies.job_count import JobCount, gpu_memory, job_counts
 from holdfast_studies.jobs import Cell, Training
 from holdfast_studies.mps import shared_gpu, variables
-from holdfast_studies.running import Places
+from holdfast_studies.running import Company, Places
 from holdfast_studies.workers import Worker, WorkerReply, let_go
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class CellRunner:
 
     Args:
         pending: the cells, and why some fail.
-        work: what is done for a cell, its store and its places.
+        work: what is done for a cell, its store, its places and its company.
         places: of datasets and weights.
         devices: that share the cells.
         jobs: side by side in all; None to find out.
@@ -148,14 +148,17 @@ class CellRunner:
                     return began
                 worker = self.idle.pop() if self.idle else Worker()
                 self.tasks.append(_Task(cell, worker, number, work_done(cell, self.store)))
-                worker.begin(self.work, cell, self.store, self._placed(number, cell))
+                worker.begin(self.work, cell, self.store, self._placed(number), self._company(cell, count.count))
                 self._mark(number)
                 began = True
         return began
 
-    def _placed(self, device: int, cell: Cell | None = None) -> Places:
-        alike = sum(network(other) == network(cell) for other in self.pending.cells) + 1 if cell else 1
-        return dataclasses.replace(self.places, device=str(self.devices[device]), alike=alike)
+    def _placed(self, device: int) -> Places:
+        return dataclasses.replace(self.places, device=str(self.devices[device]))
+
+    def _company(self, cell: Cell, jobs: int) -> Company:
+        alike = sum(network(other) == network(cell) for other in self.pending.cells) + 1
+        return Company(alike=alike, jobs=jobs)
 
     def _ended(self) -> Iterator[_Task]:
         """Tasks whose process has answered or died, each taken off the list; after a moment, none."""

@@ -146,7 +146,7 @@ def test_an_error_while_prefetching_comes_up_in_get(table: ImageTable) -> None:
 def test_auto_goes_by_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     monkeypatch.setattr(store, "available_memory", lambda: 1000)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500, 9999))
+    monkeypatch.setattr(store, "free_memory", lambda device: 500)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     monkeypatch.setattr(store, "free_bytes", lambda folder: 1000)
     assert [store.choose_cache(n, cpu) for n in (300, 301, 501)] == ["memory", "disk", "none"]

@@ -166,12 +166,14 @@ def _kill_first_worker(mark: str) -> None:
     campaign.run_cell = partial(_dies_once, mark)
 
 
-def _dies_once(mark: str, cell: Cell, store: Store, places: running.Places) -> None:
+def _dies_once(
+    mark: str, cell: Cell, store: Store, places: running.Places, company: running.Company = running.ALONE
+) -> None:
     """In a worker: the first to come dies, the others work."""
     know_the_study()
     try:
         os.close(os.open(f"{mark}/struck", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        running.run_cell(cell, store, places)
+        running.run_cell(cell, store, places, company)
     else:
         os.kill(os.getpid(), signal.SIGKILL)

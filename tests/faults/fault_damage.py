@@ -77,7 +77,7 @@ def damage_checkpoints(folder: Path, draw: random.Random, resumed: int) -> list[
         if number in chosen:
             shutil.rmtree(run)
             shutil.copytree(stopped, run)
-            fine = fine and "is damaged, the one before it is taken" in finished(words, folder).said
+            fine = fine and "the one before it is taken" in finished(words, folder).said
             wrong = different(whole, ending(run))
         outcomes.append(Outcome(FAULT, "newest", fine and not wrong, bool(wrong), way))
     shutil.rmtree(run)

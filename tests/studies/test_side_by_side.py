@@ -75,6 +75,17 @@ def test_a_cell_knows_how_many_compile_the_same_network(
     assert sorted(alike) == [1, 1, 2, 3]
 
 
+def test_cells_side_by_side_have_their_part_of_the_memory(
+    tmp_path: Path, fake_training: FakeTraining, workers_here: type[HereWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[float] = []
+    monkeypatch.setattr(running, "limit_memory", lambda device, share: parts.append(share))
+    assert campaign.run_cells(CELLS, Store(tmp_path / "two"), HERE, 2) == {}
+    assert parts == [0.45] * len(CELLS)
+    assert campaign.run_cells(CELLS, Store(tmp_path / "one"), HERE, 1) == {}
+    assert len(parts) == len(CELLS), "one that is alone has all of it"
+
+
 def test_a_start_comes_before_what_waits_for_it_however_short(
     tmp_path: Path, fake_training: FakeTraining, workers_here: type[HereWorker]
 ) -> None:

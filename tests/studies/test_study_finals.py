@@ -72,6 +72,13 @@ def test_a_shipped_recipe_is_the_trial_that_was_chosen(recipe: str, trial: str) 
     assert _compared(start.plain()) == _compared(chosen.start.resolved(0).plain())
 
 
+@pytest.mark.parametrize("arm", [HM, f"{HM} on cars", f"{HM} on glyphs"])
+def test_hm_is_the_trial_of_the_search_but_for_its_length(arm: str) -> None:
+    """Learning rate and average, too: an average made for a longer training keeps what was not learnt yet."""
+    tested, tried = (_job(*names).resolved(0).plain() for names in (("X5", arm), ("X4", "HM&ICS, eight steps")))
+    assert _compared(tested | {"epochs": tried["epochs"]}) == _compared(tried)
+
+
 def _job(study: str, arm: str) -> Training:
     job = next(found.job for found in base.get(study).arms("paper") if found.name == arm)
     assert isinstance(job, Training)

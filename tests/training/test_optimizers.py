@@ -8,7 +8,7 @@ from torch import nn
 
 from holdfast import losses
 from holdfast.losses import Criterion
-from holdfast.training.optimizers import registry
+from holdfast.training.optimizers import Average, registry
 
 SETTINGS: dict[str, dict[str, Any]] = {"adam": {}, "adamw": {}, "sgd": {"momentum": 0.5}}
 
@@ -61,3 +61,19 @@ def test_proxies_have_a_learning_rate_and_no_decay() -> None:
 def test_negative_decay_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match="weight decay"):
         registry.get("adam")(**{key: -1.0})
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5, 0.998])
+def test_an_average_is_of_the_weights_since_training_began(decay: float) -> None:
+    """Those before have no part in it, however short the training is."""
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Linear(3, 2)
+    average, seen = Average(model, decay), []
+    for _ in range(7):
+        with torch.no_grad():
+            model.weight.copy_(torch.randn(2, 3, generator=generator))
+        average.update(model)
+        seen.append(model.weight.detach().clone())
+        shares = torch.tensor([decay**age for age in reversed(range(len(seen)))])
+        expected = sum(share * weight for share, weight in zip(shares / shares.sum(), seen, strict=True))
+        torch.testing.assert_close(average.model.weight, expected)

@@ -20,6 +20,7 @@ from holdfast.audit.plan import Speed, TimeLimit
 from holdfast.audit.sampling import balanced_rows, few_classes
 from holdfast.audit.subject import Accompanied, Expectation, Subject
 from holdfast.data import ImageStore, ImageTable
+from holdfast.devices import free_memory
 from holdfast.errors import DataError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder, as_embedder, load_model
@@ -214,7 +215,7 @@ def fitting_batch(model: Callable[[Tensor], Tensor], images: Tensor, precision: 
         del vectors
     taken = torch.cuda.max_memory_allocated(device) - before
     torch.cuda.empty_cache()
-    return batch_in(torch.cuda.mem_get_info(device)[0] / 2, taken / len(images))
+    return batch_in(free_memory(device) / 2, taken / len(images))
 
 
 def batch_in(memory: float, each: float) -> int:

@@ -17,6 +17,7 @@ from holdfast.data.ragged import RaggedImages
 from holdfast.data.resampling import Pixels
 from holdfast.data.table import ImageTable
 from holdfast.data.workers import default_workers, expected_bytes
+from holdfast.devices import free_memory
 from holdfast.errors import DataError, plural
 from holdfast.files import cache_folder
 from holdfast.view import View
@@ -191,7 +192,7 @@ class _Buffer:
 
 def choose_cache(size: int, device: torch.device, once: bool = False) -> Cache:
     """Where `size` bytes of images fit; processes on one machine share its memory, and what is on its disk."""
-    if device.type == "cuda" and size <= DEVICE_FRACTION * torch.cuda.mem_get_info(device)[0]:
+    if device.type == "cuda" and size <= DEVICE_FRACTION * free_memory(device):
         return "device"
     fraction = MEMORY_FRACTION / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if size <= fraction * available_memory():

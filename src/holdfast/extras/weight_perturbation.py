@@ -24,7 +24,8 @@ class WeightPerturbation(Extra):
     the bit, until the optimiser moves them. With mining groups each group has a v of its own.
 
     Args:
-        gamma: γ.
+        gamma: γ. The default is that of small classifiers; deep networks want less: it more than doubles the triplet
+            loss of an ImageNet ResNet-50, to which 0.0005 adds half.
 
     Requirements: a regime that crafts before it learns, so not `free-hm`; a loss without `memory`. Name it last: extras
         that come after it have no part in v.

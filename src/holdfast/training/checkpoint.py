@@ -24,7 +24,7 @@ from holdfast.errors import TrainingError
 from holdfast.files import new_folder, write_synced
 from holdfast.processes import current_processes
 
-SCHEMA = 1
+SCHEMA = 2
 KEPT = 2
 
 
@@ -73,7 +73,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         found = _read(candidate)
         if found is not None:
             return found
-        console.say(f"warning: the checkpoint {candidate} is damaged, the one before it is taken")
+        console.say(f"warning: the checkpoint {candidate} is damaged or of another version, the one before it is taken")
     if any(any(step.iterdir()) for step in steps):
         raise TrainingError(
             f"no checkpoint in {folder} is whole; put back a copy, or delete it to train from the start"

@@ -109,21 +109,32 @@ class SGD(Optimizer):
     on_gpu = {"fused": True}  # noqa: RUF012
 
 
-class Average:
-    """An exponential moving average of a model's weights; buffers (BatchNorm statistics) are copied.
+class Average(nn.Module):
+    """A moving average of a model's weights, of which those before training are no part; buffers are copied.
+
+    w̄_t = Σ_k d^(t-k) w_k / Σ_k d^(t-k) over the updates k = 1 … t
 
     Args:
         model: the model that trains.
-        decay: weight of the past, e.g. 0.999.
+        decay: d, e.g. 0.999.
     """
 
+    total: Tensor
+    """(1 - d) Σ_k d^(t-k), which is 1 - d^t."""
+
     def __init__(self, model: nn.Module, decay: float) -> None:
+        super().__init__()
         self.model = copy.deepcopy(model).requires_grad_(False)
-        self._decay = decay
+        self.decay = decay
+        self.register_buffer("total", torch.zeros((), device=next(model.parameters()).device))
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Move the average towards the model's present weights."""
-        torch._foreach_lerp_(tuple(self.model.parameters()), tuple(model.parameters()), 1 - self._decay)
-        if own := tuple(self.model.buffers()):
-            torch._foreach_copy_(own, tuple(model.buffers()))
+        self.total.mul_(self.decay).add_(1 - self.decay)
+        own = tuple(self.model.parameters())
+        moves = torch._foreach_sub(tuple(model.parameters()), own)
+        torch._foreach_mul_(moves, (1 - self.decay) / self.total)
+        torch._foreach_add_(own, moves)
+        if buffers := tuple(self.model.buffers()):
+            torch._foreach_copy_(buffers, tuple(model.buffers()))

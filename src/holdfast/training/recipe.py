@@ -104,7 +104,8 @@ class Recipe:
         accumulate: batches per update.
         mining_groups: parts of a batch that are mined and learnt apart, gradients averaged: one device as several.
         on_collapse: `stop` when all embeddings gather in one point, keeping the last good model, or only `warn`.
-        ema: decay of a running average of the weights, which is then evaluated and packaged; None for the plain ones.
+        ema: decay of an average of the weights since training began, which is then evaluated and packaged; None for the
+            plain ones.
         checkpoint_every: steps between checkpoints; None is once per epoch.
         log_every: steps between lines in metrics.jsonl.
         cache: where decoded images are kept: on the `device`, in `memory`, on `disk` in the cache folder, or `none`.

@@ -91,7 +91,7 @@ class Session:
     @property
     def _saved_modules(self) -> nn.ModuleDict:
         """What a checkpoint holds weights of; their names begin with these."""
-        averaged = {"average": self.average.model} if self.average else {}
+        averaged = {"average": self.average} if self.average else {}
         return nn.ModuleDict({"model": self.model, "criterion": self.criterion, **averaged})
 
     def checkpoint(self, step: int, **state: Any) -> Checkpoint:
