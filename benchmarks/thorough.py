@@ -49,7 +49,7 @@ def _every(subject: Subject, budget: Budget) -> Callable[[slice], dict[str, Tens
     def attack(block: slice) -> dict[str, Tensor]:
         rows = subject.rows[block]
         tried = [member.run(subject, goal, block) for member, goal in members]
-        hits, precision = map(torch.stack, zip(*(scores(subject, found, rows) for found in tried), strict=True))
+        hits, precision = map(torch.stack, zip(*(scores(subject, found.vectors, rows) for found in tried), strict=True))
         worst = (hits + precision).nan_to_num(9).argmin(0).to(rows.device)
         images = torch.stack([found.images for found in tried])[worst, torch.arange(len(rows), device=rows.device)]
         clean = subject.references.hits(subject.references.clean(rows), rows).cpu()

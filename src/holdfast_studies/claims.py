@@ -240,6 +240,7 @@ class Beyond(Claim):
         above: the bound, or
         below: the bound.
         noise: half-width to assume on one seed.
+        level: whether another backbone would move the figure; False near chance.
     """
 
     arm: str
@@ -248,6 +249,7 @@ class Beyond(Claim):
     above: float | None = None
     below: float | None = None
     noise: float = 0.0
+    level: bool = True
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None):
@@ -255,8 +257,8 @@ class Beyond(Claim):
 
     @property
     def of_levels(self) -> bool:
-        """A bound is of a level."""
-        return True
+        """A bound is, unless it is that of chance."""
+        return self.level
 
     def verdict(self, results: Results) -> Verdict:
         """On which side the interval lies."""

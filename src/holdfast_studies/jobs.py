@@ -142,6 +142,7 @@ class Computation:
         measure: what to compute.
         data: a dataset as in `Training`, or None.
         backbone: whose starting weights embed the images: `resnet50`, `torchvision:mobilenet_v2`; None for no model.
+        model: the rest of a recipe's model block, such as how the backbone sees images.
         differs: what is not as in the source, as no recipe shows it; empty where nothing is. It must be said of a
             computation on data or a backbone, or the setting counts as ours.
         stand_in: the source's backbone, where this one stands in for it.
@@ -150,6 +151,7 @@ class Computation:
     measure: Probe
     data: str | dict[str, Any] | None = None
     backbone: str | None = None
+    model: Mapping[str, Any] | None = None
     differs: tuple[str, ...] | None = None
     stand_in: str = ""
 
@@ -174,7 +176,8 @@ class Computation:
 
     def identity(self, seed: int) -> str:
         """A short name for this very computation."""
-        text = json.dumps([self.measure.arguments, self.data, self.backbone, seed], sort_keys=True)
+        model = [self.backbone, *([self.model] if self.model else [])]
+        text = json.dumps([self.measure.arguments, self.data, *model, seed], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

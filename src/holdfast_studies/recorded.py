@@ -133,7 +133,8 @@ def recipe_of(job: Job, seed: int = 0) -> dict[str, Any]:
     """All that a job's model depends on, by dotted keys; what it starts from as `start.KEY`."""
     if isinstance(job, Computation):
         named = {"data": job.data if isinstance(job.data, dict) or job.data is None else {"name": job.data}}
-        return flat({key: value for key, value in named.items() if value} | {"model": {"backbone": job.backbone}})
+        model = {"backbone": job.backbone, **(job.model or {})}
+        return flat({key: value for key, value in named.items() if value} | {"model": model})
     return _flat_job(job, seed, brief=False)
 
 

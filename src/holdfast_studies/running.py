@@ -74,10 +74,13 @@ class Places:
         return {**block, **placed({"name": block["name"]}, self.data.get(block["name"], ""))}
 
     def weights_of(self, cell: Cell) -> list[str]:
-        """The file that a cell's weights come from, with a short digest of it; empty where none is given."""
+        """The file that a cell's weights come from, a short digest of it and its layout; empty where none is given."""
         backbone = cell.job.fetched
         given = self._weights(backbone) if backbone else None
-        return [] if given is None else [f"{backbone}: {_named(given.partition('@')[0])}"]
+        if given is None:
+            return []
+        file, at, layout = given.partition("@")
+        return [f"{backbone}: {_named(file)}{at and f' in the layout {layout}'}"]
 
     def model(self, plain: dict[str, Any]) -> dict[str, Any]:
         """A recipe's model block, ImageNet weights taken from the file given for its backbone."""
@@ -259,7 +262,7 @@ def _scene(job: Computation, scene: probes.Scene, places: Places) -> probes.Scen
     table = None if job.data is None else load(places.block(job.data))
     if job.backbone is None:
         return dataclasses.replace(scene, table=table)
-    settings = places.model({"backbone": job.backbone, "dim": None, "weights": "imagenet"})
+    settings = places.model({"backbone": job.backbone, "dim": None, "weights": "imagenet", **(job.model or {})})
     try:
         model = ModelConfig(**settings).build().to(scene.device)
     except OSError as error:

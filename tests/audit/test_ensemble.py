@@ -17,6 +17,7 @@ from torch import Tensor
 from holdfast import attacks, audit
 from holdfast.attacks import Budget, UntilMissed
 from holdfast.attacks.forward import counting
+from holdfast.attacks.goals.composed import Stacked
 from holdfast.audit import ensemble, ers, runner, subject
 from holdfast.audit.base import Part
 from holdfast.audit.ensemble import Ensemble, Member, Robust, members
@@ -98,6 +99,48 @@ def test_it_is_the_count_of_a_plain_loop(audited: Subject, seed: int, monkeypatc
     assert sum(document["broken_by"].values()) == int((clean > 0).sum()) - held
     assert document["attacks"][:2] == ["near", "rounded"]
     assert not {"far", "other norm", "joint", "ca+"} & set(document["attacks"])
+
+
+def test_attacks_in_the_same_passes_come_to_what_each_comes_to_alone(
+    audited: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    references, rows, passes = audited.references, audited.references.rows(audited.rows), [0, 0]
+    attacks = members(audited, Ensemble(eps=WEAK).budget(audited, None))
+    number = ensemble.together(attacks, 10, 1000)
+    assert [member.name for member in attacks[:number]] == ["apgd-misrank", "apgd-soft-misrank"] + [
+        f"apgd-target-{rank}" for rank in (1, 2, 3)
+    ]
+    assert [ensemble.together(attacks, 10, most) for most in (1, 19, 20, 49, 50)] == [1, 1, 2, 4, 5]
+    assert ensemble.together(attacks[-1:] * 2, 10, 1000) == 1, "a search goes alone"
+    goals = {member: UntilMissed(member.bind(audited), references, rows) for member in attacks[:number]}
+    block, left = slice(3, 30), torch.arange(0, 27, 2)
+    with counting(lambda images, back: passes.__setitem__(0, passes[0] + 1)):
+        found = ensemble.run_together(audited, goals, block, left)
+    with counting(lambda images, back: passes.__setitem__(1, passes[1] + 1)):
+        alone = [member.run(audited, goal, block, left) for member, goal in goals.items()]
+    assert passes[0] < passes[1] / 3
+    for one, other in zip(found, alone, strict=True):
+        assert one.measures["hit"].tolist() == other.measures["hit"].tolist()
+        torch.testing.assert_close(one.vectors, other.vectors, atol=1e-3, rtol=0)
+    stacked = Stacked([goal.take(block) for goal in goals.values()], 27)
+    with pytest.raises(RecipeError, match="cannot be cut"):
+        dataclasses.replace(audited, chunk=100).attack(torch.zeros(135, 3, 32, 32), stacked, attacks[0].budget)
+
+
+def test_robust_recall_is_the_same_when_attacks_share_their_passes(
+    audited: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those from random places begin elsewhere, so that only the others can be compared."""
+    held = []
+    for filled in (1, 100):
+        monkeypatch.setattr(Subject, "filled", filled)
+        robust = Robust(Ensemble(eps=WEAK), audit.Ers(), dataclasses.replace(audited, block=7), [])
+        robust.members, robust.own_candidates = robust.members[:5], []
+        measured: dict[str, dict[str, Tensor]] = {}
+        robust.attack(measured, None, Progress(Passes()))
+        held.append((robust.hit.tolist(), robust.broken_by, measured["robust"]["by"].tolist()))
+    assert held[0] == held[1]
+    assert 0 < sum(held[0][0]) < len(audited.rows)
 
 
 @pytest.mark.parametrize("protocol", ["ers", "adml", "stax", "thorough"])

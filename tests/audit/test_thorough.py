@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,20 @@ class Played:
         return self.parts[places] * (adversaries - images).flatten(1).abs().amax(1)
 
 
+@pytest.mark.parametrize("filled", [1, 20])
 @pytest.mark.parametrize("seed", range(2))
 def test_only_what_can_still_change_the_outcome_is_attacked(
-    audited: Subject, seed: int, monkeypatch: pytest.MonkeyPatch
+    audited: Subject, seed: int, filled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    played = Played(audited, seed)
-    monkeypatch.setattr(Member, "run", lambda member, *rest: played.run(member, *rest))
+    """On a GPU several attacks go through the model at once, and come to what they would have one after another."""
+    played, numbers = Played(audited, seed), set()
+
+    def together(audited: Subject, attacks: Mapping[Member, Any], *where: Any) -> list[Attacked]:
+        numbers.add(len(attacks))
+        return [played.run(member, audited, goal, *where) for member, goal in attacks.items()]
+
+    monkeypatch.setattr(thorough, "run_together", together)
+    monkeypatch.setattr(Subject, "filled", filled)
     monkeypatch.setattr(thorough, "smallest_eps", played.smallest)
     protocol, small = audit.Thorough(), dataclasses.replace(audited, block=7)
     parts = protocol.parts(small)
@@ -94,7 +103,9 @@ def test_only_what_can_still_change_the_outcome_is_attacked(
             radius = radius if undecided else float("inf")
             assert bool(measured[thorough.label(eps)]["hit"][place]) != undecided
             assert float(measured[thorough.label(eps)]["radius"][place]) == pytest.approx(radius, rel=1e-4)
-        assert played.asked[place] == expected
+        if filled == 1:
+            assert played.asked[place] == expected
+    assert max(numbers) == (1 if filled == 1 else 5)
     robust = Robust(Ensemble(), protocol, small, parts)
     assert robust.counted == [thorough.label(eps) for eps in thorough.EPS if eps <= 8 / 255]
     assert robust.members == [], "the ensemble has been through this ball"

@@ -33,6 +33,13 @@ def test_what_is_known() -> None:
     assert not BatchFacts.of(LABELS[:2], IMAGES[:2]).complete
 
 
+def test_what_is_known_of_several_is_so_in_each() -> None:
+    one, copied = BatchFacts(3, complete=True, distinct=True, paired=True), BatchFacts(3, True, False, True)
+    assert BatchFacts.of_all([one, one]) == one
+    assert BatchFacts.of_all([one, copied]) == copied
+    assert BatchFacts.of_all([one, copied._replace(classes=4, paired=False)]) == BatchFacts(None, True, False, False)
+
+
 @pytest.mark.parametrize("name", ["random", "hardest", "ephn", "distance", "semihard", "softhard", "multi-similarity"])
 @pytest.mark.parametrize("images", [IMAGES, torch.tensor([0, 1, 2, 3, 4, 4, 6, 7, 8, 9]), None])
 def test_miners_find_the_same(name: str, images: Tensor | None) -> None:

@@ -145,8 +145,10 @@ def test_the_file_of_weights_is_on_record(tmp_path: Path) -> None:
     places = Places(weights={"resnet50": f"{file}@stride-1x1"})
     looks = Cell(arm="a", job=Computation(measure=Probe(function="p"), data="cub", backbone="resnet50"), seed=0)
     learns = Cell(arm="b", job=Training(recipe="resnet50-ms", data="cub"), seed=0)
-    assert places.weights_of(looks) == [f"resnet50: resnet50.pth (SHA-256 {digest})"]
-    assert places.weights_of(learns) == [f"resnet50: resnet50.pth (SHA-256 {digest})"]
+    assert places.weights_of(looks) == [f"resnet50: resnet50.pth (SHA-256 {digest}) in the layout stride-1x1"]
+    usual = Places(weights={"resnet50": str(file)})
+    assert usual.weights_of(looks) == [f"resnet50: resnet50.pth (SHA-256 {digest})"]
+    assert places.weights_of(learns) == places.weights_of(looks)
     model = learns.job.resolved(0).plain()["model"]  # type: ignore[union-attr]
     assert places.model(model) == {**model, "weights": str(file), "layout": "stride-1x1"}
     exact = Places(weights={"resnet50": "other.pth", "resnet50.tv_in1k": "exact.pth"})

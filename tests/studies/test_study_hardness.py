@@ -226,7 +226,7 @@ def test_levelling_off_is_about_gains() -> None:
 
 
 def test_the_ers_of_a_collapsed_model_decides_nothing() -> None:
-    claim = more_ers("a > b", ("a", "b"))
+    claim = more_ers("a > b", ("a", "b"), noise=3.0)
     scores = {"a": [30.0, 31.0, 32.0], "b": [20.0, 20.5, 22.0], "c": [0.0] * 3}
     assert claim.verdict(results(scores)).status == "holds"
     assert claim.verdict(results(scores, collapsed={"c": 3})).status == "holds"
@@ -237,7 +237,7 @@ def test_the_ers_of_a_collapsed_model_decides_nothing() -> None:
 
 
 def test_a_method_that_collapses_in_one_seed_is_not_upheld_by_the_others() -> None:
-    claim = more_ers("a > b", ("a", "b"))
+    claim = more_ers("a > b", ("a", "b"), noise=3.0)
     ahead = {"a": [30.0, 31.0, 32.0], "b": [20.0, 20.5, 22.0]}
     found = claim.verdict(results(ahead, collapsed={"a": 1}))
     assert found.status == "undecided"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from holdfast.errors import RecipeError
 from holdfast.regimes import Batch, Regime, StepContext, StepResult
 from holdfast.regimes.base import registry
+from holdfast.run_files import log_lines, passed_images, passes_per_step
+from holdfast.training import train
 from holdfast.training.recipe import load_recipe
 from holdfast.training.session import Session, build_session
 from holdfast.training.step import load_batch, one_step
@@ -45,6 +48,17 @@ def test_mining_groups_average_the_gradients_of_parts_mined_apart(tiny: dict[str
     context.group = 0
     session.regime.step(context, batch).loss.backward()
     assert not torch.allclose(gradient(session)["head.weight"], found["head.weight"]), "groups do not mine apart"
+
+
+def test_a_log_counts_passes_of_the_batch_however_many_groups_it_has(tiny: dict[str, Any], tmp_path: Path) -> None:
+    tiny |= {"loss": {"name": "triplet", "miner": "hardest"}, "epochs": 1}
+    found = []
+    for groups in (1, 2):
+        run = train({**tiny, "mining_groups": groups}, out=tmp_path / str(groups), device="cpu")
+        lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8"))
+        found.append((passes_per_step(lines), passed_images(lines)))
+    assert found[0] == found[1]
+    assert found[0][0] == 1
 
 
 def test_miners_are_told_which_images_a_batch_repeats(tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

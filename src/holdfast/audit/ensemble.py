@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from holdfast.attacks import (
     UntilMissed,
 )
 from holdfast.attacks.budget import Norm
+from holdfast.attacks.goals.composed import Stacked
 from holdfast.audit.base import Part, Protocol
 from holdfast.audit.ers import usual_eps
 from holdfast.audit.figures import Figures
@@ -127,6 +129,42 @@ class Member:
         return attack(subject.images(rows), part, self.budget, subject.generator("start", self.name, block.start))
 
 
+def together(attacks: Sequence[Member], images: int, most: int) -> int:
+    """How many of some attacks, the first ones, can go through the model in the same passes: those of one budget.
+
+    Args:
+        attacks: in turn.
+        images: that each is for.
+        most: images of a pass.
+    """
+    first = attacks[0]
+    alike = itertools.takewhile(lambda other: not other.search and other.budget == first.budget, attacks)
+    return max(1, min(len(list(alike)), most // images))
+
+
+def run_together(
+    subject: Subject, attacks: Mapping[Member, BoundGoal], block: slice, left: Tensor | None = None
+) -> list[Attacked]:
+    """What attacks on the same images come to; several go through the model in the same passes.
+
+    Args:
+        subject: the model and its images.
+        attacks: with what `bind` gave each, perhaps until it is reached.
+        block: which images.
+        left: positions within the block of those that are attacked; all when left out.
+    """
+    where = (block,) if left is None else (block, left)
+    if len(attacks) == 1:
+        return [member.run(subject, goal, *where) for member, goal in attacks.items()]
+    rows, parts = subject.rows[block], [goal.take(block) for goal in attacks.values()]
+    if left is not None:
+        rows, parts = rows[left], [part.take(left) for part in parts]
+    stacked, first = Stacked(parts, len(rows)), next(iter(attacks))
+    generator = subject.generator("start", *(member.name for member in attacks), block.start)
+    images = subject.images(rows).repeat(len(parts), 1, 1, 1)
+    return stacked.parted(subject.attack(images, stacked, first.budget, generator))
+
+
 def members(subject: Subject, budget: Budget) -> list[Member]:
     """The attacks on a query, those that break most for their passes first; without gradients the random search alone.
 
@@ -148,6 +186,11 @@ def members(subject: Subject, budget: Budget) -> list[Member]:
         Member("apgd-es", EmbeddingShift(), budget),
         *search,
     ]
+
+
+def _passes(attacks: Sequence[Member], subject: Subject) -> Passes:
+    """What some attacks take at most for one image."""
+    return sum((member.passes(subject) for member in attacks), Passes())
 
 
 def _eps(part: Part) -> float:
@@ -189,8 +232,8 @@ class Robust:
 
     def passes(self, falls: bool = False) -> Passes:
         """What all of it takes at most for one image; `falls` where the first member will break nearly every one."""
-        attacks = [member.passes(self.subject) for member in (self.members[:1] if falls else self.members)]
-        return sum(attacks, self.subject.passes(self.budget) * len(self.own_candidates))
+        attacks = _passes(self.members[:1] if falls else self.members, self.subject)
+        return attacks + self.subject.passes(self.budget) * len(self.own_candidates)
 
     def attack(self, measured: dict[str, Measured], state: AuditState | None, progress: Progress) -> None:
         """Attack what the protocol left, and keep the outcome under `robust` beside its measurements.
@@ -207,13 +250,17 @@ class Robust:
         by = torch.full((len(self.hit),), -1)
         for name in self.counted:
             by[self._count(name, everyone, measured[name]["hit"])] = len(self.broken_by) - 1
-        for turn, member in enumerate(self.members, 1):
+        waiting = self.members
+        while waiting:
             left = (self.hit > 0).nonzero().squeeze(1)
-            progress.skip(member.passes(subject) * (len(everyone) - len(left)))
+            number = together(waiting, len(left), subject.filled) if len(left) else len(waiting)
+            turn, (now, waiting) = len(self.members) - len(waiting) + 1, (waiting[:number], waiting[number:])
+            progress.skip(_passes(now, subject) * (len(everyone) - len(left)))
             if len(left):
-                words = f"ensemble {turn} of {len(self.members)}, {member.name}"
-                found = self._attack_left(member, left, state, progress, words)
-                by[self._count(member.name, left, found)] = len(self.broken_by) - 1
+                words = f"ensemble {turn} of {len(self.members)}, {now[0].name}"
+                found = self._attack_left(now, left, state, progress, words)
+                for member in now:
+                    by[self._count(member.name, left, found[member.name])] = len(self.broken_by) - 1
         measured["robust"] = {"hit": self.hit, "by": by}
 
     def count_probes(self, broken: Mapping[str, Tensor], eps: float, measured: dict[str, Measured]) -> None:
@@ -239,19 +286,22 @@ class Robust:
         return broken
 
     def _attack_left(
-        self, member: Member, left: Tensor, state: AuditState | None, progress: Progress, words: str
-    ) -> Tensor:
-        """Whether each of some queries holds under a member."""
+        self, attacks: Sequence[Member], left: Tensor, state: AuditState | None, progress: Progress, words: str
+    ) -> Measured:
+        """Whether each of some queries holds under members that attack in the same passes, by their names."""
         subject = dataclasses.replace(self.subject, rows=self.subject.rows[left.to(self.subject.rows.device)])
-        goal = UntilMissed(member.bind(subject), subject.references, subject.references.rows(subject.rows))
+        rows = subject.references.rows(subject.rows)
+        goals = {member: UntilMissed(member.bind(subject), subject.references, rows) for member in attacks}
+        names = [member.name for member in attacks]
+
+        def attack(block: slice) -> dict[str, Tensor]:
+            found = run_together(subject, goals, block)
+            return {name: one.measures["hit"] for name, one in zip(names, found, strict=True)}
+
         # Blocks of a killed audit are those of the same images, and of no others.
         which = hashlib.sha256(left.numpy().tobytes()).hexdigest()[:8]
-        part = Part(
-            f"ensemble/{member.name}/{which}",
-            lambda block: {"hit": member.run(subject, goal, block).measures["hit"]},
-            passes=member.passes(subject),
-        )
-        return self._run(part, subject, state, progress, words)["hit"]
+        part = Part(f"ensemble/{'+'.join(names)}/{which}", attack, passes=_passes(attacks, subject))
+        return self._run(part, subject, state, progress, words)
 
     def _attack_candidates(self, measured: dict[str, Measured], state: AuditState | None, progress: Progress) -> None:
         """Where the protocol did not."""

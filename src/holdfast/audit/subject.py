@@ -25,6 +25,8 @@ from holdfast.processes import current_processes
 from holdfast.sphere import precise
 
 SQUARE_QUERIES = 500
+FILLED = 256
+"""Images of a pass on a GPU up to which attacks of few images are put together."""
 HURRY = 4
 """A first look takes so many times fewer steps and queries, but five steps at least."""
 
@@ -139,6 +141,11 @@ class Subject:
             return None
         each = -(-len(self.rows) // current_processes().world)
         return Cut.every(max(self.block, min(self.chunk, each)), len(self.rows))
+
+    @property
+    def filled(self) -> int:
+        """Images that a pass may as well have as fewer: one on a CPU, which gains nothing by more."""
+        return min(FILLED, self.chunk or FILLED) if self.rows.device.type == "cuda" else 1
 
     @property
     def queries(self) -> int:

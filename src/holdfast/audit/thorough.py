@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.attacks import Alignment, Attacked, BoundGoal, Budget, UntilMissed
 from holdfast.audit.base import CLEAN, Part, Protocol, register
-from holdfast.audit.ensemble import Member, apgd, members
+from holdfast.audit.ensemble import Member, apgd, members, run_together, together
 from holdfast.audit.figures import Figures
 from holdfast.audit.plan import Passes
 from holdfast.audit.subject import Subject
@@ -77,8 +77,9 @@ class Thorough(Protocol):
     def _attack(self, subject: Subject, budget: Budget) -> Callable[..., dict[str, Tensor]]:
         references, eps = subject.references, budget.eps
         next_eps = eps / 2 if eps > self.all_eps()[0] else 0.0
-        (first, whole), *others = [(member, member.bind(subject)) for member in suite(subject, budget)]
         rows = references.rows(subject.rows)
+        (first, whole), *bound = ((member, member.bind(subject)) for member in suite(subject, budget))
+        until = {member: UntilMissed(goal, references, rows) for member, goal in bound}
 
         def attack(block: slice, larger: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
             known = SmallestFound(subject, block)
@@ -86,11 +87,9 @@ class Thorough(Protocol):
             if larger is not None:
                 known.radius = known.radius.fmin(larger["radius"])
                 undecided = larger["radius"].isfinite()
-            known.attack(first, whole, ~known.radius.isnan())
-            for member, goal in others:
-                known.attack(member, UntilMissed(goal, references, rows), undecided & (known.radius > eps))
-            for member, goal in others[:NEAREST]:
-                known.attack(member, goal, (known.radius > next_eps) & (known.radius <= eps))
+            known.attack({first: whole}, lambda: ~known.radius.isnan())
+            known.attack(until, lambda: undecided & (known.radius > eps))
+            known.attack(dict(bound[:NEAREST]), lambda: (known.radius > next_eps) & (known.radius <= eps))
             radius = known.radius.masked_fill(known.radius > eps, torch.inf)
             hit = radius.isinf().double().masked_fill(radius.isnan(), torch.nan)
             return {"hit": hit, "precision": known.precision, "radius": radius}
@@ -129,21 +128,29 @@ class SmallestFound:
         self.radius = torch.where(clean > 0, torch.inf, 0.0).double().masked_fill(clean.isnan(), torch.nan)
         self.precision = torch.full_like(self.radius, torch.nan)
 
-    def attack(self, member: Member, goal: BoundGoal, which: Tensor) -> None:
-        """Add an attack on some of the queries."""
-        places = which.nonzero().squeeze(1)
-        if not len(places):
+    def attack(self, attacks: Mapping[Member, BoundGoal], which: Callable[[], Tensor]) -> None:
+        """Add attacks, each on the queries that those before it have left to be attacked."""
+        waiting = list(attacks)
+        while waiting and len(places := which().nonzero().squeeze(1)):
+            number = together(waiting, len(places), self.subject.filled)
+            now, waiting = {member: attacks[member] for member in waiting[:number]}, waiting[number:]
+            for found in run_together(self.subject, now, self.block, places.to(self.rows.device)):
+                self._take(found, places, which()[places])
+
+    def _take(self, found: Attacked, places: Tensor, still: Tensor) -> None:
+        """Take note of what an attack on the queries at some places came to, for those that are still asked about."""
+        there = still.nonzero().squeeze(1)
+        if not len(there):
             return
-        found = member.run(self.subject, goal, self.block, places.to(self.rows.device))
-        hit, precision = scores(self.subject, found, self.rows[places.to(self.rows.device)])
+        places, here = places[there], there.to(self.rows.device)
+        rows = self.rows[places.to(self.rows.device)]
+        hit, precision = scores(self.subject, found.vectors[here], rows)
         self.precision[places] = self.precision[places].fmin(precision)
         broken = (hit == 0) & (self.radius[places] > 0)
         if bool(broken.any()):
-            places = places[broken]
-            rows = self.rows[places.to(self.rows.device)]
-            images = found.images[broken.to(self.rows.device)]
-            needed = smallest_eps(self.subject, self.subject.images(rows), images, rows)
-            self.radius[places] = self.radius[places].fmin(needed)
+            of = broken.to(self.rows.device)
+            needed = smallest_eps(self.subject, self.subject.images(rows[of]), found.images[here][of], rows[of])
+            self.radius[places[broken]] = self.radius[places[broken]].fmin(needed)
 
 
 def suite(subject: Subject, budget: Budget) -> list[Member]:
@@ -155,9 +162,9 @@ def suite(subject: Subject, budget: Budget) -> list[Member]:
     return [Member("alignment", away, budget), *ensemble, Member("alignment-again", away, again), search]
 
 
-def scores(subject: Subject, found: Attacked, rows: Tensor) -> tuple[Tensor, Tensor]:
+def scores(subject: Subject, vectors: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """R@1 and mAP@R of each attacked query."""
-    values = Retrieval((1,)).per_query(subject.references.embedded(found.vectors, rows))
+    values = Retrieval((1,)).per_query(subject.references.embedded(vectors, rows))
     return values["R@1"].cpu(), values["mAP@R"].cpu()
 
 

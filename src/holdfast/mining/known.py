@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -34,6 +34,12 @@ class BatchFacts(NamedTuple):
         rows, shown = (np.unique(found, return_counts=True)[1] for found in (own, own[once]))
         complete, distinct = (len(counts) > 1 and bool(counts.min() > 1) for counts in (rows, shown))
         return cls(len(rows), complete, distinct, len(own) % 2 == 0 and bool((own[0::2] == own[1::2]).all()))
+
+    @classmethod
+    def of_all(cls, batches: Iterable[BatchFacts]) -> BatchFacts:
+        """What is so in each of some batches."""
+        classes, *others = (set(values) for values in zip(*batches, strict=True))
+        return cls(classes.pop() if len(classes) == 1 else None, *(values == {True} for values in others))
 
 
 _batch: ContextVar[tuple[Tensor, BatchFacts | None] | None] = ContextVar("batch", default=None)

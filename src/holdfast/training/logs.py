@@ -56,15 +56,15 @@ class Interval:
         self._device = device
         self._sums: dict[str, Tensor] = {name: torch.tensor(v, device=device) for name, v in before["sums"].items()}
         self._steps: int = before["steps"]
-        self._passes: int = before["passes"]
+        self._passes: float = before["passes"]
         self._passed: int = before.get("passed", 0)
         self._timed = 0  # since this process began
         self._start = time.perf_counter()
         self.measured = (0.0, 0.0)
         """Seconds of training before the last line, in this process, and the images that went forward and back."""
 
-    def add(self, result: StepResult, passes: int, passed: int) -> None:
-        """Take note of one step's result, its passes forward and back, and the images in all of them."""
+    def add(self, result: StepResult, passes: float, passed: int) -> None:
+        """Take note of one step's result, the passes of its batch forward and back, and the images in all of them."""
         self._passes += passes
         self._passed += passed
         values = {"loss": result.loss, **result.terms, **result.logs}

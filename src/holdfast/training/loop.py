@@ -189,7 +189,7 @@ class Loop:
                 update = last or self.step % recipe.accumulate == 0
                 result = learn(batch, update)
                 self.finite.watch(result.loss)
-                self.interval.add(result, context.passes, context.passed)
+                self.interval.add(result, context.passes / recipe.mining_groups, context.passed)
                 self.bar.update()
                 if last or self.step % recipe.log_every == 0:
                     self._report(self.interval.close(len(rows)), result)

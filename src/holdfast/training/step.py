@@ -77,13 +77,13 @@ def _draw(session: Session, count: int, generator: Generator) -> Tensor:
         return session.augment.draw(count, generator).cpu()
 
 
-def _known(session: Session, rows: Tensor) -> BatchFacts | None:
-    """What the host knows of every mining group of a batch, where that is the same of all."""
+def _known(session: Session, rows: Tensor) -> BatchFacts:
+    """What the host knows of every mining group of a batch."""
     recipe = session.recipe
-    parts = {BatchFacts.of(session.host_labels[part], part) for part in rows.chunk(recipe.mining_groups)}
-    if recipe.batch.sampler != "classes":  # batches of pairs differ in how many classes they have
-        parts = {part._replace(classes=None) for part in parts}
-    return parts.pop() if len(parts) == 1 else None
+    parts = rows.chunk(recipe.mining_groups)
+    known = BatchFacts.of_all(BatchFacts.of(session.host_labels[part], part) for part in parts)
+    # Batches of pairs differ in how many classes they have.
+    return known if recipe.batch.sampler == "classes" else known._replace(classes=None)
 
 
 def one_step(

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.adml_arms import SEVERAL
-from holdfast_studies.catalogue.hardness_arms import ERS, ERS_NOISE, R1_NOISE, more_ers
+from holdfast_studies.catalogue.hardness_arms import ERS, more_ers, noise
 from holdfast_studies.catalogue.prices import ABOUT_EQUAL, Price, priced
 from holdfast_studies.claims import All, Beyond, Claim, Ordered
 from holdfast_studies.declared import at_scale, paper
@@ -32,11 +32,13 @@ def finals(scale: Scale) -> Plan:
     for data, pair in text["data"].items():
         where = f" on {data}" if data != text["chosen_on"] else ""
         jobs = {f"{name}{where}": training(name, data, settings) for name, settings in pair["recipes"].items()}
-        jobs[f"{HM}{where}"] = training(pair["hm"]["recipe"], data, pair["hm"]["settings"])
+        length = {"epochs": pair["epochs"], "evaluate_every": pair["epochs"]}
+        jobs[f"{HM}{where}"] = training(text["hm"]["recipe"], data, {**text["hm"]["settings"], **length})
         arms += [Arm(name, job, (0,) if where else seeds) for name, job in jobs.items()]
-        claims += [claim for name in jobs if name != f"{HM}{where}" for claim in _beats(name, f"{HM}{where}", jobs)]
+        others = [name for name in jobs if name != f"{HM}{where}"]
+        claims += [claim for name in others for claim in _beats(name, f"{HM}{where}", jobs, scale)]
     if bar := text.get("bar"):
-        claims.insert(0, _reaches(text["chosen"], **bar))
+        claims.insert(0, _reaches(text["chosen"], scale, **bar))
     return Plan(arms, claims)
 
 
@@ -47,15 +49,16 @@ def _measures(text: dict[str, Any]) -> tuple[Measure, ...]:
     return fixed, published, worst
 
 
-def _beats(name: str, hm: str, jobs: dict[str, Training]) -> list[Claim]:
+def _beats(name: str, hm: str, jobs: dict[str, Training], scale: Scale) -> list[Claim]:
     """More of everything than HM, for no more passes."""
+    clean, robust = noise(scale)
     found: list[Claim] = [
-        Ordered(f"{name} keeps more R@1 than HM for no more passes", (name, hm), noise=R1_NOISE),
-        more_ers(f"{name} reaches more ERS than HM for no more passes", (name, hm)),
+        Ordered(f"{name} keeps more R@1 than HM for no more passes", (name, hm), noise=clean),
+        more_ers(f"{name} reaches more ERS than HM for no more passes", (name, hm), noise=robust),
         All(
             f"{name} keeps more R@1 under the worst of many attacks than HM for no more passes, at 2, 4 and 8/255",
             tuple(
-                Ordered(f"at {strength}/255", (name, hm), figure=f"worst/eps={strength}/255 R@1", noise=R1_NOISE)
+                Ordered(f"at {strength}/255", (name, hm), figure=f"worst/eps={strength}/255 R@1", noise=clean)
                 for strength in STRENGTHS
             ),
         ),
@@ -64,11 +67,12 @@ def _beats(name: str, hm: str, jobs: dict[str, Training]) -> list[Claim]:
     return [priced(claim, *prices, ABOUT_EQUAL) for claim in found]
 
 
-def _reaches(name: str, clean: float, ers: float) -> Claim:
+def _reaches(name: str, scale: Scale, clean: float, ers: float) -> Claim:
+    of_clean, of_ers = noise(scale)
     return All(
         f"{name} reaches R@1 {clean:g} and ERS {ers:g}",
         (
-            Beyond("R@1", name, "R@1", above=clean, noise=R1_NOISE),
-            Beyond("ERS", name, ERS, above=ers, noise=ERS_NOISE),
+            Beyond("R@1", name, "R@1", above=clean, noise=of_clean),
+            Beyond("ERS", name, ERS, above=ers, noise=of_ers),
         ),
     )

@@ -30,7 +30,10 @@ def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Jo
         return Training("pocket", settings={"epochs": 6, "evaluate_every": 6}, measures=(probe,))
     probe = Probe("mined-hardness", {**arguments, "split": "train", "batches": 1000, "sampler": "pairs"})
     backbone = str(SETTINGS["paper"]["model.backbone"])
-    return Computation(measure=probe, data="cub", backbone=backbone, differs=differs, stand_in="resnet18.tv_in1k")
+    view = {"fit": "squash", "size": 224, "canvas": 256}  # that of the paper's recipes
+    return Computation(
+        measure=probe, data="cub", backbone=backbone, model=view, differs=differs, stand_in="resnet18.tv_in1k"
+    )
 
 
 @study("H1")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast_studies.claims import Claim, Judged, Near, Ordered, joint, register, ruled
-from holdfast_studies.declared import paper
+from holdfast_studies.declared import at_scale, paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 from holdfast_studies.results import NOT_RUN, Outcome, Results, Status, interval
 
@@ -14,11 +14,21 @@ MINERS = {"R": "random", "M": "semihard", "S": "softhard", "D": "distance", "H":
 AUDITED = 300
 """Images whose ERS is measured, against the whole gallery."""
 ERS = "ers-fixed/ERS"
-R1_NOISE, ERS_NOISE = (float(paper("hardness")["noise"][figure]) for figure in ("R@1", ERS))
 STEPS, LENGTHS, SETTINGS = (paper("hardness")["arms"][key] for key in ("steps", "lengths", "settings"))
 
 FIXED, PUBLISHED = AuditMeasure(limit=AUDITED), AuditMeasure(mode="published", limit=AUDITED)
 """ERS with the attacks as they should be, and as they were published; the latter too where the paper's rows are."""
+
+
+def noise(scale: Scale) -> tuple[float, float]:
+    """What two arms may differ by with one seed and no cause, in R@1 and in ERS."""
+    known = at_scale(paper("hardness")["noise"], scale, {})
+    return float(known["R@1"]), float(known[ERS])
+
+
+def noise_of_validation() -> tuple[float, float]:
+    """The same on a few validation classes, whatever the scale: as at pocket size."""
+    return noise("pocket")
 
 
 def named(jobs: Mapping[str, Training], seeds: tuple[int, ...] | None = None) -> list[Arm]:
@@ -117,7 +127,8 @@ def more_ers(
     text: str,
     arms: tuple[str, ...],
     figure: str = ERS,
-    noise: float = ERS_NOISE,
+    *,
+    noise: float,
     least: float = 0.0,
     printed: tuple[float, ...] = (),
 ) -> Claim:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.extras import START
 from holdfast_studies.base import Plan, study
-from holdfast_studies.catalogue.hardness_arms import AUDITED, ERS_NOISE, R1_NOISE
+from holdfast_studies.catalogue.hardness_arms import AUDITED, noise_of_validation
 from holdfast_studies.claims import Judged, joint
 from holdfast_studies.declared import at_scale, paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Scale, Training
@@ -28,7 +28,7 @@ def search(scale: Scale) -> Plan:
     trials = [trial for trial in text["trials"] if trial.get("at", scale) == scale]
     arms = [Arm(trial["name"], _training(text, trial), (0,)) for trial in trials]
     claim = f"a trial has more R@1 and more ERS than {BASE}, both beyond what a seed may do"
-    figures = {"log/validation R@1": R1_NOISE, "val-ers/ERS": ERS_NOISE}
+    figures = dict(zip(("log/validation R@1", "val-ers/ERS"), noise_of_validation(), strict=True))
     return Plan(arms, [beyond_both(claim, BASE, tuple(arm.name for arm in arms if arm.name != BASE), figures)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import torch
 from torch import Generator, Tensor
@@ -108,6 +108,55 @@ class SideBySide(BoundGoal):
     def take(self, groups: slice | Tensor) -> SideBySide:
         """Every member's part."""
         return SideBySide({name: goal.take(groups) for name, goal in self.goals.items()})
+
+
+@dataclasses.dataclass(eq=False)
+class Stacked(BoundGoal):
+    """Several goals, each for all of the same images, which come once for each: all for the first, then for the second.
+
+    Every copy is a group of its own, so that steps adapt to each by itself.
+
+    Args:
+        goals: as many images each, attacked one by one, with the same floor.
+        count: of images.
+    """
+
+    goals: Sequence[BoundGoal]
+    count: int
+
+    def __post_init__(self) -> None:
+        floors = {goal.floor for goal in self.goals}
+        if len(floors) != 1 or any(goal.group != 1 for goal in self.goals):
+            raise RecipeError("goals can only be stacked when they attack images one by one, down to the same floor")
+        (self.floor,) = floors
+        self.stationary = any(goal.stationary for goal in self.goals)
+
+    def loss(self, z: Tensor) -> Tensor:
+        """That of each copy's goal."""
+        return torch.cat([goal.loss(part) for goal, part in zip(self.goals, self._copies(z), strict=True)])
+
+    def measure(self, z: Tensor) -> dict[str, Tensor]:
+        """Nothing: `parted` has each goal's."""
+        return {}
+
+    def images(self) -> int:
+        """All copies."""
+        return len(self.goals) * self.count
+
+    def take(self, groups: slice | Tensor) -> NoReturn:
+        """Refused: a part would have some goals for some images."""
+        raise RecipeError("stacked goals cannot be cut; stack parts of them")
+
+    def parted(self, found: Attacked) -> list[Attacked]:
+        """What each goal's attack came to."""
+        parts = (self._copies(all_copies) for all_copies in (found.images, found.vectors, found.loss, found.previous))
+        return [
+            Attacked(images, vectors, loss, goal.measure(vectors), previous)
+            for goal, images, vectors, loss, previous in zip(self.goals, *parts, strict=True)
+        ]
+
+    def _copies(self, values: Tensor) -> Tensor:
+        return values.view(len(self.goals), self.count, *values.shape[1:])
 
 
 class _Several(Goal):
