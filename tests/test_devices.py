@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from holdfast.devices import choose_device, free_memory, limit_memory, tiny_as_zero
+from holdfast.devices import choose_device, free_memory, sharing_memory, tiny_as_zero
 from holdfast.errors import HoldfastError
 
 
@@ -31,20 +31,12 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_with_a_share_of_a_gpu_counts_on_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = {0: 1.0}
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (800, 1000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 100)
-    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", shares.__getitem__, raising=False)
-    monkeypatch.setattr(
-        torch.cuda, "set_per_process_memory_fraction", lambda share, index: shares.update({index: share})
-    )
     gpu = torch.device("cuda", 0)
     assert free_memory(gpu) == 800
-    limit_memory(torch.device("cpu"), 0.1)
-    assert free_memory(gpu) == 800
-    limit_memory(gpu, 0.3)
-    assert free_memory(gpu) == 200, "of 300, 100 are taken"
-    monkeypatch.delattr(torch.cuda, "get_per_process_memory_fraction")
+    with sharing_memory(0.3):
+        assert free_memory(gpu) == 200, "of 300, 100 are taken"
     assert free_memory(gpu) == 800
 
 

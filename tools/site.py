@@ -98,10 +98,14 @@ def _made(tree: ast.Module) -> set[str]:
 
 
 def _offered(tree: ast.Module) -> list[str]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
-            return list(ast.literal_eval(node.value))
-    return []
+    """What `__all__` holds, in however many statements it is written."""
+    return [
+        name
+        for node in tree.body
+        if isinstance(node, (ast.Assign, ast.AugAssign))
+        and any(isinstance(part, ast.Name) and part.id == "__all__" for part in ast.walk(node))
+        for name in ast.literal_eval(node.value)
+    ]
 
 
 def _registered(file: Path) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch import Tensor
 from holdfast.errors import HoldfastError
 
 KINDS = ("cpu", "cuda", "mps")
+
+_share: ContextVar[float] = ContextVar("share", default=1.0)
 
 
 def choose_device(name: str | torch.device | None) -> torch.device:
@@ -35,17 +38,20 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def limit_memory(device: torch.device, share: float) -> None:
-    """Let this process take no more than a share of a GPU's memory; on other devices nothing."""
-    if device.type == "cuda":
-        torch.cuda.set_per_process_memory_fraction(share, device.index)
+@contextmanager
+def sharing_memory(share: float) -> Iterator[None]:
+    """In the block, this process counts on no more than a share of a GPU's memory; others have the rest."""
+    before = _share.set(share)
+    try:
+        yield
+    finally:
+        _share.reset(before)
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes of a GPU that this process may still take: what is free, or less where it has a share."""
+    """Bytes of a GPU that this process may count on: what is free, or what is left of its share."""
     free, whole = torch.cuda.mem_get_info(device)
-    share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device.index)  # not in torch 2.4
-    return min(free, int(share * whole) - torch.cuda.memory_reserved(device))
+    return min(free, int(_share.get() * whole) - torch.cuda.memory_reserved(device))
 
 
 def seeded_devices(device: torch.device) -> list[int]:

@@ -18,7 +18,7 @@ from holdfast import audit, console
 from holdfast.attacks.forward import counting
 from holdfast.config import builder
 from holdfast.data import load
-from holdfast.devices import choose_device, limit_memory
+from holdfast.devices import choose_device, sharing_memory
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
 from holdfast.models import ModelConfig, load_model
@@ -30,7 +30,6 @@ from holdfast.training.health import Collapsed, Diverged
 from holdfast.training.recipe import load_recipe
 from holdfast.versions import versions
 from holdfast_studies import probes
-from holdfast_studies.job_count import ROOM
 from holdfast_studies.jobs import (
     EMBEDDED,
     Cell,
@@ -131,11 +130,9 @@ def run_cell(cell: Cell, store: Store, places: Places, company: Company = ALONE)
         cell: what to do.
         store: of records and runs.
         places: of datasets and weights.
-        company: what runs around it; beside others it keeps to its part of a GPU's memory.
+        company: what runs around it; beside others its audits count on a part of a GPU's memory.
     """
-    if company.jobs > 1:
-        limit_memory(choose_device(places.device), ROOM / company.jobs)
-    with shared_compiling(company.alike):
+    with shared_compiling(company.alike), sharing_memory(1 / company.jobs):
         _run_cell(cell, store, places)
 
 

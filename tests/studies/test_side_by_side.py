@@ -18,7 +18,7 @@ import torch
 from fake_training import FakeTraining, fake_training
 from fake_workers import HereWorker, holding, stopped_once, workers_here
 
-from holdfast import console
+from holdfast import console, devices
 from holdfast.models import compile_choice
 from holdfast.training import Interrupted
 from holdfast_studies import campaign, mps, running, side_by_side, workers
@@ -75,15 +75,20 @@ def test_a_cell_knows_how_many_compile_the_same_network(
     assert sorted(alike) == [1, 1, 2, 3]
 
 
-def test_cells_side_by_side_have_their_part_of_the_memory(
+def test_cells_side_by_side_count_on_their_part_of_the_memory(
     tmp_path: Path, fake_training: FakeTraining, workers_here: type[HereWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts: list[float] = []
-    monkeypatch.setattr(running, "limit_memory", lambda device, share: parts.append(share))
-    assert campaign.run_cells(CELLS, Store(tmp_path / "two"), HERE, 2) == {}
-    assert parts == [0.45] * len(CELLS)
-    assert campaign.run_cells(CELLS, Store(tmp_path / "one"), HERE, 1) == {}
-    assert len(parts) == len(CELLS), "one that is alone has all of it"
+
+    def train(*args: Any, **settings: Any) -> Any:
+        parts.append(devices._share.get())
+        return before(*args, **settings)
+
+    before = running.train
+    monkeypatch.setattr(running, "train", train)
+    for jobs in (2, 1):
+        assert campaign.run_cells(CELLS, Store(tmp_path / str(jobs)), HERE, jobs) == {}
+    assert parts == [0.5] * len(CELLS) + [1.0] * len(CELLS)
 
 
 def test_a_start_comes_before_what_waits_for_it_however_short(

@@ -137,15 +137,16 @@ def test_triplets_are_squared_and_multi_similarity_averages_over_mined_anchors()
 
 
 def test_digits_are_measured_on_images_that_were_held_out() -> None:
-    lengths = set()
+    readings = set()
     for arm in base.get("E1").arms("paper"):
         assert isinstance(arm.job, Training)
         recipe = arm.job.resolved(0)
-        lengths.add(recipe.epochs)
+        readings.add((recipe.epochs, recipe.batch.per_class))
+        assert recipe.batch.per_class * recipe.accumulate == 80, "an update has as many images in all"
         miner = recipe.plain()["loss"]["miner"]
         assert miner.get("negative", miner)["name"] == "random"
         assert all(m.arguments == {"split": "test", "data": {"protocol": "seen"}} for m in arm.job.measures)
-    assert lengths == {2, 10, 30}
+    assert readings == {(2, 80), (10, 80), (2, 20), (10, 20)}
 
 
 def test_what_table_4_does_not_print_is_a_limit() -> None:
