@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import statistics
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,6 +26,8 @@ RULE, INK = "#E6E6E6", "#444444"
 WIDTH, DPI, COLOURS = 7.2, 120, 96
 MOST = 4
 """Panels in a row."""
+LETTERS = 84
+"""Of the titles of panels side by side."""
 REACH = 1.5
 """Lengths of a frontier, along each axis, within which other points are shown."""
 
@@ -338,7 +341,9 @@ def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figu
             colour = PALETTE[kinds.index(kind) % len(PALETTE)]
             label = None if kind is None else f"{kind:g}"
             axes.plot(*_coordinates(points), ".", color=colour, label=label, markersize=3, alpha=0.5, markeredgewidth=0)
-        axes.set_title(arm, fontsize=8.5, fontweight="normal")
+        axes.set_title(textwrap.fill(arm, LETTERS // columns), fontsize=8.5, fontweight="normal")
+    for axes in panels[len(known) - columns : len(known)]:  # the lowest of their columns
+        axes.tick_params(labelbottom=True)
     for axes in panels[len(known) :]:
         axes.set_axis_off()
     figure.supxlabel(drawing.x, fontsize=9)
