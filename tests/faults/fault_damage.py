@@ -93,7 +93,7 @@ def _both(words: list[str], folder: Path, whole: dict[str, str]) -> Outcome:
     for checkpoint in (run / "checkpoint").iterdir():
         (checkpoint / "state.json").write_bytes(b"")
     refused = command(words, folder)
-    told = refused.one_line and "is whole; put back a copy" in refused.said
+    told = refused.one_line and "put back a copy" in refused.said
     there = sorted(path.name for path in (run / "checkpoint").iterdir()) == sorted(p.name for p in aside.iterdir())
     shutil.rmtree(run / "checkpoint")
     aside.replace(run / "checkpoint")

@@ -59,36 +59,23 @@ def test_the_longest_comes_first_and_what_is_begun_before_it(
     assert trained(fake_training) == ["1", "3", "2"]
 
 
-def test_a_cell_knows_how_many_compile_the_same_network(
+def test_a_cell_knows_how_many_compile_the_same_network_and_share_its_device(
     tmp_path: Path, fake_training: FakeTraining, workers_here: type[HereWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alike: list[int] = []
+    known: list[tuple[int, float]] = []
 
     def train(*args: Any, **settings: Any) -> Any:
-        alike.append(compile_choice._runs.get())
+        known.append((compile_choice._runs.get(), devices._share.get()))
         return before(*args, **settings)
 
     before = running.train
     monkeypatch.setattr(running, "train", train)
     other = Cell(arm="other", job=Training(recipe="pocket", settings={"model.backbone": "conv-tiny"}), seed=0)
-    assert campaign.run_cells([*CELLS, other], Store(tmp_path), HERE, 2) == {}
-    assert sorted(alike) == [1, 1, 2, 3]
-
-
-def test_cells_side_by_side_count_on_their_part_of_the_memory(
-    tmp_path: Path, fake_training: FakeTraining, workers_here: type[HereWorker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts: list[float] = []
-
-    def train(*args: Any, **settings: Any) -> Any:
-        parts.append(devices._share.get())
-        return before(*args, **settings)
-
-    before = running.train
-    monkeypatch.setattr(running, "train", train)
-    for jobs in (2, 1):
-        assert campaign.run_cells(CELLS, Store(tmp_path / str(jobs)), HERE, jobs) == {}
-    assert parts == [0.5] * len(CELLS) + [1.0] * len(CELLS)
+    assert campaign.run_cells([*CELLS, other], Store(tmp_path / "two"), HERE, 2) == {}
+    assert sorted(known) == [(1, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]
+    known.clear()
+    assert campaign.run_cells(CELLS, Store(tmp_path / "one"), HERE, 1) == {}
+    assert known == [(1, 1.0)] * len(CELLS)
 
 
 def test_a_start_comes_before_what_waits_for_it_however_short(

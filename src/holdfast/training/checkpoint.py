@@ -76,7 +76,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         console.say(f"warning: the checkpoint {candidate} is damaged or of another version, the one before it is taken")
     if any(any(step.iterdir()) for step in steps):
         raise TrainingError(
-            f"no checkpoint in {folder} is whole; put back a copy, or delete it to train from the start"
+            f"no checkpoint in {folder} is whole and of this version; put back a copy, or delete it to start anew"
         )
     return None
 

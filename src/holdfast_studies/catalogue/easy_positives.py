@@ -13,7 +13,7 @@ SEEDS = tuple(range(8))
 """Of E1, as many runs as the paper's tables have: a network into the plane comes out differently each time."""
 
 UPDATE = 80
-"""Odd and even images of an update on MNIST."""
+"""Images of each parity in an update on MNIST."""
 
 READINGS: dict[Scale, tuple[tuple[int, int], ...]] = {
     "pocket": ((2, UPDATE),),
