@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from holdfast.devices import choose_device, free_memory, sharing_memory, tiny_as_zero
+from holdfast.devices import choose_device, free_memory, sharing_memory, tiny_as_zero, within_share
 from holdfast.errors import HoldfastError
 
 
@@ -38,6 +38,20 @@ def test_a_process_with_a_share_of_a_gpu_counts_on_no_more(monkeypatch: pytest.M
     with sharing_memory(0.3):
         assert free_memory(gpu) == 200, "of 300, 100 are taken"
     assert free_memory(gpu) == 800
+
+
+def test_torch_holds_no_more_than_a_share_while_others_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[float, torch.device]] = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda part, device: told.append((part, device)))
+    gpu = torch.device("cuda", 0)
+    with within_share(gpu):
+        pass
+    with sharing_memory(0.5), within_share(torch.device("cpu")):
+        pass
+    assert not told, "alone, or on a CPU"
+    with sharing_memory(0.5), within_share(gpu):
+        assert [part < 0.5 for part, _ in told] == [True]
+    assert told[1:] == [(1.0, gpu)]
 
 
 def test_tiny_numbers_are_zero_in_the_block_alone() -> None:

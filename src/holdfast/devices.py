@@ -13,6 +13,9 @@ from holdfast.errors import HoldfastError
 
 KINDS = ("cpu", "cuda", "mps")
 
+ROOM = 0.95
+"""Of a process' part of a GPU's memory, how much torch may hold; the rest is CUDA's own."""
+
 _share: ContextVar[float] = ContextVar("share", default=1.0)
 
 
@@ -52,6 +55,19 @@ def free_memory(device: torch.device) -> int:
     """Bytes of a GPU that this process may count on: what is free, or what is left of its share."""
     free, whole = torch.cuda.mem_get_info(device)
     return min(free, int(_share.get() * whole) - torch.cuda.memory_reserved(device))
+
+
+@contextmanager
+def within_share(device: torch.device) -> Iterator[None]:
+    """In the block, torch gives back what it holds in reserve rather than take more than this process' share of a GPU."""
+    if device.type != "cuda" or _share.get() == 1:
+        yield
+        return
+    torch.cuda.set_per_process_memory_fraction(ROOM * _share.get(), device)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
 
 
 def seeded_devices(device: torch.device) -> list[int]:

@@ -18,7 +18,7 @@ from holdfast import audit, console
 from holdfast.attacks.forward import counting
 from holdfast.config import builder
 from holdfast.data import load
-from holdfast.devices import choose_device, sharing_memory
+from holdfast.devices import choose_device, sharing_memory, within_share
 from holdfast.errors import HoldfastError
 from holdfast.files import write_atomic
 from holdfast.models import ModelConfig, load_model
@@ -164,7 +164,8 @@ def _run_cell(cell: Cell, store: Store, places: Places) -> None:
 
         with counting(count):
             if isinstance(cell.job, Training):
-                taken = _measure(measure, cell.job, cell.seed, store, places, scene)
+                with within_share(scene.device):
+                    taken = _measure(measure, cell.job, cell.seed, store, places, scene)
             else:
                 taken = _probe(cell.job.measure, scene)
         taken["changes"] = names()

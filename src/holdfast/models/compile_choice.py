@@ -1,8 +1,9 @@
 """Whether compiling a network earns the time it takes.
 
-What passes and compiling took is remembered beside the compiled graphs, for each build of a network and kind of
-machine. What is not known yet is measured (an uncompiled pass) or guessed with caution (the rest). Graphs are kept, so
-that of several runs of one network the first alone pays in full: `shared_compiling` says how many are to come.
+An uncompiled pass is timed on the spot, and half of it believed to be saved: what trainings took before says little,
+since each waits for other things and a card may be shared. What compiling took is remembered beside the compiled
+graphs, for each build of a network and kind of machine. Graphs are kept, so that of several runs of one network the
+first alone pays in full: `shared_compiling` says how many are to come.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ PROBES = 5
 
 _runs: ContextVar[int] = ContextVar("runs", default=1)
 
-Figure: TypeAlias = Literal["plain", "compiled", "cold", "warm"]
-"""Seconds per image forward and back, either way; seconds that compiling takes, with kept graphs or without."""
+Start: TypeAlias = Literal["cold", "warm"]
+"""Without kept graphs, or with them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +68,8 @@ def shared_compiling(runs: int) -> Iterator[None]:
         _runs.reset(before)
 
 
-class Costs:
-    """What passes and compiling took, of one build of a network on one kind of machine.
+class CompileTimes:
+    """Seconds that compiling took, of one build of a network on one kind of machine.
 
     Args:
         model: on its device.
@@ -81,25 +82,27 @@ class Costs:
         self._file = folder / name if folder else None
 
     @property
-    def warm(self) -> bool:
+    def start(self) -> Start:
         """Whether the network was compiled before."""
-        return not self.known().keys().isdisjoint(("cold", "warm"))
+        return "warm" if self.known() else "cold"
 
-    def known(self) -> dict[str, float]:
-        """The figures that are remembered; a damaged file remembers none."""
+    def known(self) -> dict[Start, float]:
+        """What is remembered; a damaged file remembers nothing."""
+        starts: tuple[Start, ...] = ("cold", "warm")
         try:
             found = json.loads(self._file.read_text()) if self._file else {}
-            return {name: float(value) for name, value in found.items() if 0 < float(value) < math.inf}
+            return {start: float(found[start]) for start in starts if 0 < float(found.get(start, 0)) < math.inf}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
-    def remember(self, **figures: float) -> None:
-        """Replace some figures; a folder that cannot be written forgets them."""
+    def remember(self, start: Start, seconds: float) -> None:
+        """The least it took, when nothing else was in its way; a folder that cannot be written forgets it."""
         if self._file is None:
             return
+        known = self.known()
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_json(self._file, {**self.known(), **figures})
+            write_json(self._file, {**known, start: min(seconds, known.get(start, math.inf))})
         except OSError:
             self._file = None
 
@@ -119,15 +122,12 @@ def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int
         return CompileChoice(choice)
     if device.type != "cuda" or not model.differentiable:
         return CompileChoice(False)
-    costs = Costs(model, bfloat16)
-    known = costs.known()
-    plain = known.get("plain") or time_pass(model, batch, bfloat16)
-    compiled = known.get("compiled", plain * (1 - SAVED))
+    times = CompileTimes(model, bfloat16)
     tensors = sum(1 for _ in model.parameters())
-    takes = known.get("warm", WARM * tensors)
-    if not costs.warm:
+    takes = times.known().get("warm", WARM * tensors)
+    if times.start == "cold":
         takes += max(0.0, COLD * tensors - takes) / _runs.get()
-    saves = images * (plain - compiled)
+    saves = images * SAVED * time_pass(model, batch, bfloat16)
     return CompileChoice(saves > takes, saves, takes)
 
 
@@ -157,19 +157,17 @@ def time_pass(model: Embedder, batch: int, bfloat16: bool) -> float:
             part.training = mode
 
 
-class CostMeter:
-    """Learns what a training costs from its first two log lines.
+class CompileMeter:
+    """Learns what compiling takes from the first two log lines of a training that does.
 
-    The first has the time of compiling in it, the second is how it goes on.
+    The first has it in its time, the second is how it goes on.
 
     Args:
-        costs: where the figures are remembered.
-        compiled: whether the network is.
+        times: where it is remembered.
     """
 
-    def __init__(self, costs: Costs, compiled: bool) -> None:
-        self._costs, self._compiled = costs, compiled
-        self._start: Figure = "warm" if costs.warm else "cold"
+    def __init__(self, times: CompileTimes) -> None:
+        self._times, self._start = times, times.start
         self._lines: list[tuple[float, float]] = []
 
     def add(self, seconds: float, images: float) -> None:
@@ -180,11 +178,6 @@ class CostMeter:
         if len(self._lines) < 2:
             return
         (first, before), (second, after) = self._lines
-        each = second / after
-        if not self._compiled:
-            self._costs.remember(plain=each)
-            return
-        figures: dict[str, float] = {"compiled": each}
-        if first > before * each:
-            figures[self._start] = first - before * each
-        self._costs.remember(**figures)
+        taken = first - before * second / after
+        if taken > 0:
+            self._times.remember(self._start, taken)

@@ -22,7 +22,7 @@ from holdfast.data import ImageStore
 from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import embed
-from holdfast.models.compile_choice import CompileChoice, CostMeter, Costs, choose_compiling
+from holdfast.models.compile_choice import CompileChoice, CompileMeter, CompileTimes, choose_compiling
 from holdfast.processes import current_processes, joined, starts_first
 from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import FITTED, KEPT, ON_TEST, START, UNDER_ATTACK
@@ -127,7 +127,7 @@ class Loop:
         self.step = 0
         self.saved: int | None = None
         self.seen = self.score = ""
-        self.meter: CostMeter | None = None
+        self.meter: CompileMeter | None = None
 
     def learn(self) -> None:
         """Train until the last epoch is done."""
@@ -220,8 +220,8 @@ class Loop:
         if choice.saves:
             console.say(str(choice))
             self._write({"compile": dataclasses.asdict(choice)})
-        if self.session.device.type == "cuda":
-            self.meter = CostMeter(Costs(model, half), choice.compiled)
+        if choice.compiled and self.session.device.type == "cuda":
+            self.meter = CompileMeter(CompileTimes(model, half))
         return choice.compiled
 
     def _report(self, line: dict[str, float], result: StepResult) -> None:
