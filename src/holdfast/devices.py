@@ -59,7 +59,7 @@ def free_memory(device: torch.device) -> int:
 
 @contextmanager
 def within_share(device: torch.device) -> Iterator[None]:
-    """In the block, torch gives back what it holds in reserve rather than take more than this process' share of a GPU."""
+    """In the block, torch gives back what it holds before it takes more than this process' share of a GPU."""
     if device.type != "cuda" or _share.get() == 1:
         yield
         return
