@@ -1,10 +1,11 @@
 """Claims as rules over results: the verdict is computed, never written.
 
-Two arms are compared seed by seed. With two seeds or more, the difference must clear its one-sided 95 % t interval;
-with one seed, it must clear `noise`, what two runs of one recipe may differ by, and the verdict says so. Arms that come
-out level refute an order only where the source prints by how much they should differ, and half of that lies beyond the
-interval. A training that stopped early has no figure to compare: the evidence names it, and where the claim favours its
-arm, the claim cannot hold on the seeds that are left.
+Two arms are compared seed by seed. With three seeds or more, the difference must clear its one-sided 95 % t interval;
+with one seed, it must clear `noise`, what two runs of one recipe may differ by, and the verdict says so; with two, the
+noise of two, or half of what they differ by where that is more. Arms that come out level refute an order only where the
+source prints by how much they should differ, and half of that lies beyond the interval. A training that stopped early
+has no figure to compare: the evidence names it, and where the claim favours its arm, the claim cannot hold on the seeds
+that are left.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ PERCENT = re.compile(r"(R@\d+|mAP(@[RC])?|NMI\+?|ERS|[CQ]A[+-]|ES:R|LTM|GTM|GTT)
 """Figures in percent: one decimal. The others get three significant digits."""
 
 T95 = (
-    *(6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782),
+    *(2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782),
     *(1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714),
 )
-"""One-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom; more than there are count as the last."""
+"""One-sided 95 % quantiles of Student's t for 2, 3, ... degrees of freedom; more than there are count as the last."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class SeedInterval:
 
     Args:
         mean: of the differences.
-        half: of the one-sided 95 % interval, or the noise of a single seed.
+        half: of the one-sided 95 % interval, or the noise of one seed or two.
         seeds: how many differences.
     """
 
@@ -125,14 +125,19 @@ def interval(values: list[float], noise: float) -> SeedInterval | None:
 
     Args:
         values: one per seed.
-        noise: half-width to assume where there is one seed only.
+        noise: half-width to assume where there is one seed only; two are believed to differ by as much as any two do,
+            or as they do. Their own spread alone says next to nothing (t = 6.3): a second seed would decide less than
+            one.
     """
     if not values:
         return None
     if len(values) == 1:
         return SeedInterval(mean=values[0], half=noise, seeds=1)
-    t = T95[min(len(values) - 1, len(T95)) - 1]
-    half = t * statistics.stdev(values) / len(values) ** 0.5
+    if len(values) == 2:
+        half = max(noise / 2**0.5, abs(values[0] - values[1]) / 2)
+    else:
+        t = T95[min(len(values) - 2, len(T95)) - 1]
+        half = t * statistics.stdev(values) / len(values) ** 0.5
     return SeedInterval(mean=statistics.fmean(values), half=half, seeds=len(values))
 
 

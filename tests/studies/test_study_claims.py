@@ -196,11 +196,22 @@ def test_a_tolerance_that_one_seed_could_never_show_is_refused(within: float) ->
         Near(text="?", arms=("a", "b"), within=within, noise=1.0)
 
 
-@given(SAMPLES.filter(lambda v: len(v) > 1))
+@given(NUMBER, NUMBER, st.floats(0, 10))
+def test_two_seeds_have_the_noise_of_two_or_cover_both(one: float, other: float, noise: float) -> None:
+    alone, both = interval([one], noise), interval([one, other], noise)
+    assert alone is not None and both is not None
+    assert both.half >= noise / math.sqrt(2)
+    tiny = 1e-9 * (1 + abs(one) + abs(other))
+    assert both.mean - both.half <= min(one, other) + tiny and max(one, other) - tiny <= both.mean + both.half
+    if abs(one - other) <= noise:
+        assert both.half <= alone.half, "a second seed that agrees never decides less"
+
+
+@given(SAMPLES.filter(lambda v: len(v) > 2))
 def test_intervals_equal_those_of_student(values: list[float]) -> None:
     found = interval(values, noise=0.0)
     assert found is not None
-    freedom = min(len(values) - 1, len(T95))
+    freedom = min(len(values) - 1, len(T95) + 1)
     half = stats.t.ppf(0.95, freedom) * statistics.stdev(values) / math.sqrt(len(values))
     assert found.half == pytest.approx(half, rel=3e-3, abs=1e-12)
     assert found.mean == pytest.approx(sum(values) / len(values), abs=1e-9)

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.gradients import RULES, Components
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import direct_gradients_arms as gs
-from holdfast_studies.catalogue.direct_gradients_arms import ALIKE, R1_NOISE, RuleGround
+from holdfast_studies.catalogue.direct_gradients_arms import ALIKE, RuleGround
 from holdfast_studies.catalogue.rules import VALIDATION, most, steadier, tuned, used
 from holdfast_studies.claims import All, Claim, Near, Ordered
 from holdfast_studies.declared import declared, paper
@@ -64,13 +64,13 @@ def above(
     asked = ground.label == "CARS" and least == 0 and on_cars[more] > on_cars[less]
     known = (on_cars[more], on_cars[less]) if asked else ()
     arms = (ground.name(more), ground.name(less))
-    claim = Ordered(ground.name(text), arms, noise=R1_NOISE, least=least, printed=known, **marks)
+    claim = Ordered(ground.name(text), arms, noise=ground.noise, least=least, printed=known, **marks)
     return tuned(claim, ground.grids((more, less)))
 
 
 def near(ground: RuleGround, text: str, one: str, other: str) -> Claim:
     """Two rules close to each other."""
-    claim = Near(ground.name(text), (ground.name(one), ground.name(other)), ALIKE, noise=R1_NOISE)
+    claim = Near(ground.name(text), (ground.name(one), ground.name(other)), ALIKE, noise=ground.noise)
     return tuned(claim, ground.grids((one, other)))
 
 
@@ -142,7 +142,7 @@ def _steady(ground: RuleGround) -> Claim:
         (ground.arm_name(rule, ground.rates_of(rule)[-1]), ground.arm_name(rule, ground.high)) for rule in RELATIVE
     )
     text = ground.name("a higher learning rate costs lin-ms less than sig-ms")
-    return steadier(text, steady, other, noise=2 * R1_NOISE, limit=ground is not gs.INSHOP)
+    return steadier(text, steady, other, noise=2 * ground.noise, limit=ground is not gs.INSHOP)
 
 
 @study("G3")
@@ -217,7 +217,7 @@ def best_combination(scale: Scale) -> Plan:
                 ground.name(rule): tuple(ground.arm_name(rule, r) for r in ground.rates_of(rule.partition(" in ")[0]))
                 for rule in (more, less)
             }
-            claims.append(tuned(Ordered(ground.name(text), names, noise=R1_NOISE, printed=table_5), grids))
+            claims.append(tuned(Ordered(ground.name(text), names, noise=ground.noise, printed=table_5), grids))
         lines = {
             f"learning rate {rate:g}": {
                 float(classes * ground.per_class): ground.arm_name(name, rate) for classes, name in batches.items()

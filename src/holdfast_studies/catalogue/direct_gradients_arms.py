@@ -55,6 +55,7 @@ class RuleGround:
         rates: of rules that have none chosen: all are trained, and the validation classes choose.
         high: a rate above them, to see who still stands.
         seeds: where they are not those of the scale.
+        noise: points of R@1 that two arms may differ by with one seed and no cause.
     """
 
     label: str
@@ -69,6 +70,7 @@ class RuleGround:
     rates: tuple[float, ...] = ()
     high: float = 0.0
     seeds: tuple[int, ...] | None = None
+    noise: float = 1.0
 
     def name(self, rule: str) -> str:
         """Of a rule here, whatever its learning rate."""
@@ -132,10 +134,6 @@ class RuleGround:
         lines = {rule: {rate: self.arm_name(rule, rate) for rate in own} for rule, own in rates.items()}
         return Lines(title, lines, figure, x="learning rate", logarithmic=True)
 
-
-R1_NOISE = 2.0
-"""Points of R@1 that two arms may differ by with one seed and no cause: that of the ADML studies, whose trainings are
-the most alike; these have not been measured with several seeds yet."""
 
 ALIKE = 3.0
 """Points of R@1 within which two rules are called equal; one seed cannot tell less."""
