@@ -361,10 +361,11 @@ def test_a_module_from_anywhere(table: ImageTable) -> None:
     assert all(not p.requires_grad for p in module.parameters()) or not list(module.parameters())
 
 
+@pytest.mark.parametrize("mode", audit.Ers.modes)
 def test_attacks_that_share_passes_come_to_the_same(
-    model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str, model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a GPU; here passes are shared by force, in two chunks."""
+    """On a GPU; here passes are shared by force, by four attacks at a time."""
     kept = {}
     for shared in (False, True):
         calls: list[int] = []
@@ -379,10 +380,11 @@ def test_attacks_that_share_passes_come_to_the_same(
             if shared:
                 patch.setattr(subject.Subject, "shared_passes", property(lambda self: subject.SharedPasses()))
             out = tmp_path / str(shared)
-            document = audit.run(model, table, limit=12, out=out, execution=audit.Execution(batch=56)).document
+            execution = audit.Execution(batch=56)
+            document = audit.run(model, table, audit.Ers(mode), limit=12, out=out, execution=execution).document
         kept[shared] = read_measurements(out / document["artifacts"][0])
-        crafted = calls[: 2 if shared else 9]
-        assert crafted == ([96, 12] if shared else [12] * 9)  # ES needs full precision in its first step
+        crafted = calls[: 3 if shared else 9]
+        assert crafted == ([48, 48, 12] if shared else [12] * 9)  # ES needs full precision in its first step
     for name, alone in kept[False].items():
         for key, values in alone.items():
             apart = (kept[True][name][key] - values).double().abs()  # a rounding may change the sign of a step

@@ -199,10 +199,12 @@ def test_a_tolerance_that_one_seed_could_never_show_is_refused(within: float) ->
 @given(NUMBER, NUMBER, st.floats(0, 10))
 def test_two_seeds_have_the_noise_of_two_or_cover_both(one: float, other: float, noise: float) -> None:
     alone, both = interval([one], noise), interval([one, other], noise)
-    assert alone is not None and both is not None
+    assert alone is not None
+    assert both is not None
     assert both.half >= noise / math.sqrt(2)
     tiny = 1e-9 * (1 + abs(one) + abs(other))
-    assert both.mean - both.half <= min(one, other) + tiny and max(one, other) - tiny <= both.mean + both.half
+    assert both.mean - both.half <= min(one, other) + tiny
+    assert max(one, other) - tiny <= both.mean + both.half
     if abs(one - other) <= noise:
         assert both.half <= alone.half, "a second seed that agrees never decides less"
 

@@ -24,7 +24,6 @@ from holdfast.attacks import (
     UntilMissed,
 )
 from holdfast.attacks.budget import Norm
-from holdfast.attacks.goals.composed import Stacked
 from holdfast.audit.base import Part, Protocol
 from holdfast.audit.ers import usual_eps
 from holdfast.audit.figures import Figures
@@ -159,10 +158,8 @@ def run_together(
     rows, parts = subject.rows[block], [goal.take(block) for goal in attacks.values()]
     if left is not None:
         rows, parts = rows[left], [part.take(left) for part in parts]
-    stacked, first = Stacked(parts, len(rows)), next(iter(attacks))
     generator = subject.generator("start", *(member.name for member in attacks), block.start)
-    images = subject.images(rows).repeat(len(parts), 1, 1, 1)
-    return stacked.parted(subject.attack(images, stacked, first.budget, generator))
+    return subject.attack_together(subject.images(rows), parts, next(iter(attacks)).budget, generator)
 
 
 def members(subject: Subject, budget: Budget) -> list[Member]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from holdfast.audit.base import CLEAN, PUBLISHED_BATCH, Part, Protocol, register
-from holdfast.audit.cut import Cut
 from holdfast.errors import DataError
 from holdfast.metric_info import MetricInfo
 
@@ -109,9 +108,7 @@ class Ers(Protocol):
 
     def parts(self, subject: Subject) -> list[Part]:
         """One part per attack."""
-        published = self.mode == "published"
-        cut = Cut.every(PUBLISHED_BATCH, len(subject.rows)) if published else subject.full_passes()
-        budget, shared = self.budget(subject), None if published else subject.shared_passes
+        cut, budget, shared = subject.full_passes(), self.budget(subject), subject.shared_passes
         return [Part(name, self._attack(subject, name, budget, shared), cut, budget=budget) for name in GOALS]
 
     def _attack(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Generator, Tensor, nn
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from holdfast import seeds
 from holdfast.attacks import Attacked, BoundGoal, Budget, Goal, References, pgd, square
 from holdfast.attacks.forward import Precision, count_pass
-from holdfast.attacks.goals.composed import SideBySide
+from holdfast.attacks.goals.composed import Stacked
 from holdfast.attacks.pgd import Options
 from holdfast.audit.cut import Cut
 from holdfast.audit.plan import Passes
@@ -180,6 +180,13 @@ class Subject:
         options: Options = {"generator": generator, "chunk": chunk, "precision": self.precision, "run": self.run}
         return pgd(self.model, images, goal, budget, **options)
 
+    def attack_together(
+        self, images: Tensor, goals: Sequence[BoundGoal], budget: Budget, generator: Generator | None = None
+    ) -> list[Attacked]:
+        """What attacks of several goals on the same images come to, which go through the model in the same passes."""
+        stacked = Stacked(goals, len(images))
+        return stacked.parted(self.attack(images.repeat(len(goals), 1, 1, 1), stacked, budget, generator))
+
     def attack_on(
         self,
         name: str,
@@ -228,9 +235,9 @@ class Subject:
 
 
 class SharedPasses:
-    """Attacks of several goals on the same images in the same passes, each image as often as there are goals.
+    """Attacks of several goals on the same images, as many in the same passes as these hold.
 
-    All run when the first is asked for; the others are kept until they are.
+    They run when the first of them is asked for; the others are kept until they are.
     """
 
     def __init__(self) -> None:
@@ -247,8 +254,11 @@ class SharedPasses:
         if name not in self._goals:
             return None
         if (name, block.start) not in self._found:
-            goals = SideBySide({each: goal.take(block) for each, goal in self._goals.items()})
-            images = subject.images(subject.rows[block]).repeat_interleave(len(self._goals), 0)
-            together = subject.attack(images, goals, budget)
-            self._found |= {(each, block.start): part for each, part in goals.parted(together).items()}
+            images = subject.images(subject.rows[block])
+            number = max(1, (subject.chunk or len(images)) // len(images))
+            names = list(self._goals)
+            first = names.index(name) // number * number
+            now = {each: self._goals[each].take(block) for each in names[first : first + number]}
+            found = subject.attack_together(images, list(now.values()), budget)
+            self._found |= {(each, block.start): one for each, one in zip(now, found, strict=True)}
         return self._found.pop((name, block.start))

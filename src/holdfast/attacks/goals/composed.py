@@ -9,7 +9,7 @@ from typing import ClassVar, NoReturn
 import torch
 from torch import Generator, Tensor
 
-from holdfast.attacks.base import BoundGoal, Goal, register, split_groups
+from holdfast.attacks.base import BoundGoal, Goal, register
 from holdfast.attacks.forward import Attacked
 from holdfast.attacks.references import References
 from holdfast.configurable import built
@@ -62,62 +62,14 @@ class BoundGoals(BoundGoal):
 
 
 @dataclasses.dataclass(eq=False)
-class SideBySide(BoundGoal):
-    """Several goals, each for a copy of its own of the same images, which go through the model together.
-
-    A group is an image's copies, one for each goal in their order: a step moves each towards its own goal alone.
-
-    Args:
-        goals: the members by name; each attacks images one by one.
-    """
-
-    goals: Mapping[str, BoundGoal]
-
-    def __post_init__(self) -> None:
-        if any(goal.group != 1 for goal in self.goals.values()):
-            raise RecipeError("goals can only go side by side when they attack images one by one")
-        self.group = len(self.goals)
-        self.stationary = any(goal.stationary for goal in self.goals.values())
-
-    def loss(self, z: Tensor) -> Tensor:
-        """The sum of all."""
-        copies = split_groups(z, len(self.goals))
-        return torch.stack([goal.loss(copies[:, at]) for at, goal in enumerate(self.goals.values())]).sum(0)
-
-    def measure(self, z: Tensor) -> dict[str, Tensor]:
-        """Each member's measures of its own copies under `member/measure`."""
-        copies = split_groups(z, len(self.goals))
-        return {
-            f"{name}/{key}": value
-            for at, (name, goal) in enumerate(self.goals.items())
-            for key, value in goal.measure(copies[:, at]).items()
-        }
-
-    def parted(self, found: Attacked) -> dict[str, Attacked]:
-        """What each member's attack came to, by its name; of losses one update before, only the sum was known."""
-        parts = {}
-        for at, (name, goal) in enumerate(self.goals.items()):
-            images, vectors = (all_copies[at :: len(self.goals)] for all_copies in (found.images, found.vectors))
-            start = f"{name}/"
-            measures = {key.removeprefix(start): m for key, m in found.measures.items() if key.startswith(start)}
-            parts[name] = Attacked(
-                images, vectors, goal.loss(vectors), measures, torch.full_like(found.loss, torch.nan)
-            )
-        return parts
-
-    def take(self, groups: slice | Tensor) -> SideBySide:
-        """Every member's part."""
-        return SideBySide({name: goal.take(groups) for name, goal in self.goals.items()})
-
-
-@dataclasses.dataclass(eq=False)
 class Stacked(BoundGoal):
     """Several goals, each for all of the same images, which come once for each: all for the first, then for the second.
 
-    Every copy is a group of its own, so that steps adapt to each by itself.
+    Every copy is a group of its own, so that steps adapt to each by itself. The floor is the lowest of all: one
+    that is at a higher one has no gradient, and plain steps, which remember nothing, go nowhere.
 
     Args:
-        goals: as many images each, attacked one by one, with the same floor.
+        goals: as many images each, attacked one by one.
         count: of images.
     """
 
@@ -125,10 +77,9 @@ class Stacked(BoundGoal):
     count: int
 
     def __post_init__(self) -> None:
-        floors = {goal.floor for goal in self.goals}
-        if len(floors) != 1 or any(goal.group != 1 for goal in self.goals):
-            raise RecipeError("goals can only be stacked when they attack images one by one, down to the same floor")
-        (self.floor,) = floors
+        if any(goal.group != 1 for goal in self.goals):
+            raise RecipeError("goals can only be stacked when they attack images one by one")
+        self.floor = min(goal.floor for goal in self.goals)
         self.stationary = any(goal.stationary for goal in self.goals)
 
     def loss(self, z: Tensor) -> Tensor:
