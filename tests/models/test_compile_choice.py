@@ -41,6 +41,14 @@ def test_long_work_is_compiled_and_short_work_is_not(card: None) -> None:
     assert short.saves < short.takes
 
 
+def test_few_images_are_timed_however_many_passes_have(card: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[int] = []
+    monkeypatch.setattr(compile_choice, "time_pass", lambda model, batch, bfloat16: timed.append(batch) or 1e-4)
+    for batch in (4, 2048):
+        choose_compiling("auto", model(), MILLION, batch, True)
+    assert timed == [4, compile_choice.PROBED]
+
+
 def test_graphs_that_were_kept_pay_sooner(card: None) -> None:
     takes = choose_compiling("auto", model(), 0, 4, True).takes
     images = 0.9 * takes / (1e-4 * compile_choice.SAVED)

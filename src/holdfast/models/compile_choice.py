@@ -32,6 +32,8 @@ COLD, WARM = 0.7, 0.15
 """Seconds per parameter tensor that compiling is believed to take; an H200's host took 0.4 to 0.7."""
 PROBES = 5
 """Passes that are timed, after two that are not."""
+PROBED = 128
+"""Images of such a pass, at most: uncompiled, each takes far more memory than compiled, and more would say the same."""
 
 _runs: ContextVar[int] = ContextVar("runs", default=1)
 
@@ -127,7 +129,7 @@ def choose_compiling(choice: Compile, model: Embedder, images: float, batch: int
     takes = times.known().get("warm", WARM * tensors)
     if times.start == "cold":
         takes += max(0.0, COLD * tensors - takes) / _runs.get()
-    saves = images * SAVED * time_pass(model, batch, bfloat16)
+    saves = images * SAVED * time_pass(model, min(batch, PROBED), bfloat16)
     return CompileChoice(saves > takes, saves, takes)
 
 
