@@ -67,7 +67,9 @@ class _Killed(_AfterSteps):
         return False
 
 
-def stopped_once(mark: Path, cell: Cell, store: Store, places: running.Places, killed: bool = False) -> None:
+def stopped_once(
+    mark: Path, cell: Cell, store: Store, places: running.Places, company: running.Company, *, killed: bool = False
+) -> None:
     """In a worker: the first cell to come is stopped, or its process killed, in the middle of its training."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(FileExistsError):
@@ -75,7 +77,7 @@ def stopped_once(mark: Path, cell: Cell, store: Store, places: running.Places, k
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             signals = _Killed() if killed else _AfterSteps()
             patch.setattr(loop, "stop_signals", lambda: contextlib.nullcontext(signals))
-        running.run_cell(cell, store, places)
+        running.run_cell(cell, store, places, company)
 
 
 def holding(file: Path) -> None:
