@@ -13,9 +13,6 @@ from holdfast.errors import HoldfastError
 
 KINDS = ("cpu", "cuda", "mps")
 
-ROOM = 0.95
-"""Of a process' part of a GPU's memory, how much torch may hold; the rest is CUDA's own."""
-
 _share: ContextVar[float] = ContextVar("share", default=1.0)
 
 
@@ -63,7 +60,7 @@ def within_share(device: torch.device) -> Iterator[None]:
     if device.type != "cuda" or _share.get() == 1:
         yield
         return
-    torch.cuda.set_per_process_memory_fraction(ROOM * _share.get(), device)
+    torch.cuda.set_per_process_memory_fraction(_share.get(), device)
     try:
         yield
     finally:

@@ -125,9 +125,8 @@ def interval(values: list[float], noise: float) -> SeedInterval | None:
 
     Args:
         values: one per seed.
-        noise: half-width to assume where there is one seed only; two are believed to differ by as much as any two do,
-            or as they do. Their own spread alone says next to nothing (t = 6.3): a second seed would decide less than
-            one.
+        noise: half-width to assume where there is one seed only. Of two the spread says next to nothing (t = 6.3, so
+            that a second seed would decide less than one): the noise is assumed, over √2, and both must lie within.
     """
     if not values:
         return None

@@ -30,6 +30,7 @@ from holdfast.training.health import Collapsed, Diverged
 from holdfast.training.recipe import load_recipe
 from holdfast.versions import versions
 from holdfast_studies import probes
+from holdfast_studies.job_count import ROOM
 from holdfast_studies.jobs import (
     EMBEDDED,
     Cell,
@@ -130,9 +131,10 @@ def run_cell(cell: Cell, store: Store, places: Places, company: Company = ALONE)
         cell: what to do.
         store: of records and runs.
         places: of datasets and weights.
-        company: what runs around it; beside others its audits count on a part of a GPU's memory.
+        company: what runs around it; beside others its audits keep to a part of a GPU's memory.
     """
-    with shared_compiling(company.alike), sharing_memory(1 / company.jobs):
+    share = ROOM / company.jobs if company.jobs > 1 else 1.0
+    with shared_compiling(company.alike), sharing_memory(share):
         _run_cell(cell, store, places)
 
 

@@ -72,13 +72,14 @@ def test_it_is_the_count_of_a_plain_loop(audited: Subject, seed: int, monkeypatc
     where = {int(row): place for place, row in enumerate(audited.rows)}
     asked: dict[str, set[int]] = {name: set() for name in names}
 
-    def run(self: Member, narrowed: Subject, goal: Any, block: slice) -> Any:
+    def run(narrowed: Subject, attacks: dict[Member, Any], block: slice) -> list[Any]:
         places = [where[int(row)] for row in narrowed.rows[block]]
-        asked[self.name] |= set(places)
-        return SimpleNamespace(measures={"hit": drawn[self.name][places]})
+        for member in attacks:
+            asked[member.name] |= set(places)
+        return [SimpleNamespace(measures={"hit": drawn[member.name][places]}) for member in attacks]
 
     clean = audited.references.hits(audited.references.clean(audited.rows), audited.rows)
-    monkeypatch.setattr(Member, "run", run)
+    monkeypatch.setattr(ensemble, "run_together", run)
     robust = Robust(Ensemble(), audit.Ers(), dataclasses.replace(audited, block=7), parts)
     robust.attack(measured, None, Progress(Passes()))
     held, figures = 0, Figures(0)
@@ -133,7 +134,7 @@ def test_attacks_in_the_same_passes_come_to_what_each_comes_to_alone(steady: Sub
     with counting(lambda images, back: passes.update(["together"])):
         found = ensemble.run_together(steady, goals, block, left)
     with counting(lambda images, back: passes.update(["alone"])):
-        alone = [member.run(steady, goal, block, left) for member, goal in goals.items()]
+        alone = [one for member in goals for one in ensemble.run_together(steady, {member: goals[member]}, block, left)]
     assert passes["together"] < passes["alone"] / 3
     for one, other in zip(found, alone, strict=True):
         assert one.measures["hit"].tolist() == other.measures["hit"].tolist()

@@ -25,7 +25,7 @@ from holdfast_studies import campaign, mps, running, side_by_side, workers
 from holdfast_studies.campaign import Tally
 from holdfast_studies.ceilings import Machine, look_at_machine, measure_ceiling, remember_jobs
 from holdfast_studies.expected import expected_seconds
-from holdfast_studies.job_count import JobCount, job_counts
+from holdfast_studies.job_count import ROOM, JobCount, job_counts
 from holdfast_studies.jobs import AuditMeasure, Cell, Training
 from holdfast_studies.running import Places
 from holdfast_studies.store import Store
@@ -72,7 +72,7 @@ def test_a_cell_knows_how_many_compile_the_same_network_and_share_its_device(
     monkeypatch.setattr(running, "train", train)
     other = Cell(arm="other", job=Training(recipe="pocket", settings={"model.backbone": "conv-tiny"}), seed=0)
     assert campaign.run_cells([*CELLS, other], Store(tmp_path / "two"), HERE, 2) == {}
-    assert sorted(known) == [(1, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]
+    assert sorted(known) == [(alike, ROOM / 2) for alike in (1, 1, 2, 3)]
     known.clear()
     assert campaign.run_cells(CELLS, Store(tmp_path / "one"), HERE, 1) == {}
     assert known == [(1, 1.0)] * len(CELLS)

@@ -112,21 +112,6 @@ class Member:
         """Its goal for the attacked images of a subject."""
         return self.goal.bind(subject.references, subject.rows, subject.generator("targets", self.name))
 
-    def run(self, subject: Subject, goal: BoundGoal, block: slice, left: Tensor | None = None) -> Attacked:
-        """Attack a block of the images that a goal is bound to.
-
-        Args:
-            subject: the model and its images.
-            goal: what `bind` gave, perhaps until it is reached.
-            block: which images.
-            left: positions within the block of those that are attacked; all when left out.
-        """
-        rows, part = subject.rows[block], goal.take(block)
-        if left is not None:
-            rows, part = rows[left], part.take(left)
-        attack = subject.search if self.search else subject.attack
-        return attack(subject.images(rows), part, self.budget, subject.generator("start", self.name, block.start))
-
 
 def together(attacks: Sequence[Member], images: int, most: int) -> int:
     """How many of some attacks, the first ones, can go through the model in the same passes: those of one budget.
@@ -144,7 +129,7 @@ def together(attacks: Sequence[Member], images: int, most: int) -> int:
 def run_together(
     subject: Subject, attacks: Mapping[Member, BoundGoal], block: slice, left: Tensor | None = None
 ) -> list[Attacked]:
-    """What attacks on the same images come to; several go through the model in the same passes.
+    """What attacks on the same images come to, which go through the model in the same passes; a search goes alone.
 
     Args:
         subject: the model and its images.
@@ -152,14 +137,14 @@ def run_together(
         block: which images.
         left: positions within the block of those that are attacked; all when left out.
     """
-    where = (block,) if left is None else (block, left)
-    if len(attacks) == 1:
-        return [member.run(subject, goal, *where) for member, goal in attacks.items()]
-    rows, parts = subject.rows[block], [goal.take(block) for goal in attacks.values()]
+    rows, goals = subject.rows[block], [goal.take(block) for goal in attacks.values()]
     if left is not None:
-        rows, parts = rows[left], [part.take(left) for part in parts]
+        rows, goals = rows[left], [goal.take(left) for goal in goals]
+    images, first = subject.images(rows), next(iter(attacks))
     generator = subject.generator("start", *(member.name for member in attacks), block.start)
-    return subject.attack_together(subject.images(rows), parts, next(iter(attacks)).budget, generator)
+    if first.search:
+        return [subject.search(images, goal, first.budget, generator) for goal in goals]
+    return subject.attack_together(images, goals, first.budget, generator)
 
 
 def members(subject: Subject, budget: Budget) -> list[Member]:

@@ -184,6 +184,8 @@ class Subject:
         self, images: Tensor, goals: Sequence[BoundGoal], budget: Budget, generator: Generator | None = None
     ) -> list[Attacked]:
         """What attacks of several goals on the same images come to, which go through the model in the same passes."""
+        if len(goals) == 1:  # which may be cut
+            return [self.attack(images, goals[0], budget, generator)]
         stacked = Stacked(goals, len(images))
         return stacked.parted(self.attack(images.repeat(len(goals), 1, 1, 1), stacked, budget, generator))
 

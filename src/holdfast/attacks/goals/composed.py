@@ -65,8 +65,8 @@ class BoundGoals(BoundGoal):
 class Stacked(BoundGoal):
     """Several goals, each for all of the same images, which come once for each: all for the first, then for the second.
 
-    Every copy is a group of its own, so that steps adapt to each by itself. The floor is the lowest of all: one
-    that is at a higher one has no gradient, and plain steps, which remember nothing, go nowhere.
+    Every copy is a group of its own, so that steps adapt to each by itself. The lowest floor counts: a copy that is at
+    a higher one of its goal has no gradient there, so that plain steps leave it where it is.
 
     Args:
         goals: as many images each, attacked one by one.
