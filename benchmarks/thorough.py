@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit.base import Part
-from holdfast.audit.ensemble import ROBUST, Ensemble, Robust
+from holdfast.audit.ensemble import ROBUST, Ensemble, Robust, run_together
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject, speed_up
 from holdfast.audit.state import Queue, attack_all
@@ -44,11 +44,11 @@ class Exhaustive(Thorough):
 
 
 def _every(subject: Subject, budget: Budget) -> Callable[[slice], dict[str, Tensor]]:
-    members = [(member, member.bind(subject)) for member in suite(subject, budget)]
+    attacks = {member: member.bind(subject) for member in suite(subject, budget)}
 
     def attack(block: slice) -> dict[str, Tensor]:
         rows = subject.rows[block]
-        tried = [member.run(subject, goal, block) for member, goal in members]
+        tried = [found for member, goal in attacks.items() for found in run_together(subject, {member: goal}, block)]
         hits, precision = map(torch.stack, zip(*(scores(subject, found.vectors, rows) for found in tried), strict=True))
         worst = (hits + precision).nan_to_num(9).argmin(0).to(rows.device)
         images = torch.stack([found.images for found in tried])[worst, torch.arange(len(rows), device=rows.device)]
