@@ -94,13 +94,13 @@ def pass_of(model: Embedder, images: Tensor, kind: Kind) -> Callable[[], None]:
     else:
         wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
     x = wanted[0] if kind == "craft" else images
-    run = torch.compile(model.forward)  # the graphs of the product, without anything around them
+    run: Callable[..., tuple[Tensor, Tensor]] = torch.compile(model.forward)  # the product's graphs alone
 
     def once() -> None:
         torch._dynamo.maybe_mark_dynamic(x, 0)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=x.device.type == "cuda"):
-            found = run(x, True)
-        torch.autograd.grad(found[0].float().sum(), wanted)
+            found, _ = run(x, return_pooled=True)
+        torch.autograd.grad(found.float().sum(), wanted)
 
     return once
 

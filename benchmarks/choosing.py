@@ -124,7 +124,7 @@ def main() -> None:
     work = [(recipe, seed) for seed in options.seeds for recipe in options.recipes]
     rows: list[dict[str, Any]] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for row in pool.map(lambda job: one(*job, options), work):
+        for row in pool.map(lambda job: one(job[0], job[1], options), work):
             rows.append(row)
             if options.json:  # after every run: a campaign is long
                 content = {"options": {k: str(v) for k, v in vars(options).items()}, "runs": rows}

@@ -14,6 +14,7 @@ Where the peer's default reduction differs from ours it is set to the same one, 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import multiprocessing
@@ -240,7 +241,7 @@ def measure(kind: str, name: str, size: int, dim: int, repeats: int, threads: in
     steps = {whose: step_of(kind, name, whose) for whose in wanted}
     for whose in wanted[1:] if kind == "loss" else ():
         torch.testing.assert_close(steps["ours"](z, y), steps[whose](z, y), rtol=1e-4, atol=1e-5)
-    calls: dict[str, Callable[[], object]] = {whose: lambda step=step: step(z, y) for whose, step in steps.items()}
+    calls: dict[str, Callable[[], object]] = {whose: functools.partial(step, z, y) for whose, step in steps.items()}
     floor = floor_of(kind, name, size, dim)
     if floor is not None:
         calls["floor"] = floor

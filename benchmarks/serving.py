@@ -35,7 +35,7 @@ from holdfast.data import ImageTable
 from holdfast.evaluation import read_table
 from holdfast.models import load_model
 from holdfast.models.export import export_onnx
-from holdfast.search import IndexedImages, create_index, read_index, read_manifest, write_index
+from holdfast.search import IndexedImages, MemoryIndex, create_index, read_index, read_manifest, write_index
 
 MODEL = "holdfast/pocket-robust"
 K = 10
@@ -66,9 +66,10 @@ def build(folder: Path, vectors: int, seed: int = 0) -> tuple[Path, Path, list[b
 
 def bare_loop(index: Path, graph: Path, queries: list[bytes], seconds: float) -> dict[str, float]:
     """Decode, embed and search one by one: with one thread or with all, whichever is faster."""
-    vectors = read_index(index).vectors
-    found = faiss.IndexFlatL2(vectors.shape[1])
-    found.add(vectors)
+    stored = read_index(index)
+    assert isinstance(stored, MemoryIndex)  # as `build` made it
+    found = faiss.IndexFlatL2(stored.dim)
+    found.add(stored.vectors)
     tries = [_bare_loop(found, graph, queries, seconds / 2, threads) for threads in (1, len(os.sched_getaffinity(0)))]
     return max(tries, key=lambda one: one["per second"])
 

@@ -39,8 +39,11 @@ class Exhaustive(Thorough):
     def parts(self, subject: Subject) -> list[Part]:
         """One part per eps, none of which knows of another."""
         parts = [(part, part.budget) for part in super().parts(subject)]
-        alone = {"after": None, "exhaustive": False}
-        return [dataclasses.replace(part, attack=_every(subject, budget), **alone) for part, budget in parts if budget]
+        return [
+            dataclasses.replace(part, attack=_every(subject, budget), after=None, exhaustive=False)
+            for part, budget in parts
+            if budget
+        ]
 
 
 def _every(subject: Subject, budget: Budget) -> Callable[[slice], dict[str, Tensor]]:

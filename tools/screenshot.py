@@ -33,8 +33,9 @@ def photograph(page: Path, at: str | None, width: int, height: int, scale: float
             box = tab.locator(at).bounding_box() if at else None
             if box is None:
                 return tab.screenshot()
-            around = {"x": box["x"] - MARGIN, "y": box["y"] + MARGIN, "width": box["width"] + 2 * MARGIN}
-            return tab.screenshot(full_page=True, clip={**around, "height": min(height, box["height"])})
+            box["x"], box["y"], box["width"] = box["x"] - MARGIN, box["y"] + MARGIN, box["width"] + 2 * MARGIN
+            box["height"] = min(height, box["height"])
+            return tab.screenshot(full_page=True, clip=box)
         finally:
             browser.close()
 

@@ -112,7 +112,9 @@ def _registered(file: Path) -> Iterator[tuple[str, str]]:
     """(name, path) of what a file registers."""
     module = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
     for node in ast.parse(file.read_text("utf-8")).body:
-        for decorator in getattr(node, "decorator_list", ()):
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            continue
+        for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call) and decorator.args and isinstance(decorator.args[0], ast.Constant):
                 called = decorator.func.id if isinstance(decorator.func, ast.Name) else ""
                 if called.startswith("register"):
