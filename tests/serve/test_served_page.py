@@ -45,7 +45,7 @@ def test_an_image_finds_its_neighbours_and_an_attack_changes_them(open_page: Ope
     assert page.locator("section ol li").count() == 10
     assert "1. class 3" in page.locator("section ol li").first.inner_text()
     assert page.locator("section .was").count() == 0
-    page.wait_for_function("[...document.images].every((i) => i.hidden || i.naturalWidth)")
+    page.evaluate("Promise.all([...document.images].filter((i) => !i.hidden).map((i) => i.decode()))")
     assert opened.broken_images == []
     slide(page, 16)
     page.wait_for_selector(".query figcaption:has-text('attacked, 16/255')")
