@@ -151,7 +151,11 @@ class Tally:
         share, per_hour = found["share_of_ceiling"], found["cells_per_hour"]
         text = f"{plural(self.cells, 'cell')} in {found['minutes']:g} minutes"
         text += "" if per_hour is None else f", {per_hour:g} cells per hour"
-        return text if share is None else f"{text}, {100 * share:.0f} % of the ceiling"
+        if share is None:
+            return text
+        if share > 1:
+            return f"{text}, faster than the ceiling, which was measured while the machine was busy"
+        return f"{text}, {100 * share:.0f} % of the ceiling"
 
 
 def run_cells(

@@ -247,6 +247,8 @@ def test_a_tally_says_cells_per_hour_and_the_share(monkeypatch: pytest.MonkeyPat
     tally.stop(left=1)
     assert str(tally) == "4 cells in 6 minutes, 40 cells per hour, 60 % of the ceiling"
     assert tally.plain()["share_of_ceiling"] == 0.6
+    tally.add(1_000.0, 0)
+    assert str(tally).endswith("faster than the ceiling, which was measured while the machine was busy")
 
 
 @pytest.fixture
