@@ -23,7 +23,8 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#5
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 RULE, INK = "#E6E6E6", "#444444"
-WIDTH, DPI, COLOURS = 7.2, 120, 96
+WIDTH, DPI, COLOURS, STRIP = 7.2, 120, 96, 8
+"""Inches, dots per inch, colours of a file, and rows of each of ours below it, so that these are among them."""
 MOST = 4
 """Panels in a row."""
 LETTERS = 84
@@ -163,7 +164,13 @@ def write(figure: Figure, file: Path) -> None:
     packed = io.BytesIO()
     canvas.draw()
     drawn = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
-    drawn.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    width, height = drawn.size
+    both = Image.new("RGB", (width, height + len(PALETTE) * STRIP))
+    both.paste(drawn)
+    for place, colour in enumerate(PALETTE):  # which a legend alone may have
+        both.paste(colour, (0, height + place * STRIP, width, height + (place + 1) * STRIP))
+    few = both.quantize(COLOURS, dither=Image.Dither.NONE).crop((0, 0, width, height))
+    few.save(packed, "PNG", optimize=True)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, packed.getvalue())
 
@@ -352,7 +359,9 @@ def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figu
     if shown:
         drawn = {str(line.get_label()): line for axes in panels for line in axes.lines}
         handles = [drawn[name] for name in shown]
-        figure.legend(handles, shown, loc="outside right upper", frameon=False, fontsize=8, markerscale=3)
+        named = figure.legend(handles, shown, loc="outside right upper", frameon=False, fontsize=8, markerscale=3)
+        for handle in filter(None, named.legend_handles):
+            handle.set_alpha(1)  # the colour that points have where they are many
     return figure
 
 

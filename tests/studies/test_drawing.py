@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 
 from holdfast_studies.drawing import PALETTE, Bars, Curves, Drawing, Lines, Scatter, draw, undominated, write
 from holdfast_studies.results import Outcome, Results
@@ -117,6 +117,19 @@ def test_points_are_coloured_by_their_third_number_alike_in_every_panel() -> Non
         {plain: [[7, 7]]},
     ]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["0", "1", "3"]
+
+
+def test_a_file_keeps_the_colours_of_a_legend(tmp_path: Path) -> None:
+    cloud = [
+        [place / 10 + 0.01 * turn, 0.003 * turn, float(place)] for place in range(len(PALETTE)) for turn in range(60)
+    ]
+    found = Results(outcomes={"a": [Outcome(seed=0, figures={}, series={"p/cloud": cloud})]})
+    figure = draw(Curves(title="cloud", arms=("a",), series="p/cloud", x="x", y="y", points=True), found, {})
+    assert figure is not None
+    write(figure, tmp_path / "cloud.png")
+    with Image.open(tmp_path / "cloud.png") as file:
+        counted = file.convert("RGB").getcolors(1 << 16)
+    assert {ImageColor.getrgb(colour) for colour in PALETTE} <= {colour for _, colour in counted or []}
 
 
 def test_points_of_one_kind_need_no_legend() -> None:
