@@ -23,8 +23,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#5
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 RULE, INK = "#E6E6E6", "#444444"
-WIDTH, DPI, COLOURS, STRIP = 7.2, 120, 96, 8
-"""Inches, dots per inch, colours of a file, and rows of each of ours below it, so that these are among them."""
+WIDTH, DPI, COLOURS = 7.2, 120, 96
 MOST = 4
 """Panels in a row."""
 LETTERS = 84
@@ -164,12 +163,8 @@ def write(figure: Figure, file: Path) -> None:
     packed = io.BytesIO()
     canvas.draw()
     drawn = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
-    width, height = drawn.size
-    both = Image.new("RGB", (width, height + len(PALETTE) * STRIP))
-    both.paste(drawn)
-    for place, colour in enumerate(PALETTE):  # which a legend alone may have
-        both.paste(colour, (0, height + place * STRIP, width, height + (place + 1) * STRIP))
-    few = both.quantize(COLOURS, dither=Image.Dither.NONE).crop((0, 0, width, height))
+    # Colours far apart, however rare, since a legend alone may have one; moved to what most pixels near them have.
+    few = drawn.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
     few.save(packed, "PNG", optimize=True)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, packed.getvalue())
