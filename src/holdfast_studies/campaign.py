@@ -134,28 +134,33 @@ class Tally:
         """It is over."""
         self.left, self.seconds = left, time.monotonic() - self._began
 
+    @property
+    def share(self) -> float | None:
+        """Of the ceiling; None where nothing was trained, or none is known."""
+        return round(self.ideal / self.seconds / self.devices, 3) if self.ideal else None
+
     def plain(self) -> dict[str, float | None]:
-        """As plain data; the share is None where nothing was trained, or no ceiling is known."""
+        """As plain data."""
         hours = self.seconds / 3600
         return {
             "cells": self.cells,
             "left": self.left,
             "minutes": round(self.seconds / 60, 2),
             "cells_per_hour": round(self.cells / hours, 1) if hours else None,
-            "share_of_ceiling": round(self.ideal / self.seconds / self.devices, 3) if self.ideal else None,
+            "share_of_ceiling": self.share,
         }
 
     def __str__(self) -> str:
         """One line for a person."""
         found = self.plain()
-        share, per_hour = found["share_of_ceiling"], found["cells_per_hour"]
+        per_hour = found["cells_per_hour"]
         text = f"{plural(self.cells, 'cell')} in {found['minutes']:g} minutes"
         text += "" if per_hour is None else f", {per_hour:g} cells per hour"
-        if share is None:
+        if self.share is None:
             return text
-        if share > 1:
-            return f"{text}, faster than the ceiling, which was measured while the machine was busy"
-        return f"{text}, {100 * share:.0f} % of the ceiling"
+        if self.share > 1:
+            return f"{text}, faster than the ceiling that was measured, which is measured again next time"
+        return f"{text}, {100 * self.share:.0f} % of the ceiling"
 
 
 def run_cells(

@@ -76,6 +76,11 @@ def look_at_machine(networks: Iterable[Network], device: str | None, file: Path)
     return Machine(name, found, known_jobs, all(settled.get(key) is True for key in wanted))
 
 
+def forget_ceilings(machine: Machine, file: Path) -> None:
+    """Measure again next time."""
+    _remember(file, machine.name, RATES, dict.fromkeys(map(_key, machine.ceilings)))
+
+
 def remember_jobs(machine: Machine, jobs: int, settled: bool, file: Path) -> None:
     """Keep how many side by side were found to pay, and whether more do not."""
     _remember(file, machine.name, JOBS, {_key(one): jobs for one in machine.ceilings})

@@ -17,7 +17,7 @@ from holdfast.errors import plural
 from holdfast.run_files import batch_size, finite, steps
 from holdfast.training import Interrupted
 from holdfast.training.loop import stop_signals
-from holdfast_studies.ceilings import Machine, cores, look_at_machine, network, remember_jobs
+from holdfast_studies.ceilings import Machine, cores, forget_ceilings, look_at_machine, network, remember_jobs
 from holdfast_studies.expected import begun, ceiling_of, expected_seconds, training_log, work_done
 from holdfast_studies.job_count import JobCount, gpu_memory, job_counts
 from holdfast_studies.jobs import Cell, Training
@@ -258,6 +258,8 @@ class CellRunner:
             self.tally.add(self._ideal(task), cells=0)
         left = len(self.pending.cells)
         self.tally.stop(left + len(stopped))
+        if (self.tally.share or 0) > 1:
+            forget_ceilings(self.machine, self.store.machine)
         if asked:
             raise Interrupted(f"stopped, {plural(len(stopped), 'cell')} in the middle; run the same command to go on")
         if stopped or left:
