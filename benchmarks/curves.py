@@ -45,8 +45,9 @@ class Setting:
     def model(self) -> Embedder:
         """A fresh model."""
         torch.manual_seed(0)
-        made = Embedder(self.backbone, dim=DIM, size=self.size).to(self.device)
-        return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]  # not in the stubs
+        made = Embedder(self.backbone, dim=DIM, size=self.size)
+        made.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return made
 
     def images(self, count: int) -> Tensor:
         """Noise: speed does not depend on what is in a picture."""
