@@ -213,7 +213,7 @@ class Bench:
         half: Any = "bfloat16" if self.device.type == "cuda" else "float32"
         run = CompiledPasses(model)
         with frozen(model):
-            chunk = options.chunk or fitting_batch(run, self.images[:64], half)
+            chunk = options.chunk or fitting_batch(model, self.images[:64])
         rows = torch.arange(options.attacked or max(1024, chunk), device=self.device)
         images = self.images[:1].expand(len(rows), -1, -1, -1).contiguous(memory_format=torch.channels_last)
         references = References(gallery, labels)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -279,3 +280,17 @@ def test_counts_are_checked(words: list[str], capsys: pytest.CaptureFixture[str]
     error = capsys.readouterr().err.strip()
     assert f"argument {words[0]}: expected a whole number of" in error
     assert error.count("\n") == 0
+
+
+def test_an_option_of_several_values_that_is_given_again_adds_to_them() -> None:
+    from holdfast.cli.entry import parser
+
+    line = ["study", "A1", "--place", "cub=a", "cars=b", "--place", "omniglot=c", "--seeds", "0", "--seeds", "1"]
+    read = parser().parse_args(line)
+    assert read.place == ["cub=a", "cars=b", "omniglot=c"]
+    assert read.seeds == [0, 1]
+    commands = next(action.choices for action in parser()._actions if isinstance(action.choices, dict))
+    options = [action for sub in commands.values() for action in sub._actions if action.option_strings]
+    several = [action for action in options if action.nargs == "+"]
+    assert several
+    assert all(isinstance(action, argparse._ExtendAction) for action in several)

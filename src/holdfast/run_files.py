@@ -152,13 +152,16 @@ def eps_words(budget: Mapping[str, Any]) -> str:
     return f"{255 * pixel:.3g}/255" + (f" ({normalised:.3g} normalised)" if own else "")
 
 
-def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epochs: int) -> dict[str, Any]:
+def outcome(
+    log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epochs: int, attacked: bool = False
+) -> dict[str, Any]:
     """What training made of the model it began with, as evaluation.json holds it.
 
     Args:
         log: the lines of the run.
         evaluation: of the kept model; `metrics` and `splits`.
         epochs: that were trained.
+        attacked: the regime attacks its images; what that costs in clean retrieval is a price and no failure.
 
     Returns:
         `start` (which model, its R@1 on test and validation classes; empty for a run that began before this was
@@ -181,7 +184,7 @@ def outcome(log: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any], epo
                 "choose an epoch by; other epochs may be as good; add classes, or raise data.validation"
             )
     before, after = finite(start.get(ON_TEST)), finite(block(evaluation, "metrics").get("R@1"))
-    if before is not None and after is not None and after < before:
+    if before is not None and after is not None and after < before and not attacked:
         warnings.append(
             f"training lost: R@1 {before:.1f} → {after:.1f}, and {start['of']} had the former; train shorter or with "
             "a lower optimizer.lr, or use that model"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from holdfast import attacks
-from holdfast.attacks import Attacked, BoundGoal, Budget, forward
+from holdfast.attacks import Attacked, BoundGoal, Budget
 from holdfast.attacks.ball import Ball
 from holdfast.attacks.forward import Lagged
 from holdfast.errors import DataError, ModelError, RecipeError
@@ -354,20 +354,6 @@ def test_groups_that_are_hard_enough_stay_untouched(method: Any) -> None:
     assert moved[::2].all()
     assert not moved[1::2].any()
     assert (found.loss[::2] < 0.09).all()
-
-
-def test_a_first_step_in_full_precision_is_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, images, goal = case("es")
-    images = (images + 0.1).clamp(0, 1)
-    seen: list[int] = []
-    monkeypatch.setattr(forward, "EXACT", 5)
-    whole = forward.Forward(model.eval()).gradient(images, goal, first=False)
-    model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
-    parts = forward.Forward(model).gradient(images, goal, first=True)
-    assert max(seen) == 5
-    assert sum(seen) == len(images)
-    for part, value in zip(parts, whole, strict=True):
-        torch.testing.assert_close(part, value, rtol=1e-3, atol=1e-5)
 
 
 def test_bfloat16_crafts_with_float32_perturbations() -> None:

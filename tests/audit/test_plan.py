@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from holdfast import audit, console
 from holdfast.attacks.forward import counting
-from holdfast.audit import ensemble, ers, masking, plan, probes, runner, subject
+from holdfast.audit import ensemble, ers, masking, plan, preparation, probes, runner, subject
 from holdfast.audit.plan import Passes, Progress, Speed, TimeLimit, duration
-from holdfast.audit.preparation import Execution, Selection, batch_in, make_subject
+from holdfast.audit.preparation import Execution, Selection, batch_in, fitting_batch, make_subject
 from holdfast.cli import main
 from holdfast.data import load
 from holdfast.errors import RecipeError
@@ -244,3 +245,17 @@ def test_passes_on_a_gpu_are_as_large_as_its_memory_holds() -> None:
     assert batch_in(30 * gib, gib / 50) == 1024
     assert batch_in(6 * gib, gib / 8) == 32
     assert batch_in(0, gib) == 1
+
+
+def test_the_heaviest_pass_of_an_audit_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = iter([1000, 1000 + 64 * 10])  # before, and at the peak of a pass of 64 images
+    for name in ("memory_allocated", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda device: next(held))
+    for name in ("reset_peak_memory_stats", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda *device: None)
+    monkeypatch.setattr(preparation, "free_memory", lambda device: 4000)
+    seen: list[torch.dtype] = []
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4))
+    model.register_forward_hook(lambda _, given, made: seen.append(made.dtype))
+    assert fitting_batch(model.requires_grad_(False), torch.rand(64, 3, 2, 2)) == 256, "of 300"
+    assert seen == [torch.float32]

@@ -35,6 +35,13 @@ def test_a_loss_is_told_with_both_figures() -> None:
     assert all(word in found["warnings"][0] for word in ("lost", "80.6", "69.7", "plain features of resnet50"))
 
 
+def test_what_a_defence_costs_is_no_failure() -> None:
+    evaluation = judged(39.0, 10, 300)
+    evaluation |= outcome(log_of(74.0, 70.0), evaluation, 1, attacked=True)
+    assert evaluation["warnings"] == []
+    assert "80.6 → 39.0" in outcome_lines(evaluation)[0]
+
+
 def test_a_gain_warns_of_nothing_and_says_before_and_after() -> None:
     evaluation = judged(83.2, 10, 300)
     evaluation |= outcome(log_of(74.0, 78.0, 76.0), evaluation, 2)

@@ -18,9 +18,6 @@ from holdfast.sphere import precise
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
-EXACT = 512
-"""Images that go forward and back at once in full precision, where the other passes take half of the memory."""
-
 _tell: ContextVar[Callable[[int, bool], None] | None] = ContextVar("tell", default=None)
 
 
@@ -85,19 +82,9 @@ class Forward:
 
     def gradient(self, images: Tensor, goal: BoundGoal, first: bool) -> tuple[Tensor, Tensor]:
         """Loss per group and its gradient with respect to the pixels, and to nothing else."""
-        exact = first and goal.stationary
-        if exact and len(images) > EXACT and goal.group is not None:
-            parts = [
-                self._gradient(images[rows], part, exact) for rows, part in chunks(images, goal, EXACT // goal.group)
-            ]
-            losses, gradients = zip(*parts, strict=True)
-            return torch.cat(losses), torch.cat(gradients)
-        return self._gradient(images, goal, exact)
-
-    def _gradient(self, images: Tensor, goal: BoundGoal, exact: bool) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             x = images.detach().requires_grad_()
-            z = self.embed(x, exact=exact, repeated=True)
+            z = self.embed(x, exact=first and goal.stationary, repeated=True)
             loss = goal.loss(z)
             found = torch.autograd.grad(loss.sum(), x, allow_unused=True)[0] if loss.requires_grad else None
         if found is None:

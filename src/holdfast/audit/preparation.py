@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -41,6 +40,8 @@ MOST = 2048
 """Images of a pass on a GPU, at most: of 18.7 ms for 512 with ResNet-18 on an H200, 1.4 do not depend on how many."""
 WEIGHED = 64
 """Images whose pass tells how much memory one takes."""
+HEAVIEST = 3 / 4
+"""Of the memory that is free, what the heaviest pass may take."""
 TIMED = 8
 """Images whose passes are timed on a CPU, where more at once are no faster."""
 
@@ -189,33 +190,34 @@ def speed_up(subject: Subject, budget: Budget, execution: Execution) -> Subject:
     subject = dataclasses.replace(subject, precision=precision, run=run)
     if device.type == "cuda":
         weighed = subject.images(subject.rows[:WEIGHED])
-        chunk = execution.batch or fitting_batch(run or subject.model, weighed, precision)
+        chunk = execution.batch or fitting_batch(subject.model, weighed)
         subject = dataclasses.replace(subject, block=GPU_BLOCK, chunk=chunk)
     sets = {name: dataclasses.replace(view, precision=precision) for name, view in subject.sets.items()}
     return dataclasses.replace(subject, sets=sets)
 
 
-def fitting_batch(model: Callable[[Tensor], Tensor], images: Tensor, precision: Precision) -> int:
-    """How many images a GPU takes through a model and back at once in half of the memory that is free.
+def fitting_batch(model: nn.Module, images: Tensor) -> int:
+    """How many images a GPU takes through a model and back at once.
+
+    What is weighed is the heaviest pass of an audit, in full precision and not compiled: some goals begin with one, and
+    probes of masked gradients take no other.
 
     Args:
-        model: as attacks call it.
+        model: under audit, its weights frozen.
         images: some, on the GPU.
-        precision: of crafting.
     """
     device = images.device
     pixels = images.detach().clone().requires_grad_()
     before = torch.cuda.memory_allocated(device)
-    for _ in range(2):  # the first also compiles
-        torch.cuda.reset_peak_memory_stats(device)
-        with torch.enable_grad(), torch.autocast(device.type, torch.bfloat16, precision == "bfloat16"):
-            vectors = model(pixels)
-        if vectors.requires_grad:
-            torch.autograd.grad(vectors.float().sum(), pixels, allow_unused=True)
-        del vectors
+    torch.cuda.reset_peak_memory_stats(device)
+    with torch.enable_grad():
+        vectors = model(pixels)
+    if vectors.requires_grad:
+        torch.autograd.grad(vectors.sum(), pixels, allow_unused=True)
+    del vectors
     taken = torch.cuda.max_memory_allocated(device) - before
     torch.cuda.empty_cache()
-    return batch_in(free_memory(device) / 2, taken / len(images))
+    return batch_in(HEAVIEST * free_memory(device), taken / len(images))
 
 
 def batch_in(memory: float, each: float) -> int:

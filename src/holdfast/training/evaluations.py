@@ -125,7 +125,8 @@ def finish(session: Session, run: TrainingFolder) -> dict[str, Any]:
         content["best_on_test"] = processes.tell(lambda: _best(run, content, recipe.epochs))
     content["splits"] = split_counts(session.table)
     content["regime"] = session.regime.in_words
-    content |= processes.tell(lambda: outcome(read_log(run.metrics), content, recipe.epochs))
+    attacked = session.regime.passes > 1
+    content |= processes.tell(lambda: outcome(read_log(run.metrics), content, recipe.epochs, attacked))
     if processes.main:
         for warning in content["warnings"]:
             console.say(f"warning: {warning}")
