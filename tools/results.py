@@ -14,6 +14,7 @@ from pathlib import Path
 
 from holdfast.files import write_atomic, write_json
 from holdfast_studies import base, leaderboard
+from holdfast_studies.cards import STUDY, cards_text
 from holdfast_studies.document import document
 from holdfast_studies.document import write as write_raw
 from holdfast_studies.jobs import SCALES
@@ -52,6 +53,8 @@ def write(results: Path) -> None:
         found = write_page(scale, raw, results / f"{scale}.md", results / "figures" / scale, results / "reading")
         if scale == "paper":
             write_overview(results, found)
+    finals = [results / "raw" / scale / f"{STUDY}.json" for scale in reversed(SCALES)]
+    write_atomic(results / "cards.md", cards_text(load(file) for file in finals if file.is_file()))
     file = results / "leaderboard.json"
     records = leaderboard.joined(json.loads(file.read_text("utf-8")) if file.is_file() else [], ours(results))
     write_json(file, records)
