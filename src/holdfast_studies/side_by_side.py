@@ -157,8 +157,9 @@ class CellRunner:
         return dataclasses.replace(self.places, device=str(self.devices[device]))
 
     def _company(self, cell: Cell, jobs: int) -> Company:
+        """What a cell shares its device with; one that ran out of its part of the memory takes what is free."""
         alike = sum(network(other) == network(cell) for other in self.pending.cells) + 1
-        return Company(alike=alike, jobs=jobs)
+        return Company(alike=alike, jobs=1 if cell.key in self.again else jobs)
 
     def _ended(self) -> Iterator[_Task]:
         """Tasks whose process has answered or died, each taken off the list; after a moment, none."""

@@ -23,14 +23,14 @@ from holdfast_studies.store import Store
 class HereWorker(workers.Worker):
     """Calls at once what it is given, and dies where it is told to."""
 
-    dies: Callable[[Any], bool] = staticmethod(lambda cell: False)
+    dies: Callable[..., bool] = staticmethod(lambda *arguments: False)
 
     def __init__(self) -> None:
         self.pipe, self._theirs = Pipe()
 
     def begin(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Do it now."""
-        if self.dies(arguments[0]):
+        if self.dies(*arguments):
             self._theirs.close()
         else:
             self._theirs.send(workers._called(function, arguments))

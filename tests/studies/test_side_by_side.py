@@ -107,7 +107,7 @@ def test_the_cell_of_a_killed_worker_is_begun_again_once(
 ) -> None:
     left = itertools.repeat(CELLS[2].key, deaths)
     workers_here.dies = staticmethod(
-        lambda cell: isinstance(cell, Cell) and cell.key == CELLS[2].key and next(left, None) is not None
+        lambda cell, *_: isinstance(cell, Cell) and cell.key == CELLS[2].key and next(left, None) is not None
     )
     store = Store(tmp_path)
     failed = campaign.run_cells(CELLS, store, HERE, 2)
@@ -116,12 +116,21 @@ def test_the_cell_of_a_killed_worker_is_begun_again_once(
     assert all("killed" in why for why in failed.values())
 
 
-def test_memory_that_ran_out_is_tried_again_and_then_told(
+def test_memory_that_ran_out_is_tried_again_with_all_that_is_free_and_then_told(
     tmp_path: Path, fake_training: FakeTraining, workers_here: type[HereWorker]
 ) -> None:
+    parts: list[int] = []
+
+    def seen(cell: Any, *more: Any) -> bool:
+        if isinstance(cell, Cell) and cell.key == CELLS[0].key:
+            parts.append(more[-1].jobs)
+        return False
+
+    workers_here.dies = staticmethod(seen)
     fake_training.errors[CELLS[0].key] = RuntimeError("CUDA out of memory. Tried to allocate")
     assert "out of memory" in campaign.run_cells(CELLS, Store(tmp_path), HERE, 2)[CELLS[0].key]
     assert trained(fake_training).count("2") == 2
+    assert parts == [2, 1]
 
 
 def test_when_time_is_up_no_cell_is_begun_and_the_next_call_goes_on(
@@ -140,7 +149,7 @@ def test_when_time_is_up_no_cell_is_begun_and_the_next_call_goes_on(
 def test_a_signal_stops_the_campaign(
     tmp_path: Path, fake_training: FakeTraining, workers_here: type[HereWorker]
 ) -> None:
-    def struck(cell: Any) -> bool:
+    def struck(cell: Any, *_: Any) -> bool:
         if isinstance(cell, Cell):
             os.kill(os.getpid(), signal.SIGTERM)  # which a background job does not ignore
         return False
