@@ -233,6 +233,18 @@ def test_listed_studies_have_models_that_can_be_listed(name: str) -> None:
     assert found
 
 
+def test_robust_recall_is_that_of_the_thorough_audit_where_there_was_one() -> None:
+    from holdfast_studies import base
+
+    study = base.get("X5")
+    arm = study.arms("paper")[0]
+    whole = scored(arm)
+    found = Outcome(seed=0, figures={**whole.figures, "worst/eps=8/255 R@1": 0.75}, place=whole.place)
+    (record,) = from_results(study, "paper", Results(outcomes={arm.name: [found]}))
+    assert record["robust"]["R@1"] == 0.75
+    assert validate(record) == []
+
+
 def scored(arm: Arm) -> Outcome:
     """What an arm finds that was audited as it says, and no more."""
     kept = {m.prefix for m in arm.job.measures if isinstance(m, AuditMeasure) and m.protocol == "ers"}
