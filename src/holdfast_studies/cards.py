@@ -17,6 +17,7 @@ from holdfast_studies.tables import SECONDS, Table, duration, on_one_device
 STUDY = "X5"
 """Whose arms are recipes that ship by name."""
 CLEAN = ("R@1", "mAP@R", "NMI")
+FIXED, WORST = "ers-fixed", "worst"
 STRENGTHS = ("2/255", "4/255", "8/255")
 
 
@@ -28,15 +29,19 @@ class RecipeCard:
         recipe: its name.
         summary: the head of its file.
         data: that it was trained on.
+        attacked: images, by the prefix of an audit's figures.
         facts: how it was trained.
         figures: of clean retrieval and under attack, mean and deviation of the seeds.
+        terms: the ten figures of ERS.
     """
 
     recipe: str
     summary: str
     data: str
+    attacked: dict[str, int | None]
     facts: Table
     figures: Table
+    terms: Table
 
 
 def cards_text(found: Iterable[Finished]) -> str:
@@ -69,24 +74,26 @@ def _card(arm: Arm, job: Training, results: Results) -> RecipeCard:
         "epochs": str(plain["epochs"]) + (f", after {first.epochs} of plain training" if first else ""),
         "seeds": ", ".join(str(outcome.seed) for outcome in outcomes),
         "passes per step": spread(results.values(arm.name, "log/passes"), "log/passes"),
-        "training": f"{duration(seconds)} on {timed[0].device}" + (", the plain one not counted" if first else ""),
+        "time": f"{duration(seconds)} on {timed[0].device}" + (", the plain one not counted" if first else ""),
         "recipe": recipe.digest(),
     }
     audits = [measure for measure in job.measures if isinstance(measure, AuditMeasure)]
-    limits = {measure.prefix: measure.limit for measure in audits}
-    figures = {name: name for name in CLEAN}
-    figures |= {f"ERS ({limits['ers-fixed']:,} images attacked)": "ers-fixed/ERS"}
-    figures |= {"ERS, published form": "ers-published/ERS"}
-    figures |= {f"{name}, under attack": f"ers-fixed/{name}" for name in TERMS}
-    figures |= {
-        f"R@1 under the worst of many attacks at {eps} ({limits['worst']:,} images attacked)": f"worst/eps={eps} R@1"
-        for eps in STRENGTHS
+    columns = {
+        **{name: name for name in CLEAN},
+        "ERS": f"{FIXED}/ERS",
+        "ERS, published form": "ers-published/ERS",
+        **{f"worst R@1 at {eps}": f"{WORST}/eps={eps} R@1" for eps in STRENGTHS},
     }
-    measured = [[words, spread(results.values(arm.name, figure), figure)] for words, figure in figures.items()]
+
+    def row(figures: dict[str, str]) -> Table:
+        return [*figures], [[spread(results.values(arm.name, figure), figure) for figure in figures.values()]]
+
     return RecipeCard(
         recipe=job.recipe,
         summary=about(job.recipe).summary,
         data=plain["data"]["name"],
-        facts=(["", ""], [[key, value] for key, value in facts.items()]),
-        figures=(["on test classes", "mean ± deviation"], measured),
+        attacked={measure.prefix: measure.limit for measure in audits},
+        facts=(["training", ""], [[key, value] for key, value in facts.items()]),
+        figures=row(columns),
+        terms=row({name: f"{FIXED}/{name}" for name in TERMS}),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from holdfast.version import __version__
 from holdfast_studies.base import Study
 from holdfast_studies.jobs import Arm, AuditMeasure, Scale, Training
 from holdfast_studies.results import Outcome, Results
-from holdfast_studies.tables import SECONDS, duration, inert_table, markdown, on_one_device, plural
+from holdfast_studies.tables import SECONDS, duration, inert, inert_table, markdown, on_one_device
 
 SCHEMA = 1
 OURS = "holdfast studies"
@@ -65,26 +66,40 @@ def _place(record: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def table(records: Sequence[Mapping[str, Any]]) -> str:
-    """Models by dataset, the most robust first; a model is good where R@1 and ERS are."""
-    headings = ["model", "data", "backbone", *CLEAN, ROBUST, "everyday R@1", "ERS", "ERS, published form", "passes"]
-    headings += ["training", "recipe", "by"]
+    """Models of one dataset, the most robust first; columns that no record fills are left out."""
     rows = []
     for r in records:
-        published = r["ers"]["published"]
-        clean = [_tenth(r["clean"].get(key)) for key in CLEAN]
-        scores = [_robust_words(r.get("robust")), _tenth((r.get("natural") or {}).get("R@1"))]
-        scores += [_tenth(r["ers"]["fixed"]["ERS"]), _tenth(published and published["ERS"])]
-        cost = [_tenth(r["cost"]["passes"]), f"{duration(r['cost']['seconds'])}, {r['cost']['hardware']}"]
-        subset = f" ({r['ers']['limit']} images attacked)" if r["ers"]["limit"] else ""
-        name = f"{r['name']}, {r['epochs']} epochs, {plural(len(r['seeds']), 'seed')}{subset}"
-        rows.append([name, r["data"], r["backbone"], *clean, *scores, *cost, r["recipe_digest"], r["submitted_by"]])
-    return markdown(inert_table((headings, rows)))
+        published, natural = r["ers"]["published"], r.get("natural") or {}
+        rows.append(
+            {
+                "model": r["name"],
+                "backbone": r["backbone"],
+                "R@1": _tenth(r["clean"].get("R@1")),
+                ROBUST: _robust_words(r.get("robust")),
+                "ERS": _tenth(r["ers"]["fixed"]["ERS"]),
+                "ERS, published form": _tenth(published and published["ERS"]),
+                "everyday R@1": _tenth(natural.get("R@1")),
+                **{key: _tenth(r["clean"].get(key)) for key in CLEAN if key != "R@1"},
+                "epochs": str(r["epochs"]),
+                "seeds": str(len(r["seeds"])),
+                "attacked": f"{r['ers']['limit']:,}" if r["ers"]["limit"] else "all",
+                "passes": _tenth(r["cost"]["passes"]),
+                "training": f"{duration(r['cost']['seconds'])}, {r['cost']['hardware']}",
+                "recipe": r["recipe_digest"],
+                "by": r["submitted_by"],
+            }
+        )
+    headings = [key for key in rows[0] if any(row[key] != "-" for row in rows)]
+    return markdown(inert_table((headings, [[row[key] for key in headings] for row in rows])))
 
 
 def page_text(records: Sequence[Mapping[str, Any]]) -> str:
     """The page."""
     template = (Path(__file__).parent / "templates" / "leaderboard.md").read_text("utf-8")
-    return template.replace("{table}", table(records) if records else "No models yet.")
+    sections = [
+        f"## {inert(data)}\n\n{table([*own])}" for data, own in itertools.groupby(records, key=lambda r: str(r["data"]))
+    ]
+    return template.replace("{table}", "\n\n".join(sections) or "No models yet.")
 
 
 def _record(study: Study, arm: Arm, job: Training, ran: Sequence[Outcome]) -> dict[str, Any] | None:

@@ -27,10 +27,11 @@ def test_every_recipe_by_name_that_ran_has_a_card_and_no_other_arm(scale: Scale)
     results = Results(outcomes={arm.name: [outcome(0, 39.0), outcome(1, 41.0)] for arm in arms})
     cards = cards_of(base.get(STUDY), scale, results)
     assert [card.recipe for card in cards] == RECIPES[scale]
-    figures = dict(cards[0].figures[1])
+    figures = dict(zip(cards[0].figures[0], cards[0].figures[1][0], strict=True))
     assert figures["R@1"] == "40.0 ± 1.4"
-    assert next(value for words, value in figures.items() if "worst" in words and "8/255" in words) == "1.2 ± 0.0"
+    assert figures["worst R@1 at 8/255"] == "1.2 ± 0.0"
     assert figures["NMI"] == "-", "not measured"
+    assert len(cards[0].terms[0]) == 10
     facts = dict(cards[0].facts[1])
     assert facts["seeds"] == "0, 1"
     assert "plain training" in facts["epochs"]

@@ -141,7 +141,9 @@ def test_the_page_lists_every_record() -> None:
     text = page_text(records())
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 + 2
-    assert "both (X9), 24 epochs, 2 seeds (300 images attacked)" in text
+    cells = [cell.strip() for cell in next(row for row in rows if "both (X9)" in row).split("|")]
+    headings = [cell.strip() for cell in rows[0].split("|")]
+    assert [cells[headings.index(name)] for name in ("epochs", "seeds", "attacked")] == ["24", "2", "300"]
     assert f"| {SCORED['ERS']:.1f} |" in text
 
 
@@ -203,16 +205,19 @@ def test_robust_recall_is_listed_first_and_records_of_before_are_kept() -> None:
     listed = joined([before, other], [record])
     assert [r["name"] for r in listed] == ["other", record["name"], "before"]
     rows = [line for line in page_text(listed).splitlines() if line.startswith("| ")]
-    assert "| 9.0 (4/255) | 40.0 |" in rows[2]
-    assert "| 3.0 | 40.0 |" in rows[3]
-    assert "| - | - |" in rows[4]
+    assert "| 9.0 (4/255) |" in rows[2]
+    assert "| 3.0 |" in rows[3]
+    assert all("| 40.0 |" in row for row in rows[2:4])
+    assert rows[4].count("| - |") == 2
 
 
 def test_optional_parts_may_be_absent() -> None:
     record = copy.deepcopy(records()[0])
     record["ers"]["published"] = record["ers"]["limit"] = record["dim"] = record["weights"] = None
     assert validate(record) == []
-    assert "| - |" in page_text([record])
+    text = page_text([record])
+    assert "published form |" not in text, "a column that nobody fills"
+    assert "| all |" in text
     assert validate([record]) == ["a record is a JSON object"]
 
 
