@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from holdfast import mining
 from holdfast.data import SAMPLERS, ImageTable, Sampler, load
@@ -15,6 +18,7 @@ from holdfast.mining.triplet import Variant
 from holdfast.models import Embedder
 from holdfast.seeds import generator
 from holdfast.training.recipe import load_recipe
+from holdfast_studies.measures import models
 from holdfast_studies.measures.models import MinedHardness, NominalPasses
 from holdfast_studies.probes import Scene
 
@@ -71,6 +75,28 @@ def test_mined_hardness_depends_on_the_seed_alone(scene: Scene) -> None:
     assert probe(scene) == probe(scene)
     other = Scene(seed=4, device=CPU, model=scene.model, table=scene.table)
     assert probe(scene) != probe(other)
+
+
+def test_images_are_embedded_once_for_all_miners(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def counted(model: Embedder, store: ImageStore) -> Tensor:
+        seen.append(len(store))
+        return embed(model, store)
+
+    monkeypatch.setattr(models, "embed", counted)
+    assert scene.model is not None
+    assert scene.table is not None
+    torch.manual_seed(1)
+    other = dataclasses.replace(scene, model=Embedder("conv-tiny", dim=16).eval())
+    for one in (other, dataclasses.replace(other, seed=5)):
+        for miner in ("random", "hardest"):
+            MinedHardness(miner=miner, pairs=8, batches=2)(one)
+    assert seen == [len(scene.table)]
+    MinedHardness(miner="random", pairs=8, batches=2)(scene)
+    fewer = dataclasses.replace(scene, table=scene.table.subset(np.arange(40)))
+    MinedHardness(miner="random", pairs=2, batches=2)(fewer)
+    assert seen == [len(scene.table)] * 2 + [40], "other weights, other images"
 
 
 def test_measures_refuse_what_they_cannot_look_at(scene: Scene) -> None:

@@ -32,7 +32,12 @@ def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Jo
     backbone = str(SETTINGS["paper"]["model.backbone"])
     view = {"fit": "squash", "size": 224, "canvas": 256}  # that of the paper's recipes
     return Computation(
-        measure=probe, data="cub", backbone=backbone, model=view, differs=differs, stand_in="resnet18.tv_in1k"
+        measure=probe,
+        data={"name": "cub", "validation": 0.0},  # all training classes, as in the paper
+        backbone=backbone,
+        model=view,
+        differs=differs,
+        stand_in="resnet18.tv_in1k",
     )
 
 

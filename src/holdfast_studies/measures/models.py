@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 from collections.abc import Iterator
 from statistics import fmean, pvariance
@@ -15,7 +16,7 @@ from holdfast import mining, seeds
 from holdfast.attacks import Budget
 from holdfast.attacks.frozen import frozen
 from holdfast.audit.preparation import Execution, Selection, make_subject
-from holdfast.data import SAMPLERS, ImageStore, Sampler
+from holdfast.data import SAMPLERS, ImageStore, ImageTable, Sampler
 from holdfast.devices import seeded_devices
 from holdfast.errors import DataError
 from holdfast.evaluation import choose_split, embed
@@ -105,9 +106,9 @@ class MinedHardness(ProbeFunction):
     @torch.no_grad()
     def __call__(self, scene: Scene) -> ProbeResult:
         """Embed once, then mine."""
-        model, table = scene.shown("mined-hardness")
-        store = ImageStore(table.split(self.split), model.view, scene.device)
-        z, labels = embed(model, store), torch.tensor(store.table.labels)
+        model, whole = scene.shown("mined-hardness")
+        table = whole.split(self.split)
+        z, labels = _embedded(model, table, scene.device), torch.tensor(table.labels)
         miner = mining.build(self.miner, anchors="first", variant=self.variant)
         generator = seeds.generator(scene.seed, "mining")
         means, variances = [], []
@@ -128,6 +129,21 @@ class MinedHardness(ProbeFunction):
         for epoch in itertools.count():
             batches.set_epoch(epoch)
             yield from batches
+
+
+_last: dict[str, Tensor] = {}
+
+
+def _embedded(model: Embedder, table: ImageTable, device: torch.device) -> Tensor:
+    """Embeddings of images; the last are kept, as the next miner asks for the same."""
+    digest = hashlib.sha256("\n".join([str(model.view), *table.ids]).encode("utf-8", "surrogateescape"))
+    for tensor in model.state_dict().values():
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    key = digest.hexdigest()
+    if key not in _last:
+        _last.clear()
+        _last[key] = embed(model, ImageStore(table, model.view, device))
+    return _last[key]
 
 
 @register("batchnorm-drift")
