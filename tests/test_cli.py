@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -289,8 +288,8 @@ def test_an_option_of_several_values_that_is_given_again_adds_to_them() -> None:
     read = parser().parse_args(line)
     assert read.place == ["cub=a", "cars=b", "omniglot=c"]
     assert read.seeds == [0, 1]
-    commands = next(action.choices for action in parser()._actions if isinstance(action.choices, dict))
-    options = [action for sub in commands.values() for action in sub._actions if action.option_strings]
-    several = [action for action in options if action.nargs == "+"]
-    assert several
-    assert all(isinstance(action, argparse._ExtendAction) for action in several)
+    asked = parser().parse_args(
+        ["search", "index", "--query", "a.png", "b.png", "--query", "c.png", "-k", "2", "-k", "3"]
+    )
+    assert asked.query == ["a.png", "b.png", "c.png"], "in a group, too"
+    assert asked.k == 3, "of one value the last counts"

@@ -18,12 +18,7 @@ def arguments(sub: Parser) -> None:
     shared(sub, "--data", required=True)
     shared(sub, *MODEL_ON_DATA)
     sub.add_argument(
-        "--far",
-        type=rate,
-        nargs="+",
-        action="extend",
-        metavar="RATE",
-        help="false acceptance (1e-3 1e-4, where there are enough pairs)",
+        "--far", type=rate, nargs="+", metavar="RATE", help="false acceptance (1e-3 1e-4, where there are enough pairs)"
     )
     sub.add_argument("--out", help="JSON file (default: artifacts/verification.json of a run)")
 

@@ -31,8 +31,20 @@ LAZY = {
 """What a help text may name that only the library knows: functions that are asked when the text is shown."""
 
 
+class _Store(argparse._StoreAction):
+    """As usual, but several values that an option is given again are added to those before."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        several = self.nargs == "+" and option_string is not None
+        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), *values] if several else values)
+
+
 class Parser(argparse.ArgumentParser):
     """Argument errors in one line, with the nearest valid word."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.register("action", None, _Store)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

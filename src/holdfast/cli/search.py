@@ -35,15 +35,13 @@ def arguments(sub: Parser) -> None:
     """Declare the options."""
     sub.add_argument("index", metavar="FOLDER", help="an index that `holdfast index` made")
     asked = sub.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--query", nargs="+", action="extend", metavar="IMAGE", help="image files to look for")
+    asked.add_argument("--query", nargs="+", metavar="IMAGE", help="image files to look for")
     shared(asked, "--data", help="look for every image of {datasets}")
     sub.add_argument("-k", type=positive, default=10, metavar="K", help="matches of each query (10)")
     shared(sub, "--split", "--batch", "--size", "--trust-code", "--device", "--skip-bad", "--no-images", "--milvus")
     sub.add_argument("--model", metavar="MODEL", help="the model that made the index, where it is not inside")
-    sub.add_argument("--label", nargs="+", action="extend", metavar="LABEL", help="search images of these classes only")
-    sub.add_argument(
-        "--group", nargs="+", action="extend", metavar="GROUP", help="search images of these groups only (cameras, say)"
-    )
+    sub.add_argument("--label", nargs="+", metavar="LABEL", help="search images of these classes only")
+    sub.add_argument("--group", nargs="+", metavar="GROUP", help="search images of these groups only (cameras, say)")
     verdicts(sub)
     sub.add_argument("--html", metavar="FILE", help="also write a page with images")
     sub.add_argument("--gallery", metavar="DATA", help="with --html: where the index's images are")

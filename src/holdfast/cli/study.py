@@ -24,16 +24,12 @@ def arguments(sub: Parser) -> None:
     """Declare the options."""
     sub.add_argument("ids", nargs="+", metavar="ID", help="A1, H4, ... (`holdfast list studies`), or all")
     sub.add_argument("--scale", choices=("pocket", "paper"), metavar="SCALE", default="pocket", help="pocket or paper")
-    sub.add_argument(
-        "--seeds", nargs="+", action="extend", type=non_negative, metavar="N", help="in place of the study's own"
-    )
-    sub.add_argument("--arm", nargs="+", action="extend", metavar="NAME", help="run these arms only")
+    sub.add_argument("--seeds", nargs="+", type=non_negative, metavar="N", help="in place of the study's own")
+    sub.add_argument("--arm", nargs="+", metavar="NAME", help="run these arms only")
     sub.add_argument("--part", metavar="N/M", help="run the share of machine N of M")
     sub.add_argument("--jobs", type=_jobs, metavar="N", help="cells side by side, or auto: as many as pay (default)")
-    sub.add_argument("--place", nargs="+", action="extend", metavar="DATA=DIR", help="where a dataset lies: cub=DIR")
-    sub.add_argument(
-        "--weights", nargs="+", action="extend", metavar="BACKBONE=FILE", help="ImageNet weights: resnet50=FILE"
-    )
+    sub.add_argument("--place", nargs="+", metavar="DATA=DIR", help="where a dataset lies: cub=DIR")
+    sub.add_argument("--weights", nargs="+", metavar="BACKBONE=FILE", help="ImageNet weights: resnet50=FILE")
     sub.add_argument(
         *("--devices", "--device"),
         metavar="DEVICES",
@@ -44,9 +40,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument(
         "--bundle-limit", type=positive, metavar="MIB", help="size of that file; what does not fit is named"
     )
-    sub.add_argument(
-        "--merge", nargs="+", action="extend", metavar="DIR", help="first take over the --out folders of other machines"
-    )
+    sub.add_argument("--merge", nargs="+", metavar="DIR", help="first take over the --out folders of other machines")
     sub.add_argument("--out", default="runs/studies", help="folder for everything (default: runs/studies)")
     only = sub.add_mutually_exclusive_group()
     only.add_argument("--list", action="store_true", help="list the cells and what they wait for, run nothing")
