@@ -140,7 +140,7 @@ def build_session(
         console.say("skipped: " + ", ".join(image for image, _ in store.skipped[:5]))
     labels = torch.tensor(store.table.compacted(recipe.data.plain["labels"]), device=accelerator.device)
     if processes.several:
-        processes.agree(_digest(store.table.ids, labels, model), "images, labels or first weights")
+        processes.agree(exact_digest(store.table.ids, labels, model), "images, labels or first weights")
     classes = int(labels.max()) + 1
     if classes < 2:
         raise DataError(f"{table.name}: one training class is left beside the test and validation classes; add classes")
@@ -248,7 +248,7 @@ def start_from(config: ModelConfig, spec: str) -> Embedder:
     return model
 
 
-def _digest(ids: Sequence[str], labels: Tensor, model: Embedder) -> str:
+def exact_digest(ids: Sequence[str], labels: Tensor, model: Embedder) -> str:
     """A short name for exactly these images, labels and weights."""
     digest = hashlib.sha256("\n".join(ids).encode("utf-8", "surrogateescape"))
     for tensor in (labels, *model.state_dict().values()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Iterator
 from statistics import fmean, pvariance
@@ -26,6 +25,7 @@ from holdfast.models import Embedder
 from holdfast.models.bank import CLEAN
 from holdfast.sphere import distance
 from holdfast.training.recipe import load_recipe
+from holdfast.training.session import exact_digest
 from holdfast_studies.probes import ProbeFunction, ProbeResult, Scene, register
 
 BUDGET = Budget(eps=0.0314, step=0.007, steps=7)
@@ -136,10 +136,7 @@ _last: dict[str, Tensor] = {}
 
 def _embedded(model: Embedder, table: ImageTable, device: torch.device) -> Tensor:
     """Embeddings of images; the last are kept, as the next miner asks for the same."""
-    digest = hashlib.sha256("\n".join([str(model.view), *table.ids]).encode("utf-8", "surrogateescape"))
-    for tensor in model.state_dict().values():
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    key = digest.hexdigest()
+    key = f"{model.view} {exact_digest(table.ids, torch.tensor(table.labels), model)}"
     if key not in _last:
         _last.clear()
         _last[key] = embed(model, ImageStore(table, model.view, device))
