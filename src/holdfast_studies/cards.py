@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Iterable
 
 from holdfast.audit.ers import TERMS
 from holdfast.training.recipe_files import about
 from holdfast_studies.base import Study
-from holdfast_studies.jobs import Arm, AuditMeasure, Scale, Training
+from holdfast_studies.jobs import AuditMeasure, Scale, Training
+from holdfast_studies.leaderboard import CLEAN
 from holdfast_studies.page import Finished, template
 from holdfast_studies.results import Results, spread
-from holdfast_studies.tables import SECONDS, Table, duration, on_one_device
+from holdfast_studies.tables import Table
 
 STUDY = "X5"
 """Whose arms are recipes that ship by name."""
-CLEAN = ("R@1", "mAP@R", "NMI")
-FIXED, WORST = "ers-fixed", "worst"
-STRENGTHS = ("2/255", "4/255", "8/255")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,19 +26,17 @@ class RecipeCard:
         recipe: its name.
         summary: the head of its file.
         data: that it was trained on.
-        attacked: images, by the prefix of an audit's figures.
-        facts: how it was trained.
         figures: of clean retrieval and under attack, mean and deviation of the seeds.
         terms: the ten figures of ERS.
+        facts: how it was trained and audited.
     """
 
     recipe: str
     summary: str
     data: str
-    attacked: dict[str, int | None]
-    facts: Table
     figures: Table
     terms: Table
+    facts: Table
 
 
 def cards_text(found: Iterable[Finished]) -> str:
@@ -56,44 +51,34 @@ def cards_text(found: Iterable[Finished]) -> str:
 
 def cards_of(study: Study, scale: Scale, results: Results) -> list[RecipeCard]:
     """A card for each arm that is a recipe by its name and was measured."""
-    named = [(arm, arm.job) for arm in study.arms(scale) if isinstance(arm.job, Training)]
-    own = [(arm, job) for arm, job in named if arm.name == job.recipe and results.values(arm.name, "R@1")]
-    return [_card(arm, job, results) for arm, job in own]
+    named = [arm.job for arm in study.arms(scale) if isinstance(arm.job, Training) and arm.name == arm.job.recipe]
+    columns = {**{name: name for name in CLEAN}, **study.columns(scale)}
+    return [_card(job, columns, results) for job in named if results.values(job.recipe, "R@1")]
 
 
-def _card(arm: Arm, job: Training, results: Results) -> RecipeCard:
-    outcomes = [outcome for outcome in results.outcomes[arm.name] if not outcome.stopped]
-    recipe, timed = job.resolved(outcomes[0].seed), on_one_device(outcomes)
+def _card(job: Training, columns: dict[str, str], results: Results) -> RecipeCard:
+    seeds = sorted(results.by_seed(job.recipe, "R@1"))
+    recipe = job.resolved(seeds[0])
     plain, first = recipe.plain(), recipe.first()
-    model = plain["model"]
-    seconds = statistics.fmean(outcome.known(SECONDS) or 0.0 for outcome in timed)
+    audits = {measure.prefix: measure.limit for measure in job.measures if isinstance(measure, AuditMeasure)}
     facts = {
-        "backbone": f"{model['backbone']}, {model['dim']} dims" + (f", {model['size']} px" if model["size"] else ""),
+        "backbone": f"{plain['model']['backbone']}, {plain['model']['dim']} dims",
         "regime": plain["regime"]["name"],
         "loss": plain["loss"]["name"],
         "epochs": str(plain["epochs"]) + (f", after {first.epochs} of plain training" if first else ""),
-        "seeds": ", ".join(str(outcome.seed) for outcome in outcomes),
-        "passes per step": spread(results.values(arm.name, "log/passes"), "log/passes"),
-        "time": f"{duration(seconds)} on {timed[0].device}" + (", the plain one not counted" if first else ""),
+        "seeds": ", ".join(map(str, seeds)),
+        "images attacked": ", ".join(f"{limit:,} ({prefix})" if limit else "all" for prefix, limit in audits.items()),
         "recipe": recipe.digest(),
-    }
-    audits = [measure for measure in job.measures if isinstance(measure, AuditMeasure)]
-    columns = {
-        **{name: name for name in CLEAN},
-        "ERS": f"{FIXED}/ERS",
-        "ERS, published form": "ers-published/ERS",
-        **{f"worst R@1 at {eps}": f"{WORST}/eps={eps} R@1" for eps in STRENGTHS},
     }
 
     def row(figures: dict[str, str]) -> Table:
-        return [*figures], [[spread(results.values(arm.name, figure), figure) for figure in figures.values()]]
+        return [*figures], [[spread(results.values(job.recipe, figure), figure) for figure in figures.values()]]
 
     return RecipeCard(
         recipe=job.recipe,
         summary=about(job.recipe).summary,
         data=plain["data"]["name"],
-        attacked={measure.prefix: measure.limit for measure in audits},
-        facts=(["training", ""], [[key, value] for key, value in facts.items()]),
         figures=row(columns),
-        terms=row({name: f"{FIXED}/{name}" for name in TERMS}),
+        terms=row({name: f"ers-fixed/{name}" for name in TERMS}),
+        facts=(["made with", ""], [[key, value] for key, value in facts.items()]),
     )
