@@ -20,7 +20,7 @@ from holdfast.config import builder
 from holdfast.data import load
 from holdfast.devices import choose_device, sharing_memory, within_share
 from holdfast.errors import HoldfastError
-from holdfast.files import write_atomic
+from holdfast.files import new_folder, write_atomic
 from holdfast.models import ModelConfig, load_model
 from holdfast.models.compile_choice import shared_compiling
 from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, passes_per_step, training_seconds
@@ -181,6 +181,7 @@ def _train(job: Training, seed: int, store: Store, places: Places) -> dict[str, 
     """Train (or find trained) and read the run's files."""
     plain = _located(job, seed, store, places)
     relocate(store.run(job, seed), plain)
+    take_start(store.run(job, seed), plain)
     run = train(plain, out=store.run(job, seed), device=places.device)
     lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8", "replace"))
     checked = _validated(lines)
@@ -291,6 +292,19 @@ def relocate(folder: Path, plain: dict[str, Any]) -> None:
     different = differences(there, now.plain())
     if different and all(_moved(key, flat(there), flat(now.plain())) for key in different):
         write_atomic(run.recipe_file, now.yaml())
+
+
+def take_start(folder: Path, plain: dict[str, Any]) -> None:
+    """Copy the run that a recipe names as its `start`, where a training beside it has finished the same one."""
+    first, wanted = load_recipe(plain).first(), TrainingFolder(folder).first
+    if first is None or wanted.exists():
+        return
+    for start in sorted(folder.parent.glob(f"*/{wanted.name}")):
+        run = TrainingFolder(start)
+        if run.finished() and not differences(run.stored_recipe(), first.plain()):
+            with new_folder(wanted) as aside:
+                shutil.copytree(start, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(run.checkpoints.name))
+            return
 
 
 def _moved(key: str, there: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
-from fake_training import FakeTraining, fake_training
+from fake_training import FakeTraining, evaluation_of, fake_training
 
+from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import Collapsed
+from holdfast.training.recipe import load_recipe
 from holdfast_studies import campaign
 from holdfast_studies.jobs import START as NAMED
 from holdfast_studies.jobs import Cell, Training
-from holdfast_studies.running import Places
+from holdfast_studies.running import Places, take_start
 from holdfast_studies.store import Store
 
 __all__ = ["fake_training"]
@@ -98,3 +101,26 @@ def test_a_start_that_cannot_be_trained_is_not_tried_by_those_after_it(
     assert failed[FIRST.key] == "OSError: disk full"
     assert len(failed) == 3
     assert len(fake_training.folders) == 1
+
+
+def test_a_start_that_recipes_share_is_trained_once(tmp_path: Path) -> None:
+    """Copied from a finished run beside it; another seed's is another one, and so is one that is under way."""
+    shared = {"epochs": 1, "start": {"epochs": 1, "ema": None}}
+    jobs = [Training(recipe="pocket", settings={**shared, "ema": ema}) for ema in (None, 0.5)]
+    plain = jobs[1].resolved(0).plain()
+    first = load_recipe(plain).first()
+    assert first is not None
+    store = Store(tmp_path)
+    there, here = (TrainingFolder(store.run(job, 0)) for job in jobs)
+    run = TrainingFolder(there.first)
+    run.checkpoints.mkdir(parents=True)
+    run.recipe_file.write_text(first.yaml(), "utf-8")
+    take_start(here.folder, plain)
+    assert not here.first.exists()
+    run.evaluation.write_text(json.dumps(evaluation_of(1.0)), "utf-8")
+    take_start(here.folder, jobs[1].resolved(1).plain())
+    assert not here.first.exists()
+    take_start(here.folder, plain)
+    taken = TrainingFolder(here.first)
+    assert taken.open(first) == evaluation_of(1.0)
+    assert not taken.checkpoints.exists()
