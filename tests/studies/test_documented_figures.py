@@ -21,6 +21,14 @@ SEARCHED = {
     "at 8/255": "val-ers/robust R@1",
 }
 
+TESTED = {
+    "R@1": "R@1",
+    "ERS": "ers-fixed/ERS",
+    "under the worst of many attacks at 2/255": "worst/eps=2/255 R@1",
+    "at 4/255": "worst/eps=4/255 R@1",
+    "at 8/255": "worst/eps=8/255 R@1",
+}
+
 
 def tables(file: str) -> list[list[dict[str, str]]]:
     """Pipe tables of a page, as rows by heading."""
@@ -60,3 +68,9 @@ def test_the_readmes_attacks(row: dict[str, str]) -> None:
 def test_trials_on_photographs(row: dict[str, str]) -> None:
     for heading, figure in SEARCHED.items():
         assert row[heading] == measured("X4", row["trial"], figure)
+
+
+@pytest.mark.parametrize("row", table("docs/choosing.md", "on test classes"), ids=lambda row: row["on test classes"])
+def test_recipes_on_photographs(row: dict[str, str]) -> None:
+    for heading, figure in TESTED.items():
+        assert row[heading] == measured("X5", row["on test classes"], figure)
