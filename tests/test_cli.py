@@ -59,6 +59,19 @@ def test_the_same_command_resumes_or_shows_the_result(recipe: str, tmp_path: Pat
     assert (tmp_path / "run" / "evaluation.json").read_text() == before
 
 
+def test_quiet_leaves_results_and_errors(recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("train", recipe, "--out", str(tmp_path / "run"))
+    assert run(*words, "--quiet") == 0
+    quiet = capsys.readouterr()
+    assert quiet.err == ""
+    assert run(*words) == 0
+    loud = capsys.readouterr()
+    assert quiet.out == loud.out
+    assert loud.err
+    assert run("evaluate", "nothing", "--data", "glyphs", "-q") == 2
+    assert "nothing" in capsys.readouterr().err
+
+
 def test_a_corrupt_image_is_named_and_can_be_skipped(
     photos: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("always", module=r"PIL\b")  # of every image: `holdfast check` counts them
     try:
         _refuse_several(options)
-        with console.shown(not options.json):
+        with console.shown(not options.json and not options.quiet):
             answer = options.run(options)
         if answer is not None:
             print(json.dumps(answer[0]) if options.json else answer[1])
@@ -117,6 +117,7 @@ def parser() -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.add_argument("--json", action="store_true", help="one JSON object on standard output, nothing else")
+        sub.add_argument("-q", "--quiet", action="store_true", help="results and errors only, no progress")
         sub.add_argument("--debug", action="store_true", help="show tracebacks")
         sub.set_defaults(run=module.run)
         module.arguments(sub)
