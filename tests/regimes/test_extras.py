@@ -35,6 +35,8 @@ REGIMES: dict[str, dict[str, Any]] = {
     "mdprop": {"distributions": [{"name": "near", "goal": "single-target"}, {"name": "far", "goal": "shift"}]},
     "mdprop-released": {"variant": "released", "distributions": [{"name": "near", "goal": "single-target"}]},
     "free-hm": {"replays": 2},
+    "tride": {"budget": BUDGET},
+    "advprop-d": {},
 }
 
 
@@ -68,6 +70,10 @@ def stepped(name: str, *added: Extra) -> tuple[StepResult, StepResult, Embedder,
     return result, spy.results[0], model, given
 
 
+def test_no_regime_is_left_out() -> None:
+    assert {*REGIMES, "standard"} >= set(regimes.names())
+
+
 @pytest.mark.parametrize("name", REGIMES)
 def test_every_regime_says_what_it_attacked(name: str) -> None:
     regime = built(name, REGIMES[name])
@@ -83,13 +89,13 @@ def test_every_regime_says_what_it_attacked(name: str) -> None:
     assert result.detached().adversarial is None
 
 
-@pytest.mark.parametrize("name", ["at", "act", "hm", "hm-ics", "adml", "mdprop"])
+@pytest.mark.parametrize("name", ["at", "act", "hm", "hm-ics", "adml", "mdprop", "tride"])
 @pytest.mark.parametrize("measure", ["distance", "squared", "rows"])
 def test_consistency(name: str, measure: Any) -> None:
     result, inner, model, _ = stepped(name, extras.Consistency(0.7, measure))
     moved, rows = result.adversarial  # type: ignore[misc]
     z = result.clean.z  # type: ignore[union-attr]
-    assert (inner.clean is None) == (name in ("at", "act", "hm"))
+    assert (inner.clean is None) == (name in ("at", "act", "hm", "tride"))
     values = []
     for k, row in enumerate(rows.tolist()):
         if measure == "rows":

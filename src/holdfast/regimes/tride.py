@@ -12,7 +12,7 @@ from holdfast.attacks.frozen import Statistics
 from holdfast.attacks.goals.collapseness import collapseness, nearer_half
 from holdfast.losses import Encoded
 from holdfast.mining import Miner, SemiHard, Triplets
-from holdfast.regimes.base import Batch, Regime, StepContext, StepResult, register, require_not_negative
+from holdfast.regimes.base import Adversarial, Batch, Regime, StepContext, StepResult, register, require_not_negative
 from holdfast.regimes.triplet_layout import hardness, mine_triplets, triplet_miner
 from holdfast.sphere import pairwise_distance
 
@@ -110,6 +110,7 @@ class CollapseAwareTriplets(Regime):
             encoded=encoded,
             terms=terms if len(terms) > 1 else {},
             logs=logs,
+            adversarial=Adversarial(encoded, torch.cat(triplets)),
         )
 
     def caption(self, line: Mapping[str, float]) -> str:
