@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import time
@@ -12,7 +11,9 @@ from typing import Any, TypeAlias
 
 import torch
 
+from holdfast import console
 from holdfast.devices import choose_device
+from holdfast.errors import HoldfastError, reason
 from holdfast.files import write_json
 from holdfast.models import ModelConfig
 from holdfast.models.compiled import CompiledPasses
@@ -66,8 +67,12 @@ def look_at_machine(networks: Iterable[Network], device: str | None, file: Path)
     wanted = {_key(one): one for one in networks}
     known = block(block(_stored(file), name), RATES)
     for key in [key for key in wanted if not finite(known.get(key))]:
-        with contextlib.suppress(Exception):
-            known = _remember(file, name, RATES, {key: round(measure_ceiling(wanted[key], place), 1)})
+        try:
+            measured = measure_ceiling(wanted[key], place)
+        except (HoldfastError, OSError, RuntimeError) as error:
+            console.say(f"what the machine can do with {key} is not known: {reason(error)}")
+        else:
+            known = _remember(file, name, RATES, {key: round(measured, 1)})
     counts = block(block(_stored(file), name), JOBS)
     jobs = [int(count) for key in wanted if (count := finite(counts.get(key)))]
     settled = block(block(_stored(file), name), SETTLED)

@@ -23,7 +23,7 @@ class AuditMeasure:
     """Attacks on a trained model; its figures are stored as `PROTOCOL-MODE/KEY`, or `NAME/KEY`.
 
     Args:
-        protocol: `ers`, `adml`, `stax` or `thorough`.
+        protocol: `ers`, `adml`, `stax`, `thorough` or `natural`.
         mode: `fixed`, `published` or `replaced`.
         limit: images attacked; None for all.
         split: of the data; None for what a paper would report.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.audit.ers import TERMS
+from holdfast.errors import plural
 from holdfast.run_files import finite
 from holdfast_studies.base import Study
 from holdfast_studies.claims import LEVEL, Claim, Standing, Verdict
@@ -16,7 +17,7 @@ from holdfast_studies.drawing import Curves
 from holdfast_studies.jobs import Scale
 from holdfast_studies.results import BEST_ON_TEST, Outcome, Results
 from holdfast_studies.setting import Setting, joint, settings
-from holdfast_studies.tables import Table, plural
+from holdfast_studies.tables import Table
 
 JUDGEMENT = re.compile(rf"\[(holds|does not hold|undecided)\] |, {LEVEL}")
 """What parts of a claim come to, in its evidence."""

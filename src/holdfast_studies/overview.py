@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import plural
 from holdfast.files import write_atomic
 from holdfast_studies import base
 from holdfast_studies.claims import Verdict
@@ -17,7 +18,7 @@ from holdfast_studies.judging import counted, shares
 from holdfast_studies.page import PAPERS, Finished, all_verdicts, template
 from holdfast_studies.results import Results, spread
 from holdfast_studies.setting import setting
-from holdfast_studies.tables import Table, duration, plural, spent
+from holdfast_studies.tables import Table, duration, spent
 
 NOTHING = Results(outcomes={})
 RATE = re.compile(r" @ [\d.]+$")

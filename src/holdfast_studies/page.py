@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import jinja2
 
+from holdfast.errors import plural
 from holdfast.files import write_atomic
 from holdfast_studies import base, drawing
 from holdfast_studies.claims import Verdict
@@ -31,7 +32,6 @@ from holdfast_studies.tables import (
     inert,
     inert_table,
     markdown,
-    plural,
     prose,
     spent,
 )

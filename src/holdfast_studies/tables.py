@@ -102,11 +102,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def plural(count: int, word: str) -> str:
-    """`1 seed`, `2 seeds`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
 def on_one_device(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Those of the device that most ran on, the first among equals: times of two devices have no mean."""
     names = {name for name, _ in Counter(outcome.device for outcome in outcomes).most_common(1)}

@@ -231,7 +231,9 @@ def test_auto_on_a_gpu_grows_with_what_logs_say(
     assert work.counts[0].count == 2, "twice as many jobs at half the speed did not pay"
 
 
-def test_what_a_machine_can_do_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_machine_can_do_is_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("holdfast_studies.ceilings.SECONDS", 0.01)
     assert measure_ceiling(("conv-tiny", 16, 8), torch.device("cpu")) > 0
     rates = iter([100.0, 50.0])
@@ -243,8 +245,12 @@ def test_what_a_machine_can_do_is_measured_once(tmp_path: Path, monkeypatch: pyt
     assert look_at_machine([wanted], "cpu", file) == dataclasses.replace(first, jobs=3, settled=True)
     both = look_at_machine([wanted, ("conv-small", None, None)], "cpu", file)
     assert both == Machine(first.name, {wanted: 100.0, ("conv-small", None, None): 50.0})
+    unbuilt = ("conv-none", 16, 8)
     file.write_text("[]")
-    assert look_at_machine([wanted], "cpu", file).ceilings == {}, "what cannot be measured is left out"
+    monkeypatch.setattr("holdfast_studies.ceilings.measure_ceiling", measure_ceiling)
+    with console.shown():
+        assert look_at_machine([unbuilt], "cpu", file).ceilings == {}, "what cannot be measured is left out"
+    assert "conv-none" in capsys.readouterr().err
 
 
 def test_a_ceiling_that_was_passed_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

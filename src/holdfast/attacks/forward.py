@@ -96,6 +96,10 @@ class Forward:
         """Loss per group."""
         return goal.loss(self.embed(images))
 
+    def losses(self, images: Tensor, goal: BoundGoal, chunk: int | None) -> Tensor:
+        """The same, `chunk` groups at a time."""
+        return torch.cat([self.loss(images[rows], part) for rows, part in chunks(images, goal, chunk)])
+
 
 def group_size(images: Tensor, goal: BoundGoal) -> int:
     """Images per group of a goal; refuses images that are not those it is bound to."""

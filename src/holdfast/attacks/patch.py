@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Generator, Tensor, nn
@@ -14,7 +15,7 @@ from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
 from holdfast.attacks.forward import Attacked, Forward, Lagged, Precision, chunks, group_size, judge
 from holdfast.attacks.frozen import frozen
-from holdfast.attacks.square import HALVINGS
+from holdfast.attacks.square import shrunk, square_side, within
 from holdfast.attacks.steppers import Apgd
 from holdfast.errors import ModelError, RecipeError
 from holdfast.mining.draw import sample
@@ -107,10 +108,7 @@ def patch_search(
     if queries < 1:
         raise RecipeError(f"a search needs 1 or more queries, got {queries}")
     forward, size, done = Forward(module, normalize), group_size(images, bound_goal), Lagged()
-
-    def losses(points: Tensor) -> Tensor:
-        return torch.cat([forward.loss(points[rows], part) for rows, part in chunks(points, bound_goal, chunk)])
-
+    losses = partial(forward.losses, goal=bound_goal, chunk=chunk)
     corners, paint = _drawn_corners(images, side, generator), _drawn_paint(images, side, generator)
     with frozen(module):
         best = _pasted(images, paint, corners)
@@ -118,7 +116,7 @@ def patch_search(
         for query in range(1, queries):
             if bound_goal.floor > -math.inf and done.ask((best_loss <= bound_goal.floor).all()):
                 break
-            fraction = 0.5 ** sum(query > part * queries for part in HALVINGS)
+            fraction = shrunk(query, queries)
             if query % MOVES:
                 tried_corners, tried_paint = corners, _repainted(paint, fraction, generator)
             else:
@@ -152,8 +150,7 @@ def patch_side(images: Tensor, area: float) -> int:
     """The side in pixels of a square that covers a fraction of an image."""
     if images.ndim != 4 or not 0 < area <= 1:
         raise RecipeError(f"a patch needs images of shape (B, C, H, W) and an area above 0 and up to 1, got {area}")
-    height, width = images.shape[-2:]
-    return min(max(round(math.sqrt(area * height * width)), 1), height, width)
+    return square_side(images, area)
 
 
 def _best_place(
@@ -214,16 +211,10 @@ def _corners(index: Tensor, width: int) -> Tensor:
     return torch.stack([index // width, index % width], 1)
 
 
-def _inside(corner: Tensor, length: int, side: int) -> Tensor:
-    """Which of `length` positions lie within a side from each corner."""
-    offset = torch.arange(length, device=corner.device)[None, :] - corner[:, None]
-    return (offset >= 0) & (offset < side)
-
-
 def _mask(images: Tensor, corners: Tensor, side: int) -> Tensor:
     """Where the squares are; of shape (B, 1, H, W)."""
     down, across = (
-        _inside(corner, length, side) for corner, length in zip(corners.unbind(1), images.shape[-2:], strict=True)
+        within(corner, length, side) for corner, length in zip(corners.unbind(1), images.shape[-2:], strict=True)
     )
     return down[:, None, :, None] & across[:, None, None, :]
 

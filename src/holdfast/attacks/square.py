@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
@@ -11,7 +12,7 @@ from torch import Generator, Tensor
 from holdfast.attacks.ball import Ball, pixels
 from holdfast.attacks.base import BoundGoal
 from holdfast.attacks.budget import Budget
-from holdfast.attacks.forward import Attacked, Forward, Lagged, chunks, group_size, judge
+from holdfast.attacks.forward import Attacked, Forward, Lagged, group_size, judge
 from holdfast.attacks.frozen import frozen
 from holdfast.attacks.pgd import require_pixels
 from holdfast.errors import RecipeError
@@ -62,18 +63,14 @@ def square(
     size = group_size(images, bound_goal)
     forward = Forward(module, normalize)
     bounded = bound_goal.floor > -math.inf
-
-    def losses(points: Tensor) -> Tensor:
-        return torch.cat([forward.loss(points[rows], part) for rows, part in chunks(points, bound_goal, chunk)])
-
-    done = Lagged()
+    losses, done = partial(forward.losses, goal=bound_goal, chunk=chunk), Lagged()
     with frozen(module):
         best = images.clone()
         best_loss = previous = losses(best)
         for query in range(queries):
             if bounded and done.ask((best_loss <= bound_goal.floor).all()):
                 break
-            side = _side(images, area, query, queries)
+            side = square_side(images, area * shrunk(query, queries))
             tried = _painted(ball, best, side, generator) if query else _stripes(ball, generator)
             loss = losses(tried)
             better = loss < best_loss
@@ -82,11 +79,21 @@ def square(
         return judge(forward, ball.finish(best), bound_goal, chunk, previous)
 
 
-def _side(images: Tensor, area: float, query: int, queries: int) -> int:
-    """Side of the square at a query."""
+def square_side(images: Tensor, area: float) -> int:
+    """The side in pixels of a square that covers a fraction of an image, one pixel at least."""
     height, width = images.shape[-2:]
-    covered = area / 2 ** sum(query > fraction * queries for fraction in HALVINGS)
-    return min(max(round(math.sqrt(covered * height * width)), 1), height, width)
+    return min(max(round(math.sqrt(area * height * width)), 1), height, width)
+
+
+def within(corner: Tensor, length: int, side: int) -> Tensor:
+    """Which of `length` positions lie within a side from each corner."""
+    offset = torch.arange(length, device=corner.device)[None, :] - corner[:, None]
+    return (offset >= 0) & (offset < side)
+
+
+def shrunk(query: int, queries: int) -> float:
+    """The fraction of its first area that a search repaints at a query."""
+    return 0.5 ** sum(query > fraction * queries for fraction in HALVINGS)
 
 
 def _stripes(ball: Ball, generator: Generator | None) -> Tensor:
@@ -98,18 +105,16 @@ def _stripes(ball: Ball, generator: Generator | None) -> Tensor:
 def _painted(ball: Ball, best: Tensor, side: int, generator: Generator | None) -> Tensor:
     """The best images with a square of each repainted."""
     count, channels, height, width = best.shape
-    down = _inside(count, height, side, best.device, generator)
-    across = _inside(count, width, side, best.device, generator)
+    down, across = (_drawn(count, length, side, best.device, generator) for length in (height, width))
     where = down[:, None, :, None] & across[:, None, None, :]
     paint = ball.project(ball.images + ball.eps * _signs((count, channels, 1, 1), best, generator))
     return torch.where(where, paint, best)
 
 
-def _inside(count: int, length: int, side: int, device: torch.device, generator: Generator | None) -> Tensor:
+def _drawn(count: int, length: int, side: int, device: torch.device, generator: Generator | None) -> Tensor:
     """Which of `length` positions lie within a side of a drawn corner, for each image."""
     corner = sample(torch.randint, length - side + 1, (count,), device=device, generator=generator)
-    offset = torch.arange(length, device=device)[None, :] - corner[:, None]
-    return (offset >= 0) & (offset < side)
+    return within(corner, length, side)
 
 
 def _signs(shape: tuple[int, ...], like: Tensor, generator: Generator | None) -> Tensor:

@@ -35,6 +35,9 @@ class Extra(Configurable, ABC):
     passes: int = 0
     """How many passes it adds to a step, at most."""
 
+    repeats: ClassVar[bool] = False
+    """Whether it takes the step twice (`ctx.repeat`)."""
+
     @abstractmethod
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:
         """The step `inner(batch)`, changed."""

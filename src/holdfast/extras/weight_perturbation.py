@@ -35,6 +35,7 @@ class WeightPerturbation(Extra):
 
     in_words = "at weights perturbed against it"
     passes = 1
+    repeats = True
 
     def __init__(self, gamma: float = 0.0005) -> None:
         require_not_negative("extras: gamma of awp", gamma)

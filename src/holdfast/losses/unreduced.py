@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import NamedTuple
 
@@ -97,5 +98,5 @@ def masked_logsumexp(values: Tensor, mask: Mask, scale: float = 1.0) -> Tensor:
 def require_positive(**values: float) -> None:
     """Refuse a scale, temperature or sharpness that is not above zero."""
     for name, value in values.items():
-        if not value > 0:
-            raise RecipeError(f"{name} must be above zero, got {value}")
+        if not 0 < value < math.inf:
+            raise RecipeError(f"{name} must be a number above zero, got {value}")

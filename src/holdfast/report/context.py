@@ -139,7 +139,7 @@ class PageContext:
         splits, contents = ([document.get(key) for document in (made, measured)] for key in ("split", "content"))
         if all(contents):
             alike = contents[0] == contents[1]
-        else:  # of before 0.4: places and settings must do
+        else:  # of before they had one: places and settings must do
             same = all(shown[key] == own[key] for key in shown.keys() & own.keys() if key not in UNSEEN)
             alike = same and (None in splits or splits[0] == splits[1])
         if alike:

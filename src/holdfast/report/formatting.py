@@ -57,11 +57,6 @@ def brackets(ends: tuple[float, float] | None, digits: int = 1) -> str:
     return f"({number(ends[0], digits)}–{number(ends[1], digits)})" if ends else ""
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 reason`, `3 reasons`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def change(start: float, end: float, up: str, down: str, same: str) -> str:
     """`falls from 80.0 % to 5.5 %`, with the words of the sentence for each direction."""
     first, last = percent(start), percent(end)

@@ -64,7 +64,7 @@ def create_index(
         batch: images per pass.
         seed: of everything random.
         skip_bad: leave unreadable images out.
-        audits: of the model, as `run_folder.Run.current_audits` holds them; the index keeps what they found.
+        audits: of the model, as `run_folder.RunFiles.current_audits` holds them; the index keeps what they found.
         thresholds: of the model, at which two images show the same; the index keeps them.
     """
     kind = kind_for(len(table), kind)

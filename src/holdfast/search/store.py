@@ -5,8 +5,8 @@ The folder holds `manifest.json`, one safetensors file of arrays, one JSON file 
 index, afterwards the new one. Of an index in Milvus it holds all but vectors and names, and says which collection has
 those; where that is must be said by the person who opens it, so that a stranger's folder leads nowhere.
 
-What makes a search fast is built from the vectors when it is needed (`index.Structure`). Folders of before hold it too,
-as arrays under `structure.`: these are not read, so such a folder opens like any other.
+What makes a search fast is built from the vectors when it is needed (`memory.Structure`). Folders of before hold it
+too, as arrays under `structure.`: these are not read, so such a folder opens like any other.
 """
 
 from __future__ import annotations

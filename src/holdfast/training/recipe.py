@@ -184,7 +184,8 @@ class Recipe:
 
     def _check_batch(self) -> None:
         """Refuse batches that mining groups cannot share, or that the regime cannot learn from."""
-        regime = extended(self.regime.build(), [extra.build() for extra in self.extras])
+        added = [extra.build() for extra in self.extras]
+        regime = extended(self.regime.build(), added)
         classes = self.batch.classes // self.mining_groups
         if self.batch.classes % self.mining_groups or classes < 2:
             raise ValueError(
@@ -194,8 +195,8 @@ class Recipe:
         memory, rows = self.loss.plain.get("memory"), classes * self.batch.per_class
         if memory is not None and memory < rows:
             raise ValueError(f"loss.memory ({memory}) must hold a batch (of a mining group), {rows} images or more")
-        if memory is not None and any(extra.name == "awp" for extra in self.extras):
-            raise ValueError("extras: awp takes every step twice, which loss.memory would remember twice; drop one")
+        if memory is not None and (twice := [e.name for e, own in zip(self.extras, added, strict=True) if own.repeats]):
+            raise ValueError(f"extras: {twice[0]} takes steps twice, which loss.memory would remember twice; drop one")
         if regime.replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
             raise ValueError(
                 f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "

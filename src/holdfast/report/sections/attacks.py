@@ -99,7 +99,7 @@ def usual_eps_of(files: RunFiles) -> float:
 
 
 def _verdict(score: float) -> str:
-    """The score in a word; by the docs, undefended models score below 10 and adversarially trained ones 20 to 61."""
+    """The score in a word; by the docs, undefended models score 8 to 16 and adversarially trained ones 20 to 61."""
     if score < 10:
         return "attackers get nearly everything they want"
     if score < 20:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from holdfast.errors import plural
 from holdfast.report import formatting as fmt
 from holdfast.report.context import CollectContext, PageContext, Section
 from holdfast.run_files import finite
@@ -55,7 +56,7 @@ def _title(listed: list[dict[str, Any]]) -> str:
     if low == high:
         return f"R@1 is {low} in each of {fmt.count(len(listed))} classes"
     names = [entry["name"] for entry in listed if fmt.percent(entry.get("R@1")) == low]
-    others = "" if len(names) == 1 else f" and {fmt.plural(len(names) - 1, 'other')}"
+    others = "" if len(names) == 1 else f" and {plural(len(names) - 1, 'other')}"
     return f"By class, R@1 goes from {low} ({fmt.short(names[0], 60)}{others}) to {high}"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.errors import plural
 from holdfast.report.context import Absent, PageContext, Section
-from holdfast.report.formatting import plural
 from holdfast.report.public import model_command, public_text
 from holdfast.run_files import blocks, warning_lines
 from holdfast.run_folder import RunFiles

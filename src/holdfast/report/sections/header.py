@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.errors import plural
 from holdfast.report import formatting as fmt
 from holdfast.report.context import Absent, PageContext
 from holdfast.report.public import model_command, public_text
@@ -123,5 +124,5 @@ def _flags(files: RunFiles) -> dict[str, Any]:
     if not flags:
         return _tile("Flags", "0", "nothing suggests that these figures mislead")
     serious = count_serious(flags)
-    note = f"{fmt.plural(serious, 'reason')} to doubt these figures" if serious else "to know, none of them serious"
+    note = f"{plural(serious, 'reason')} to doubt these figures" if serious else "to know, none of them serious"
     return _tile("Flags", str(len(flags)), note)
