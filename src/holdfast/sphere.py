@@ -74,7 +74,8 @@ def pair_masks(labels: Tensor) -> tuple[Mask, Mask]:
     if labels.dtype == torch.bool:
         if labels.ndim != 2 or labels.shape[0] != labels.shape[1]:
             raise DataError(f"a relevance matrix must be n × n, got {tuple(labels.shape)}")
-        positive, negative = labels.clone(), ~labels
+        positive = labels.clone(memory_format=torch.contiguous_format)
+        negative = ~positive
         return positive.fill_diagonal_(False), negative.fill_diagonal_(False)
     if labels.ndim != 1:
         raise DataError(f"labels must have shape (n,), got {tuple(labels.shape)}")

@@ -53,3 +53,11 @@ def test_intervals_of_set_statistics_hold_their_value() -> None:
     for key in ("NMI", "pi_ratio"):
         low, high = figures.intervals[key]
         assert low < figures.values[key] < high  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("labels", "why"), [(torch.arange(20), "20 clusters"), (torch.zeros(20), "one class")])
+def test_clusters_that_say_nothing_have_no_nmi(labels: torch.Tensor, why: str) -> None:
+    figures = Figures(0)
+    figures.clustering("NMI", torch.randn(20, 4, generator=torch.Generator().manual_seed(0)), labels)
+    assert figures.values["NMI"] is None
+    assert why in figures.reasons["NMI"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from holdfast.audit import ers_score
-from holdfast.audit.ers import Ers
+from holdfast.audit.ers import SCORES, Ers
 from holdfast.errors import DataError
 
 KEYS = ("CA+", "CA-", "QA+", "QA-", "TMA", "ES:D", "ES:R", "LTM", "GTM", "GTT")
@@ -72,3 +72,22 @@ def test_budgets(size: int, asked: float | None, eps: float, step: float) -> Non
 def test_a_missing_score_is_named() -> None:
     with pytest.raises(DataError, match="missing: GTT"):
         ers_score(dict.fromkeys(KEYS[:-1], 0.0))
+
+
+@pytest.mark.parametrize("mode", ["fixed", "published"])
+def test_ers_is_that_of_the_printed_figures_where_some_images_have_not_all_ten(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image alone in its class has no ES:R, LTM and GTM."""
+    generator = torch.Generator().manual_seed(0)
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    for key, score in SCORES.items():
+        values = torch.rand(40, generator=generator)
+        values[20:] = torch.nan if key in ("ES:R", "LTM", "GTM") else values[20:] / 4
+        found.setdefault(score.goal, {})[score.measure] = values
+    monkeypatch.setattr("holdfast.audit.figures.Figures.clean", lambda *_: None)
+    figures = Ers(mode).figures(SimpleNamespace(seed=0), found)  # type: ignore[arg-type]
+    printed = {key: figures.values[key] for key in SCORES}
+    assert figures.values["ERS"] == pytest.approx(ers_score(printed))
+    low, high = figures.intervals["ERS"]
+    assert low < figures.values["ERS"] < high

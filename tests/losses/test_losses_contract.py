@@ -245,3 +245,26 @@ def test_criterion_is_the_loss_by_default() -> None:
     assert value == criterion.loss(z, labels, None, torch.Generator().manual_seed(2))
     triplets = mining.build("ephn")(z, labels)
     assert criterion(Encoded(z, z, labels), triplets) == criterion.loss(z, labels, triplets)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+@pytest.mark.parametrize("name", losses.names())
+def test_labels_may_be_any_integers(name: str, dtype: torch.dtype) -> None:
+    z, labels = batch()
+    loss = build(name)
+    expected, _ = value_and_gradient(loss, z, labels)
+    value, _ = value_and_gradient(loss, z, labels.to(dtype))
+    assert value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", PAIR_LOSSES)
+def test_trimming_nothing_keeps_how_often_a_pair_was_given(name: str) -> None:
+    z, labels = batch()
+    rows = labels.sort(stable=True).indices
+    same = rows[:2].tolist()
+    other = int((labels != labels[same[0]]).nonzero()[0])
+    pairs = Pairs(torch.tensor(same[:1] * 4), torch.tensor([*same[1:] * 3, other]), torch.tensor([True] * 3 + [False]))
+    loss = build(name)
+    assert value_and_gradient(losses.Trimmed(loss, keep=1.0), z, labels, pairs)[0] == pytest.approx(
+        value_and_gradient(loss, z, labels, pairs)[0]
+    )

@@ -213,3 +213,12 @@ def test_a_compiler_gets_one_graph_of_a_large_batch(name: str) -> None:
     compiled = torch.compile(plain, backend="eager", fullgraph=True)
     for found, wanted in zip(value_and_gradient(compiled, z, y), value_and_gradient(plain, z, y), strict=True):
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_relevance_matrix_may_lie_in_any_order(small: pytest.MonkeyPatch, name: str) -> None:
+    z, labels = batch(2, classes=8, per_class=2)
+    relevant = labels[:, None] == labels
+    expected, _ = value_and_gradient(losses.build(name), z, relevant)
+    value, _ = value_and_gradient(losses.build(name), z, relevant.t().contiguous().t())
+    assert value == pytest.approx(expected)

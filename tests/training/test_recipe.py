@@ -62,6 +62,7 @@ HALVES = {"batch": {"classes": 8}, "mining_groups": 2}
         ({"precision": "float16"}, r"precision: unknown value 'float16'"),
         ({"loss": {"name": "margin", "miner": "semi-hard"}}, "did you mean 'semihard'"),
         ({"loss": 3}, "expected a loss name"),
+        ({"loss": {"name": "trimmed", "loss": {"name": "triplet", "memory": 17}}}, r"loss\.memory \(17\) must hold"),
         ({"loss": {"name": "triplet", "memory": 17}}, r"loss\.memory \(17\) must hold a batch .* 18 images or more"),
         ({"model": {"batchnorm": "frozen"}}, r"model\.batchnorm: unknown value 'frozen'; did you mean 'freeze'"),
         ({"ema": 1.0}, "ema is a decay"),

@@ -133,8 +133,17 @@ class Ers(Protocol):
         scores = {key: s.scale * measured[s.goal][s.measure].double() for key, s in SCORES.items()}
         for key, values in scores.items():
             figures.mean(key, values)
-        figures.mean("ERS", ers_score(scores))
+        whole = ers_score(scores)
+        figures.mean("ERS", whole)
+        if figures.values["ERS"] is not None and bool(whole.isnan().any()):  # images that some of the ten leave out
+            figures.statistic("ERS", lambda rows: _score_of(scores, rows), len(whole))
+            figures.values["ERS"] = ers_score({key: figures.values[key] for key in SCORES})
         return figures
+
+
+def _score_of(scores: Mapping[str, Tensor], rows: Tensor) -> float:
+    """ERS of some images, each of the ten over those that it counts."""
+    return float(ers_score({key: values[rows].nanmean() for key, values in scores.items()}))
 
 
 def ers_score(scores: Mapping[str, V]) -> V:

@@ -12,6 +12,7 @@ from torch import Tensor
 from holdfast.audit.sampling import mean_interval, median_interval, share_interval, statistic_interval
 from holdfast.audit.subject import Subject
 from holdfast.metrics import Values, kmeans, nmi
+from holdfast.metrics.clustering import unclustered
 from holdfast.metrics.geometry import class_spread
 from holdfast.metrics.retrieval import Retrieval
 
@@ -75,7 +76,11 @@ class Figures:
     def clustering(self, key: str, vectors: Tensor, labels: Tensor) -> None:
         """NMI in percent; the interval resamples images of one fixed clustering."""
         vectors, labels = vectors.cpu(), labels.cpu()
-        clusters = kmeans(vectors, len(torch.unique(labels)), seed=self._seed)
+        number = len(torch.unique(labels))
+        if why := unclustered(labels, number):
+            self.values.undefined(key, why)
+            return
+        clusters = kmeans(vectors, number, seed=self._seed)
         self.statistic(key, lambda rows: 100 * nmi(labels[rows], clusters[rows]), len(labels))
 
     def spread_ratio(self, key: str, vectors: Tensor, labels: Tensor) -> None:

@@ -36,7 +36,10 @@ class Extra(Configurable, ABC):
     """How many passes it adds to a step, at most."""
 
     repeats: ClassVar[bool] = False
-    """Whether it takes the step twice (`ctx.repeat`)."""
+    """Whether it computes the loss of a batch more than once, as `ctx.repeat` does: not for a loss with a memory."""
+
+    differentiates: ClassVar[bool] = False
+    """Whether it differentiates gradients of the loss, which must be `exact` then."""
 
     @abstractmethod
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:

@@ -72,7 +72,7 @@ class Margin(TripletLoss):
             if labels.dtype == torch.bool:
                 raise DataError("the margin loss learns one β per class; a relevance matrix needs classes left out")
             require_class_labels(labels, self.classes)
-            beta = beta[labels]
+            beta = beta[labels.long()]  # a uint8 tensor would be a mask
         apart = super().matrix(compared)
         if self.part != "both":
             pos, neg = relations(compared.embeddings, labels, recalled=compared.recalled)

@@ -54,7 +54,7 @@ class ClassLoss(AveragedLoss):
             raise DataError("a loss with class parameters needs one class label per image, not a relevance matrix")
         if len(labels) != len(embeddings):
             raise DataError(f"{len(embeddings)} embeddings came with {len(labels)} labels; give one label each")
-        embeddings = precise(embeddings)
+        embeddings, labels = precise(embeddings), labels.long()
         if tuples is not None:
             found = as_tuples(tuples, embeddings.device)
             rows: Tensor = torch.unique(torch.cat(found if isinstance(found, Triplets) else found[:2]))

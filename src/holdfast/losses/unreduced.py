@@ -49,12 +49,13 @@ class Unreduced(NamedTuple):
 
     def lowest(self, keep: float) -> Unreduced:
         """The same losses, of which only the lowest fraction exists; at least one does if any did."""
-        mask = torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask.bool()
-        flat = self.values.detach().masked_fill(~mask, torch.inf).flatten()
-        number = (mask.sum() * keep).round().clamp_min(1)
+        mask = torch.ones_like(self.values, dtype=torch.bool) if self.mask is None else self.mask
+        exists = mask.bool()
+        flat = self.values.detach().masked_fill(~exists, torch.inf).flatten()
+        number = (exists.sum() * keep).round().clamp_min(1)
         chosen = torch.arange(len(flat), device=flat.device) < number
         kept = torch.zeros_like(chosen).scatter_(0, flat.argsort(stable=True), chosen)
-        return self._replace(mask=mask & kept.view_as(mask))
+        return self._replace(mask=mask * kept.view_as(mask))
 
 
 def total_mean(losses: list[Unreduced]) -> Tensor:

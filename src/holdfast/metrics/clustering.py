@@ -78,13 +78,20 @@ class Clustering(Metric):
         classes = len(torch.unique(labels))
         values = Values()
         for key, k in (("NMI", self.clusters or classes), ("NMI+", self.factor * classes)):
-            if classes < 2:
-                values.undefined(key, "all images are of one class")
-            elif k >= len(vectors):
-                values.undefined(key, f"{plural(k, 'cluster')} asked of {plural(len(vectors), 'image')}")
+            if why := unclustered(labels, k):
+                values.undefined(key, why)
             else:
                 values[key] = 100 * nmi(labels, kmeans(vectors, k, seed=self.seed))
         return values
+
+
+def unclustered(labels: Tensor, clusters: int) -> str | None:
+    """Why a clustering of images says nothing about their classes; None if it does."""
+    if len(torch.unique(labels)) < 2:
+        return "all images are of one class"
+    if clusters >= len(labels):
+        return f"{plural(clusters, 'cluster')} asked of {plural(len(labels), 'image')}"
+    return None
 
 
 def nmi(a: Tensor, b: Tensor) -> float:

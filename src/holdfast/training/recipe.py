@@ -17,7 +17,7 @@ from holdfast.data import Augment, Reader, Sampler, parse, spellings
 from holdfast.data.store import Cache
 from holdfast.errors import RecipeError
 from holdfast.extras import START, Extra, extended
-from holdfast.losses import Loss
+from holdfast.losses import Loss, Memory
 from holdfast.models import ModelConfig
 from holdfast.models.compile_choice import Compile
 from holdfast.models.names import is_user_code, published_start
@@ -182,6 +182,25 @@ class Recipe:
         built: Recipe = instantiate(Recipe, overlay(own, self.start), "start")
         return built
 
+    def _check_loss(self, rows: int, extras: Sequence[Extra]) -> None:
+        """Refuse a memory that a batch of so many images does not fit into, and a loss that extras cannot deal with."""
+        losses = [part for part in self.loss.build().modules() if isinstance(part, (Loss, Memory))]
+        memory = min((part.size for part in losses if isinstance(part, Memory)), default=None)
+        if memory is not None and memory < rows:
+            raise ValueError(f"loss.memory ({memory}) must hold a batch (of a mining group), {rows} images or more")
+        inexact = any(not part.exact for part in losses if isinstance(part, Loss))
+        for block, extra in zip(self.extras, extras, strict=True):
+            if extra.repeats and memory is not None:
+                raise ValueError(
+                    f"extras: {block.name} computes the loss of a batch more than once, and loss.memory would remember "
+                    "it as often; drop one"
+                )
+            if extra.differentiates and inexact:
+                raise ValueError(
+                    f"extras: {block.name} differentiates the gradient of the loss, and that of {self.loss.name} is not "
+                    "the derivative of its value; choose another loss"
+                )
+
     def _check_batch(self) -> None:
         """Refuse batches that mining groups cannot share, or that the regime cannot learn from."""
         added = [extra.build() for extra in self.extras]
@@ -192,11 +211,7 @@ class Recipe:
                 f"mining_groups ({self.mining_groups}) must cut batch.classes ({self.batch.classes}) into equal parts "
                 "of 2 or more"
             )
-        memory, rows = self.loss.plain.get("memory"), classes * self.batch.per_class
-        if memory is not None and memory < rows:
-            raise ValueError(f"loss.memory ({memory}) must hold a batch (of a mining group), {rows} images or more")
-        if memory is not None and (twice := [e.name for e, own in zip(self.extras, added, strict=True) if own.repeats]):
-            raise ValueError(f"extras: {twice[0]} takes steps twice, which loss.memory would remember twice; drop one")
+        self._check_loss(classes * self.batch.per_class, added)
         if regime.replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
             raise ValueError(
                 f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "

@@ -115,8 +115,8 @@ def _learn_once(session: Session, context: StepContext, batch: Batch) -> StepRes
     results = []
     for context.group, part in enumerate(batch.parts(groups)):
         with training_batch(part.labels, part.known):
-            result = session.regime.step(context, part)
             try:
+                result = session.regime.step(context, part)
                 session.accelerator.backward(result.loss / groups)
             finally:
                 context.finish()
