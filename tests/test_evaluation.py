@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from torch import nn
 
-from holdfast import console
+from holdfast import attack, audit, console
 from holdfast.errors import DataError
 from holdfast.evaluation import evaluate, read_table
+from holdfast.models import Embedder
 
 
 def net() -> nn.Module:
@@ -18,6 +21,28 @@ def net() -> nn.Module:
 def test_any_module_can_be_evaluated(photos: Path) -> None:
     result = evaluate(net(), f"folder:{photos}", size=32, device="cpu")
     assert 0 <= result.values["R@1"] <= 100
+
+
+def test_a_module_comes_back_as_it_came(photos: Path) -> None:
+    """Also one whose layers are in other modes than it is itself."""
+    layers = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(), nn.AdaptiveAvgPool2d(4), nn.Flatten())
+    for modes in ((False, False, False), (True, False, True), (False, True, True)):
+        layers.train(modes[0])
+        layers[0].train(modes[1])
+        layers[1].train(modes[2])
+        before = copy.deepcopy(layers.state_dict())
+        evaluate(layers, f"folder:{photos}", size=32, device="cpu")
+        assert (layers.training, layers[0].training, layers[1].training) == modes
+        assert all(torch.equal(value, before[key]) for key, value in layers.state_dict().items())
+
+
+def test_a_run_may_be_named_by_its_path(photos: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    Embedder("conv-tiny", dim=8, size=16, canvas=16).eval().save_pretrained(run / "model")
+    assert Embedder.from_pretrained(run).dim == 8
+    assert evaluate(run, f"folder:{photos}", device="cpu").values == evaluate(str(run), f"folder:{photos}").values
+    assert attack(run, torch.rand(4, 3, 16, 16), torch.arange(4) // 2, steps=1).images.shape == (4, 3, 16, 16)
+    assert audit.run(run, f"folder:{photos}", quick=True, limit=2, device="cpu").document["model"] == str(run)
 
 
 def test_the_number_of_clusters_can_be_asked_for(photos: Path) -> None:

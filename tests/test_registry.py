@@ -73,6 +73,20 @@ def test_a_name_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         registry.register("square")(Shape)
 
 
+def test_a_cell_of_a_notebook_may_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = family(tmp_path, monkeypatch, "shapes_again")
+
+    def run_cell() -> type[Shape]:
+        class Star(Shape):
+            """Written anew."""
+
+        return registry.register("star")(Star)
+
+    first, second = run_cell(), run_cell()
+    assert first is not second
+    assert registry.get("star") is second
+
+
 def test_messages_name_the_nearest_or_all_valid_words() -> None:
     near = "unknown miner 'semi-hard'; did you mean 'semihard'?"
     assert unknown("miner", "semi-hard", ["semihard", "random"]) == f"{near} (valid: random, semihard)"

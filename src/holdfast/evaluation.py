@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -51,13 +52,15 @@ class ImageModel(Protocol):
     size: int
     dim: int
     mean: Tensor
-    training: bool
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images in [0, 1] to vectors."""
 
     def train(self, mode: bool = True) -> Any:
         """Training or eval mode."""
+
+    def modules(self) -> Iterator[nn.Module]:
+        """It and all that it is made of."""
 
 
 @torch.no_grad()
@@ -86,7 +89,7 @@ def embed(
     rows = torch.arange(len(store.table)) if rows is None else rows
     mine = rows[processes.shard(len(rows))]
     vectors = torch.empty(len(mine), model.dim)
-    was_training = model.training
+    modes = {part: part.training for part in model.modules()}
     model.train(False)
     try:
         with console.bar(len(mine), unit="image", what="embedding") as bar:
@@ -104,7 +107,8 @@ def embed(
                     vectors[start : start + batch] = model(images).float().cpu()
                 bar.update(len(images))
     finally:
-        model.train(was_training)
+        for part, mode in modes.items():  # one by one: layers may be in eval mode inside a model that trains
+            part.training = mode
     return processes.gather(vectors, ((len(rows), 1),))
 
 
@@ -163,7 +167,7 @@ def read_table(data: str | dict[str, Any] | ImageTable, skip_bad: bool) -> tuple
 
 
 def evaluate(
-    model: str | nn.Module,
+    model: str | Path | nn.Module,
     data: str | dict[str, Any] | ImageTable,
     *,
     split: str | None = None,

@@ -18,6 +18,11 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _place(member: Callable[..., Any]) -> tuple[str, str]:
+    """Where a class or a function was written."""
+    return member.__module__, member.__qualname__
+
+
 class Registry(Generic[T]):
     """Names of one family and how to build each.
 
@@ -46,7 +51,8 @@ class Registry(Generic[T]):
         """Decorator that adds a class or a factory under a lower-case, hyphenated name."""
 
         def add(member: F) -> F:
-            if name in self._members:
+            known = self._members.get(name)
+            if known is not None and _place(known) != _place(member):  # a notebook's cell may run again
                 raise ValueError(f"{self.kind} '{name}' is registered twice")
             self._members[name] = member
             return member

@@ -183,6 +183,13 @@ def outcome(
                 f"{plural(counts['classes'], 'validation class')} with {plural(counts['images'], 'image')}: too few to "
                 "choose an epoch by; other epochs may be as good; add classes, or raise data.validation"
             )
+    if evaluation.get("split") == "all":
+        warnings.append(
+            "there are no test images, and the figures are of the images that were trained on; put classes of their "
+            "own into test/"
+        )
+    elif evaluation.get("split") == "val" and chosen is not None:
+        warnings.append("there are no test images, and the figures are of the classes that the epoch was chosen by")
     before, after = finite(start.get(ON_TEST)), finite(block(evaluation, "metrics").get("R@1"))
     if before is not None and after is not None and after < before and not attacked:
         warnings.append(

@@ -27,6 +27,7 @@ def test_recipe_block() -> None:
         ({"eps": float("nan")}, "budget.eps"),
         ({"eps": 0.1, "step": -1.0}, "budget.step"),
         ({"eps": 0.1, "steps": 0}, "budget.steps"),
+        ({"eps": 8}, "did you mean 8/255"),
         ({"eps": 0.1, "start_radius": 0.05}, "start: uniform"),
         ({"eps": 0.1, "start": "uniform", "start_radius": 0.2}, "must not exceed"),
     ],

@@ -97,3 +97,12 @@ def test_a_new_head_on_given_weights_is_compared_with_the_model_as_it_came(
     assert run.evaluation["start"]["test"] == pytest.approx(plain)
     card = (run.folder / "model" / "README.md").read_text()
     assert all(line in card for line in outcome_lines(run.evaluation))
+
+
+@pytest.mark.parametrize(
+    ("split", "told"), [("all", "trained on"), ("val", "chosen by"), ("test", None), ("query", None)]
+)
+def test_figures_of_images_that_training_saw_are_told(split: str, told: str | None) -> None:
+    found = outcome(log_of(74.0, 70.0, 72.0), {**judged(90.0, 10, 300), "split": split}, 2)
+    assert [told in warning for warning in found["warnings"] if told] == ([True] if told else [])
+    assert told or found["warnings"] == []

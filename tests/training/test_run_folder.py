@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import main
+from holdfast.cli.audit import default_audit_folder
 from holdfast.cli.evaluate import metrics_table
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.training.folder import TrainingFolder
@@ -89,3 +90,19 @@ def test_checkpoints_are_not_kept_through_a_link(tiny: dict[str, Any], tmp_path:
     with pytest.raises(HoldfastError, match="a link that leads out of"):
         TrainingFolder(tmp_path / "run").open(load_recipe(tiny))
     assert [place.name for place in (tmp_path / "run").iterdir()] == [name]
+
+
+def test_another_way_to_write_a_path_is_the_same_run(
+    tiny: dict[str, Any], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(photos.parent)
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(load_recipe({**tiny, "epochs": 1, "batch": {"classes": 3, "per_class": 3}}).yaml())
+    words = ["train", str(recipe), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    for written in (photos.name, f"{photos.name}/", f"./{photos.name}", str(photos)):
+        assert main([*words, "--data", f"folder:{written}"]) == 0
+        assert default_audit_folder(str(tmp_path / "run"), f"folder:{written}") == str(tmp_path / "run")
+    other = photos.with_name("other")
+    other.mkdir()
+    assert main([*words, "--data", f"folder:{other}"]) == 2
+    assert default_audit_folder(str(tmp_path / "run"), f"folder:{other}") != str(tmp_path / "run")

@@ -53,6 +53,9 @@ class Budget:
         for name, value in lengths.items():
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise RecipeError(f"budget.{name} must be a number of 0 or more, got {value}")
+        if self.eps > 1 and (self.norm, self.units) == ("linf", "pixel"):
+            told = f"{self.eps:g}"
+            raise RecipeError(f"eps {told} is more than the whole range of a pixel; did you mean {told}/255?")
         if self.steps < 1:
             raise RecipeError(f"budget.steps must be 1 or more, got {self.steps}")
         if self.start_radius is not None and self.start != "uniform":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import chain
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -50,7 +51,7 @@ class AttackResult(Attacked):
 
 
 def gallery(
-    model: str | nn.Module, images: Tensor, labels: ArrayLike | Tensor | None = None, *, batch: int = 256
+    model: str | Path | nn.Module, images: Tensor, labels: ArrayLike | Tensor | None = None, *, batch: int = 256
 ) -> References:
     """The clean gallery that attacked images are compared with, embedded in batches.
 
@@ -65,7 +66,7 @@ def gallery(
 
 
 def attack(
-    model: str | nn.Module,
+    model: str | Path | nn.Module,
     images: Tensor,
     labels: ArrayLike | Tensor | None = None,
     goal: Goal | str = "gtm",
@@ -135,9 +136,9 @@ def _references(own: Tensor, labels: Tensor | None, gallery: References | None, 
     return gallery.searched_by(own, labels)
 
 
-def _module(model: str | nn.Module) -> tuple[nn.Module, bool]:
+def _module(model: str | Path | nn.Module) -> tuple[nn.Module, bool]:
     """A model, and whether its vectors are to have unit length."""
-    module = load_model(model) if isinstance(model, str) else model
+    module = load_model(model) if isinstance(model, (str, Path)) else model
     if not isinstance(module, nn.Module):
         raise ModelError(
             f"an attack needs an nn.Module or the name of a model, got {type(model).__name__}; wrap it in one"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -101,10 +102,10 @@ class Selection:
 
 
 def borrow_model(
-    model: str | nn.Module, size: int | None, trust_code: bool, device: torch.device, through_sets: bool = False
+    model: str | Path | nn.Module, size: int | None, trust_code: bool, device: torch.device, through_sets: bool = False
 ) -> tuple[Embedder, list[Flag]]:
     """A model as an embedder on its device, and what was odd about the way it came."""
-    if isinstance(model, str):
+    if isinstance(model, (str, Path)):
         model = load_model(model, size, trust_code, sets=through_sets)
     raised = checks.training_mode(model)
     embedder = as_embedder(model, size)

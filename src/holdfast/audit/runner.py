@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -69,7 +70,7 @@ class Audit:
 
 
 def run(
-    model: str | nn.Module,
+    model: str | Path | nn.Module,
     data: str | dict[str, Any] | ImageTable,
     protocol: str | Mapping[str, Any] | Protocol = "ers",
     *,
@@ -133,9 +134,6 @@ def run(
         subject, skipped, more = make_subject(embedder, selection, execution, chosen.through_sets)
         partial = None if folder is None else inside(folder, folder / "artifacts" / f"audit-{title}.partial")
         budget = chosen.budget(subject)
-        if budget.eps > 1:
-            eps = f"{chosen.eps:g}/255"
-            raise RecipeError(f"eps {budget.eps:g} is more than the whole range of a pixel; did you mean {eps}?")
         settings = {"settings": chosen.settings} | ({"quick": True} if quick else {})
         settings |= {} if wanted == Ensemble() else {"ensemble": dataclasses.asdict(wanted)}
         speed = measure_speed(subject, execution) if time_limit or console.visible() else None
@@ -186,7 +184,7 @@ def run(
             "settings": chosen.settings,
             "data": data.name if isinstance(data, ImageTable) else parse(data),
             "split": selection.split,
-            "model": model if isinstance(model, str) else type(model).__name__,
+            "model": os.fspath(model) if isinstance(model, (str, Path)) else type(model).__name__,
             "images": len(subject.rows),
             "gallery": len(subject.references),
             "content": subject.content(),

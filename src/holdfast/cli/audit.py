@@ -84,12 +84,14 @@ def run(options: argparse.Namespace) -> CommandResult | None:
 def default_audit_folder(model: str, data: str) -> str:
     """The run itself where a run is audited on its own data, otherwise a folder named after model and data."""
     from holdfast.data import parse
+    from holdfast.training.folder import differences, same_place
     from holdfast.training.recipe_files import read_plain
 
     recipe = Path(model) / "recipe.yaml"
     if recipe.is_file():
-        own = read_plain(recipe).get("data", {})
-        if all(own.get(key) == value for key, value in parse(data).items()):
+        asked, own = ({"data": block} for block in (parse(data), read_plain(recipe).get("data", {})))
+        own["data"] = {key: value for key, value in own["data"].items() if key in asked["data"]}
+        if all(same_place(key, own, asked) for key in differences(own, asked)):
             return model
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{Path(model).name or model}-{data}")
     return str(Path("audits") / name.strip("-."))

@@ -19,10 +19,10 @@ class WeightPerturbation(Extra):
     w ← w - lr ∇L(w + v), v_l = γ ||w_l|| g_l / ||g_l||, g = ∇L(w), for every layer l
 
     Images are crafted once, against w, and both gradients are of the same adversarial images and terms; what is random
-    in a layer, such as dropout, is drawn anew for each, and a loss with a miner of its own mines at w and at w + v. Weights
-    of one dimension (biases, BatchNorm) stay, and so does whatever the loss learns. Running statistics are updated
-    once, at w + v, and what `hm` remembers of its loss is that at w. Afterwards the weights are those from before, to
-    the bit, until the optimiser moves them. With mining groups each group has a v of its own.
+    in a layer, such as dropout, is drawn anew for each, and a loss with a miner of its own mines at w and at w + v.
+    Weights of one dimension (biases, BatchNorm) stay, and so does whatever the loss learns. Running statistics are
+    updated once, at w + v, and what `hm` remembers of its loss is that at w. Afterwards the weights are those from
+    before, to the bit, until the optimiser moves them. With mining groups each group has a v of its own.
 
     Args:
         gamma: γ. Classifiers take ten times the default, which more than doubles the triplet loss of an ImageNet

@@ -252,7 +252,7 @@ class Embedder(
 
     @classmethod
     def from_pretrained(cls: type[E], pretrained_model_name_or_path: str | Path, **arguments: Any) -> E:
-        """A packaged model: of a folder, of the hub, or one that comes with holdfast (`holdfast/pocket-robust`).
+        """A packaged model: of a folder, a run or the hub, or one that comes with holdfast (`holdfast/pocket-robust`).
 
         Args:
             pretrained_model_name_or_path: which.
@@ -260,6 +260,8 @@ class Embedder(
                 backbone is its author's own code.
         """
         place = shipped_folder(str(pretrained_model_name_or_path)) or pretrained_model_name_or_path
+        own = Path(place) / "model"
+        place = own if own.is_dir() else place
         model: E = super().from_pretrained(place, **arguments)
         return model
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import os
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -99,7 +100,9 @@ def spellings() -> list[str]:
     return ["a run folder", "a packaged model", "a hub id", *own, *published, "file.py:function", "onnx:FILE"]
 
 
-def load_model(spec: str, size: int | None = None, trust_code: bool | str = False, sets: bool = False) -> Embedder:
+def load_model(
+    spec: str | Path, size: int | None = None, trust_code: bool | str = False, sets: bool = False
+) -> Embedder:
     """The model behind a command-line MODEL, in eval mode.
 
     Args:
@@ -112,6 +115,7 @@ def load_model(spec: str, size: int | None = None, trust_code: bool | str = Fals
             (of a recipe's, say) allows that one alone.
         sets: also read the auxiliary BatchNorm sets that a run or package folder may hold, to look through them.
     """
+    spec = os.fspath(spec)
     if spec.rpartition(":")[0].endswith(".py"):
         return Embedder.wrap(call_by_path(spec, _run_file), size or 224).eval()
     if start := published_start(spec):
@@ -171,14 +175,14 @@ def _from_hub(spec: str, trust_code: bool | str) -> Embedder:
         ) from error
 
 
-def as_embedder(model: str | nn.Module, size: int | None = None) -> Embedder:
+def as_embedder(model: str | Path | nn.Module, size: int | None = None) -> Embedder:
     """An embedder as it is, another module wrapped as one, or the model behind a name.
 
     Args:
         model: an embedder, a module from images in [0, 1] to vectors, or what `load_model` takes.
         size: input size for models that do not know their own; 224 when left out.
     """
-    if isinstance(model, str):
+    if isinstance(model, (str, Path)):
         return load_model(model, size)
     if not isinstance(model, Embedder):
         return Embedder.wrap(model, size or 224)

@@ -136,7 +136,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_index(folder: Path, manifest: dict[str, Any] | None = None, milvus: str | None = None) -> Index:
+def read_index(folder: str | Path, manifest: dict[str, Any] | None = None, milvus: str | None = None) -> Index:
     """The index of a folder, every part of it checked; nothing is executed, nothing outside the folder is read.
 
     Args:
@@ -144,6 +144,7 @@ def read_index(folder: Path, manifest: dict[str, Any] | None = None, milvus: str
         manifest: of the folder, if it was read already.
         milvus: where Milvus is, for an index of that kind: nothing else is connected to.
     """
+    folder = Path(folder)
     manifest = manifest or read_manifest(folder)
     arrays = _arrays(folder / manifest["arrays"])
     probe, clean = _array(arrays, "probe", np.float32), _array(arrays, "clean", np.float32)

@@ -20,6 +20,8 @@ from holdfast.training.recipe import Recipe
 from holdfast.yaml_files import read_yaml
 
 LOCK = ".lock"
+PLACES = ("data.root", "data.file", "model.weights", "init")
+"""Keys of a recipe that may be paths."""
 
 
 class TrainingFolder:
@@ -50,7 +52,7 @@ class TrainingFolder:
         there = self.stored_recipe()
         if there is None:
             raise RecipeError(f"{self.recipe_file} is empty or damaged; give another --out, or delete that folder")
-        different = differences(there, recipe.plain())
+        different = [key for key in differences(there, recipe.plain()) if not same_place(key, there, recipe.plain())]
         if different:
             raise RecipeError(
                 f"{self.folder} holds a run of another recipe (differs in {', '.join(different[:3])}); "
@@ -139,6 +141,17 @@ def differences(a: Any, b: Any, where: str = "") -> list[str]:
         keys = [*a, *[k for k in b if k not in a]]
         return [d for k in keys for d in differences(a.get(k), b.get(k), f"{where}.{k}" if where else str(k))]
     return [] if a == b else [where]
+
+
+def same_place(key: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether a key of two recipes is a path, and both lead to one place: `photos`, `./photos/`, `/home/me/photos`."""
+    if key not in PLACES:
+        return False
+    for part in key.split("."):
+        a, b = a.get(part, {}), b.get(part, {})
+    return (
+        isinstance(a, str) and isinstance(b, str) and Path(a).expanduser().resolve() == Path(b).expanduser().resolve()
+    )
 
 
 def split_counts(table: ImageTable) -> dict[str, dict[str, int]]:

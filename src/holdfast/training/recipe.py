@@ -189,16 +189,16 @@ class Recipe:
         if memory is not None and memory < rows:
             raise ValueError(f"loss.memory ({memory}) must hold a batch (of a mining group), {rows} images or more")
         inexact = any(not part.exact for part in losses if isinstance(part, Loss))
-        for block, extra in zip(self.extras, extras, strict=True):
+        for name, extra in zip((extra.name for extra in self.extras), extras, strict=True):
             if extra.repeats and memory is not None:
                 raise ValueError(
-                    f"extras: {block.name} computes the loss of a batch more than once, and loss.memory would remember "
+                    f"extras: {name} computes the loss of a batch more than once, and loss.memory would remember "
                     "it as often; drop one"
                 )
             if extra.differentiates and inexact:
                 raise ValueError(
-                    f"extras: {block.name} differentiates the gradient of the loss, and that of {self.loss.name} is not "
-                    "the derivative of its value; choose another loss"
+                    f"extras: {name} differentiates the gradient of the loss, and that of {self.loss.name} is "
+                    "not the derivative of its value; choose another loss"
                 )
 
     def _check_batch(self) -> None:
