@@ -9,7 +9,7 @@ from PIL import Image
 from torch import nn
 
 from holdfast import attack, audit, console
-from holdfast.errors import DataError
+from holdfast.errors import DataError, HoldfastError
 from holdfast.evaluation import evaluate, read_table
 from holdfast.models import Embedder
 
@@ -81,3 +81,22 @@ def test_skipped_files_are_told_once_and_only_where_data_is_read(
         read_table(table, False)
     read_table(f"folder:{tmp_path}", False)
     assert capsys.readouterr().err == ""
+
+
+def test_what_attacks_cannot_work_with_is_said(photos: Path) -> None:
+    class Broken(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images.flatten(1) * torch.nan
+
+    images, labels = torch.rand(4, 3, 16, 16), torch.arange(4) // 2
+    for call in (
+        lambda: attack(Broken(), images, labels),
+        lambda: audit.run(Broken(), f"folder:{photos}", quick=True, limit=2, size=16, device="cpu"),
+    ):
+        with pytest.raises(HoldfastError, match="NaN or inf"):
+            call()
+    with torch.inference_mode():
+        with pytest.raises(HoldfastError, match="inference_mode"):
+            attack(net(), images, labels)
+        with pytest.raises(HoldfastError, match="inference_mode"):
+            audit.run(net(), f"folder:{photos}", quick=True, limit=2, size=16, device="cpu")

@@ -245,3 +245,14 @@ def test_int8_is_kept_only_if_it_finds_as_much(tmp_path: Path) -> None:
     assert not torch.equal(asked[1](images), model(images))  # the integers were judged, not the floats
     initialisers = onnx.load(tmp_path / "model.onnx").graph.initializer
     assert any(t.data_type == onnx.TensorProto.INT8 and len(t.dims) == 4 for t in initialisers)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_graph_for_batches_of_one_size_takes_any_number_of_images(batch: int, tmp_path: Path) -> None:
+    """As torch exports it by default."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()).eval()
+    file, images = tmp_path / "fixed.onnx", torch.rand(6, 3, 16, 16)
+    torch.onnx.export(net, (images[:batch],), str(file), dynamo=False)
+    with torch.no_grad():
+        expected = nn.functional.normalize(net(images))
+    torch.testing.assert_close(load_model(f"onnx:{file}", 16)(images), expected, rtol=1e-4, atol=1e-5)

@@ -87,6 +87,8 @@ class Forward:
             z = self.embed(x, exact=first and goal.stationary, repeated=True)
             loss = goal.loss(z)
             found = torch.autograd.grad(loss.sum(), x, allow_unused=True)[0] if loss.requires_grad else None
+        if found is None and torch.is_inference_mode_enabled():
+            raise ModelError("attacks need gradients, and torch.inference_mode() has none; call them outside of it")
         if found is None:
             raise ModelError("this model passes no gradient to its pixels; use the gradient-free attack, square")
         return loss.detach(), found
@@ -171,10 +173,15 @@ def judge(forward: Forward, images: Tensor, goal: BoundGoal, chunk: int | None, 
         vectors.append(z)
         losses.append(part.loss(z))
         measures.append(part.measure(z))
-    if not all(bool(z.isfinite().all()) for z in vectors):
-        raise ModelError("embeddings contain NaN or inf; check the model's weights")
+    require_finite(*vectors)
     merged = {name: torch.cat([m[name] for m in measures]) for name in measures[0]}
     return Attacked(images, torch.cat(vectors), torch.cat(losses), merged, previous)
+
+
+def require_finite(*vectors: Tensor) -> None:
+    """Refuse embeddings that nothing can be said of."""
+    if not all(bool(z.isfinite().all()) for z in vectors):
+        raise ModelError("embeddings contain NaN or inf; check the model's weights")
 
 
 def worst(results: Sequence[Attacked], by: Sequence[Tensor] | None = None) -> Attacked:

@@ -15,7 +15,7 @@ from holdfast import console, seeds
 from holdfast.attacks.ball import pixels
 from holdfast.attacks.base import Goal
 from holdfast.attacks.budget import Budget, Method, Norm
-from holdfast.attacks.forward import Attacked, Forward, chunks
+from holdfast.attacks.forward import Attacked, Forward, chunks, require_finite
 from holdfast.attacks.frozen import frozen
 from holdfast.attacks.pgd import pgd
 from holdfast.attacks.references import References
@@ -162,7 +162,9 @@ def _embed(module: nn.Module, images: Tensor, unit: bool, batch: int) -> Tensor:
     device, forward = _device(module, images), Forward(module, unit)
     with frozen(module):
         starts = range(0, len(images), batch)
-        return torch.cat([forward.embed(images[start : start + batch].to(device)) for start in starts])
+        vectors = torch.cat([forward.embed(images[start : start + batch].to(device)) for start in starts])
+    require_finite(vectors)
+    return vectors
 
 
 def _joined(measures: list[dict[str, Tensor]]) -> dict[str, Tensor]:

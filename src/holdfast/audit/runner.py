@@ -112,6 +112,8 @@ def run(
         ensemble: the ball of robust R@1, such as `Ensemble(norm="l2")`; that of the protocol's eps, where it was given
             in pixels, else 8/255, when left out.
     """
+    if torch.is_inference_mode_enabled():
+        raise RecipeError("an audit needs gradients, and torch.inference_mode() has none; call it outside of that")
     time_limit = None if minutes is None else TimeLimit(minutes)
     execution = execution or Execution()
     chosen: Protocol = instantiate(Protocol, protocol, "protocol")

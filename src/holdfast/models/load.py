@@ -123,7 +123,7 @@ def load_model(
     folder = shipped_folder(spec) or Path(spec)
     kind = kind_of(folder)
     if spec.startswith("onnx:"):
-        graph = OnnxModule(Path(spec.removeprefix("onnx:")))
+        graph = OnnxModule(Path(spec.removeprefix("onnx:")).expanduser())
         side = graph.size or size or 224
         model = Embedder.wrap(graph, side, graph.canvas, graph.unit_length, graph.fit, graph.interpolation).eval()
     elif kind == "folder":

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from holdfast.errors import ModelError, described, reason, shown
 from holdfast.files import kind_of
@@ -129,6 +130,8 @@ class OnnxModule(nn.Module):
         if len(inputs) != 1 or len(inputs[0].shape) != 4:
             raise ModelError(f"{file} must take one input of shape (B, 3, H, W)")
         self._input = inputs[0].name
+        batch = inputs[0].shape[0]
+        self._batch: int | None = batch if isinstance(batch, int) else None
         side = inputs[0].shape[-1]
         self.size: int | None = side if isinstance(side, int) else None
         if self.size is not None and not 1 <= self.size <= LARGEST["size"]:
@@ -144,9 +147,14 @@ class OnnxModule(nn.Module):
         self.register_buffer("digest", torch.frombuffer(bytearray(digest), dtype=torch.uint8).clone())
 
     def forward(self, images: Tensor) -> Tensor:
-        """Vectors of images, without a graph."""
-        found = self._session.run(None, {self._input: images.detach().cpu().float().contiguous().numpy()})[0]
-        return torch.from_numpy(found).to(images.device)
+        """Vectors of images, without a graph; a file for batches of one size is run on as many, the last filled up."""
+        given = images.detach().cpu().float().contiguous()
+        vectors = [self._run(part) for part in torch.split(given, self._batch or max(1, len(given)))]
+        return torch.cat(vectors).to(images.device)
+
+    def _run(self, images: Tensor) -> Tensor:
+        filled = images if self._batch is None else F.pad(images, (0, 0) * 3 + (0, self._batch - len(images)))
+        return torch.from_numpy(self._session.run(None, {self._input: filled.numpy()})[0])[: len(images)]
 
 
 def _whole(text: str, least: int) -> int | None:

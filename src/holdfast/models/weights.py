@@ -69,7 +69,7 @@ def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: in
         backbone.load_state_dict(build_backbone(name, size, pretrained=True).module.state_dict())
         return
     wanted = backbone.state_dict()
-    found = _strip_prefixes(read_state(Path(weights)), wanted)
+    found = _strip_prefixes(read_state(Path(weights).expanduser()), wanted)
     missing = [k for k in wanted if k not in found and not k.endswith("num_batches_tracked")]
     extra = [k for k in found if k not in wanted and not k.startswith(_CLASSIFIERS)]
     wrong = [k for k in wanted if k in found and found[k].shape != wanted[k].shape]
