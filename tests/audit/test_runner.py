@@ -389,3 +389,24 @@ def test_attacks_that_share_passes_come_to_the_same(
         for key, values in alone.items():
             apart = (kept[True][name][key] - values).double().abs()  # a rounding may change the sign of a step
             assert float(apart.nanmean()) <= 0.05 * float(values.abs().max()), (name, key)
+
+
+def test_a_first_look_does_not_take_the_place_of_a_full_audit(tmp_path: Path) -> None:
+    """Nor does it pile up; of another model, images or split it does."""
+    file = tmp_path / "audit.json"
+    facts = {"weights": "w", "content": "c", "split": "test"}
+    full, look = ({**facts, "identity": str(quick), "quick": quick} for quick in (False, True))
+
+    def written(document: dict[str, Any]) -> tuple[str, str | None]:
+        place, moved = runner.make_room(file, document)
+        place.write_text(json.dumps(document))
+        return place.name, moved and moved.name
+
+    assert written(look) == ("audit.json", None)
+    assert written(full) == ("audit.json", "audit.1.json")
+    for _ in range(2):
+        assert written({**look, "identity": "again"}) == ("audit.2.json", None)
+    for number, changed in enumerate(({"weights": "v"}, {"content": "d"}, {"split": "val"}), 3):
+        assert written({**look, **changed, "identity": str(changed)}) == ("audit.json", f"audit.{number}.json")
+        file.write_text(json.dumps(full))
+    assert len(list(tmp_path.iterdir())) == 6

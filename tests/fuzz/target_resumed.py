@@ -13,7 +13,7 @@ from fuzzing import Target, Wrong
 from mutations import damaged_text, encoded
 from target_packages import Files, _read, _unpack, damaged_json
 
-from holdfast.audit.runner import keep_other_audit
+from holdfast.audit.runner import make_room
 from holdfast.cli.evaluate import metrics_table
 from holdfast.errors import HoldfastError, harmless
 from holdfast.locks import locked
@@ -62,7 +62,7 @@ def _resumed(draw: random.Random, folder: Path) -> None:
     is_current(run)
     _asked(run, draw)
     before = files["audit.json"]
-    kept = keep_other_audit(run / "audit.json", "this one")
+    _, kept = make_room(run / "audit.json", {"identity": "this one", "quick": False})
     if (kept or run / "audit.json").read_bytes() != before:
         raise Wrong("an audit was lost")
     relocate(run, _recipe().plain())

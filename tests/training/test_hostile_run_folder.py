@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.audit.runner import keep_other_audit
+from holdfast.audit.runner import make_room
 from holdfast.errors import HoldfastError
 from holdfast.report import is_current
 from holdfast.report.origin import find_origin
@@ -32,6 +32,6 @@ def test_every_reader_of_a_run_ends(text: str, tmp_path: Path) -> None:
         find_origin(tmp_path)
     with pytest.raises(HoldfastError, match="no raw result"):
         read_plain(tmp_path / "audit.json")
-    kept = keep_other_audit(tmp_path / "audit.json", "another")
+    _, kept = make_room(tmp_path / "audit.json", {"identity": "another", "quick": False})
     assert kept is not None
     assert kept.exists()

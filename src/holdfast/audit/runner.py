@@ -219,10 +219,12 @@ def run(
                 stored.append(save_examples(subject, budget, images, examples))
         document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
         document["identity"] = _short(identity)
-        file = folder / audit_file(title)
-        kept = keep_other_audit(file, document["identity"])
+        document["weights"] = identity["model"]
+        file, kept = make_room(folder / audit_file(title), document)
         if kept:
             console.say(f"an audit of something else was in {file.name}; it is now {kept.name}")
+        elif file.name != audit_file(title):
+            console.say(f"the full audit of this model stays in {audit_file(title)}; this first look is {file.name}")
         write_json(file, document)
         state.forget()
         if isinstance(model, str) and (folder / "recipe.yaml").is_file() and Path(model).resolve() == folder.resolve():
@@ -324,17 +326,39 @@ def audit_file(title: str) -> str:
     return "audit.json" if title == "ers-fixed" else f"audit-{title}.json"
 
 
-def keep_other_audit(file: Path, identity: str) -> Path | None:
-    """Move an existing document of another model, data, budget or subset out of the way; evidence is never lost."""
-    try:
-        there = parse_json(file.read_text("utf-8")).get("identity") if file.is_file() else identity
-    except (ValueError, AttributeError):
-        there = None
-    if there == identity:
+def make_room(file: Path, document: Mapping[str, Any]) -> tuple[Path, Path | None]:
+    """Where an audit is written, and where another one that was there went: evidence is never lost.
+
+    One of another model, data, budget or subset is moved aside. A first look is put aside itself where there is a full
+    audit of the same model and images, whose figures are the better ones to quote.
+    """
+    there = _document(file)
+    if there is None or there.get("identity") == document["identity"]:
+        return file, None
+    aside = (file.with_name(f"{file.stem}.{number}.json") for number in itertools.count(1))
+    if document["quick"] and not there.get("quick") and all(there.get(key) == document[key] for key in SAME):
+        mine = document["identity"]
+        return next(
+            place for place in aside if (known := _document(place)) is None or known.get("identity") == mine
+        ), None
+    moved = next(place for place in aside if not place.exists())
+    file.replace(moved)
+    return file, moved
+
+
+SAME = ("weights", "content", "split")
+"""Keys in which audits of the same model and images agree."""
+
+
+def _document(file: Path) -> dict[str, Any] | None:
+    """An audit, empty if it cannot be read; None where there is no file."""
+    if not file.is_file():
         return None
-    aside = next(p for n in itertools.count(1) if not (p := file.with_name(f"{file.stem}.{n}.json")).exists())
-    file.replace(aside)
-    return aside
+    try:
+        found = parse_json(file.read_text("utf-8"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _budget(budget: Budget, subject: Subject) -> dict[str, Any]:
