@@ -216,3 +216,17 @@ def test_weights_files_that_cannot_be_used(spec: str, message: str, weights: Pat
         load_model(spec.format(folder=tmp_path))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_ones_own_is_a_backbone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By any path to it; a package of it runs the code only where that is allowed."""
+    text = "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())\n"
+    (tmp_path / "my_net.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for name in ("my_net.py:build", f"{tmp_path}/my_net.py:build"):
+        model = Embedder(name, dim=5, size=16)
+        assert model(torch.rand(2, 3, 16, 16)).shape == (2, 5)
+    Embedder("my_net.py:build", dim=5, size=16).save_pretrained(tmp_path / "package")
+    with pytest.raises(ModelError, match="trust_code"):
+        load_model(tmp_path / "package")
+    assert load_model(tmp_path / "package", trust_code=True).dim == 5

@@ -1,17 +1,20 @@
 """Backbones by name: pixels (already normalised) to pooled features.
 
 `resnet50`, `timm:resnet50.tv_in1k` and any other timm name · `torchvision:mobilenet_v2`,
-`torchvision:resnet50.IMAGENET1K_V1` · `conv-small`, `conv-tiny`, `mnist-plane` · `package.module:function` for a module
-of the user's own.
+`torchvision:resnet50.IMAGENET1K_V1` · `conv-small`, `conv-tiny`, `mnist-plane` · `package.module:function` or
+`file.py:function` for a module of the user's own.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import math
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -37,7 +40,7 @@ def entries() -> dict[str, str]:
         "resnet50.tv_in1k": "timm, with the tag of some weights: those that papers of metric learning start from",
         "resnet152": "timm",
         "torchvision:mobilenet_v2": "torchvision; so is every torchvision:NAME (or NAME.WEIGHTS) for classification",
-        "package.module:function": "your own: a function without arguments that returns a module, images to vectors",
+        "package.module:function": "your own, also file.py:function; called without arguments, it returns a module",
     }
 
 
@@ -77,18 +80,13 @@ def build_backbone(name: str, size: int | None = None, pretrained: bool = False)
     return _timm(name.removeprefix(TIMM), expects, pretrained)
 
 
-def call_by_path(path: str, load: Callable[[str], ModuleType] = importlib.import_module) -> nn.Module:
-    """Call a user's function, named after its module, without arguments; it must return a torch module.
-
-    Args:
-        path: `package.module:function`.
-        load: imports the part before the colon.
-    """
+def call_by_path(path: str) -> nn.Module:
+    """Call a user's function, `package.module:function` or `file.py:function`, that returns a torch module."""
     where, _, name = path.rpartition(":")
     with suppress(ImportError):
         ensure_torchvision()  # the user's code may import it
     try:
-        found: Any = load(where)
+        found: Any = _run_file(where) if where.endswith(".py") else importlib.import_module(where)
     except Exception as error:  # whatever a user's module may raise
         raise ModelError(f"'{where}' cannot be imported ({described(error)}); check its spelling") from error
     try:
@@ -99,6 +97,20 @@ def call_by_path(path: str, load: Callable[[str], ModuleType] = importlib.import
         raise ModelError(f"'{path}', called without arguments, failed ({described(error)})") from error
     if not isinstance(module, nn.Module):
         raise ModelError(f"'{path}' must return a torch.nn.Module, got {type(module).__name__}")
+    return module
+
+
+def _run_file(file: str) -> ModuleType:
+    """A user's Python file as a module; it finds the modules beside it, as if Python ran it."""
+    beside = str(Path(file).resolve().parent)
+    if beside not in sys.path:
+        sys.path.append(beside)  # last, so that no file there hides an installed package
+    spec = importlib.util.spec_from_file_location(f"holdfast_user_{Path(file).stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # so that classes defined in the file can find their own module
+    spec.loader.exec_module(module)
     return module
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
-import sys
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
 from typing import Literal
 
 import torch
@@ -117,7 +114,7 @@ def load_model(
     """
     spec = os.fspath(spec)
     if spec.rpartition(":")[0].endswith(".py"):
-        return Embedder.wrap(call_by_path(spec, _run_file), size or 224).eval()
+        return Embedder.wrap(call_by_path(spec), size or 224).eval()
     if start := published_start(spec):
         return ModelConfig(backbone=start[0], weights=start[1], dim=None, size=size).build().eval()
     folder = shipped_folder(spec) or Path(spec)
@@ -203,17 +200,3 @@ def _load_folder(folder: Path, trust_code: bool | str) -> Embedder:
         return Embedder.from_pretrained(str(folder), trust_code=trust_code)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:  # JSON of another kind, or too deep
         raise ModelError(f"{folder / 'config.json'} is damaged ({described(error)})") from error
-
-
-def _run_file(file: str) -> ModuleType:
-    """A user's Python file as a module; it finds the modules beside it, as if Python ran it."""
-    beside = str(Path(file).resolve().parent)
-    if beside not in sys.path:
-        sys.path.append(beside)  # last, so that no file there hides an installed package
-    spec = importlib.util.spec_from_file_location(f"holdfast_user_{Path(file).stem}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # so that classes defined in the file can find their own module
-    spec.loader.exec_module(module)
-    return module
