@@ -97,7 +97,7 @@ def test_a_corrupt_image_is_named_and_can_be_skipped(
         (["train", "pocket", "--set", "epocs=1"], "did you mean 'epochs'"),
         (["train", "pocket", "--set", "optimizer.lr=fast"], "optimizer.lr: expected a number"),
         (["train", "pocket", "--device", "gpu"], "unknown device 'gpu'"),
-        (["audit", "nothing", "--data", "glyphs", "--robust-norm", "l1"], "unknown --robust-norm 'l1'"),
+        (["audit", "nothing", "--data", "glyphs", "--robust-norm", "l1"], "unknown robust-norm 'l1'"),
         (["train", "pocket", "--device", "cuda:zz"], "unknown device 'cuda:zz'"),
         (["train", "pocket", "--set", "epochs=0"], "holdfast: recipe: epochs must be 1 or more"),
         (["evaluate", "nothing", "--data", "glyphs"], "no model at 'nothing'"),

@@ -97,7 +97,7 @@ def test_result_describes_the_returned_images() -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
-    eps=st.sampled_from([0.0, 1e-9, 1e-4, 1 / 255, 8 / 255, 0.3, 2.0]),
+    eps=st.sampled_from([0.0, 1e-9, 1e-4, 1 / 255, 8 / 255, 0.3, 1.0]),
     norm=st.sampled_from(["linf", "l2"]),
     method=st.sampled_from(["pgd", "momentum", "apgd"]),
     start=st.sampled_from(["zero", "uniform"]),

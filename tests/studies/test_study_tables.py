@@ -8,7 +8,7 @@ import pytest
 from small_study import FIGURE, SMALL, results, with_arms
 
 from holdfast_studies.results import Outcome, Results, spread
-from holdfast_studies.tables import arm_table, duration, inert, inert_table, markdown, plural
+from holdfast_studies.tables import arm_table, duration, inert, inert_table, markdown
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,6 @@ def test_markdown_is_left_as_it_is_written() -> None:
     assert inert("HM[S,LGA](&ICS)\n a<b, a < b") == "HM[S,LGA]\\(&ICS) a&lt;b, a < b"
     text = markdown(inert_table((["arm", "a|b"], [["x", "1"]])))
     assert text.splitlines() == ["| arm | a\\|b |", "| --- | ---: |", "| x | 1 |"]
-
-
-def test_counting_words() -> None:
-    assert (plural(1, "seed"), plural(0, "seed")) == ("1 seed", "0 seeds")
 
 
 def test_hostile_names_stay_text_in_markdown() -> None:

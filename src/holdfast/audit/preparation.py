@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from holdfast import console, seeds
 from holdfast.attacks import Budget, References
-from holdfast.attacks.forward import Precision, require_finite
+from holdfast.attacks.forward import Precision
 from holdfast.audit import flags as checks
 from holdfast.audit.flags import Flag
 from holdfast.audit.plan import Speed, TimeLimit
@@ -242,7 +242,6 @@ def _references(model: Embedder | Accompanied | Through, stores: list[ImageStore
     device = model.mean.device
     torch.manual_seed(seeds.derive(seed, "clean"))  # for randomised models
     vectors = [embed(model, store, batch).to(device) for store in stores]
-    require_finite(*vectors)
     labels = [torch.tensor(store.table.labels, device=device) for store in stores]
     given = [store.table.groups for store in stores]
     groups = [None if each is None else torch.tensor(each, device=device) for each in given]

@@ -17,6 +17,7 @@ from torch import nn
 
 from holdfast import console
 from holdfast.attacks import Budget
+from holdfast.attacks.forward import require_finite
 from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
 from holdfast.audit.base import Protocol, registry
@@ -134,6 +135,7 @@ def run(
     folder = Path(out) if out and current_processes().main else None  # the main process alone writes
     with _held(folder, title), frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
         subject, skipped, more = make_subject(embedder, selection, execution, chosen.through_sets)
+        require_finite(subject.references.vectors, subject.references.clean(subject.rows))
         partial = None if folder is None else inside(folder, folder / "artifacts" / f"audit-{title}.partial")
         budget = chosen.budget(subject)
         settings = {"settings": chosen.settings} | ({"quick": True} if quick else {})

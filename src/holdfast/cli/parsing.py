@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            named = action.option_strings[-1] if action.option_strings else str(action.metavar).lower()
+            named = action.option_strings[-1].lstrip("-") if action.option_strings else str(action.metavar).lower()
             self.error(unknown(named, str(value), action.choices))
 
     def error(self, message: str) -> Any:

@@ -100,4 +100,4 @@ def require_positive(**values: float) -> None:
     """Refuse a scale, temperature or sharpness that is not above zero."""
     for name, value in values.items():
         if not 0 < value < math.inf:
-            raise RecipeError(f"{name} must be a number above zero, got {value}")
+            raise RecipeError(f"{name} must be above zero, got {value}")
