@@ -19,7 +19,8 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("recipe", metavar="RECIPE", nargs="?", help=words)
     shared(sub, "--data", "--seed", "--device", "--skip-bad")
     sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. optimizer.lr=1e-4")
-    sub.add_argument("--init", "--weights", metavar="MODEL", help="start from a weights file, {models}")
+    start = "start from a run, a packaged model, a hub id, a weights file, timm:NAME or torchvision:NAME (with @FILE)"
+    sub.add_argument("--init", "--weights", metavar="MODEL", help=start)
     sub.add_argument("--out", help="run folder (default: runs/RECIPE-DATA-sSEED)")
 
 
