@@ -13,7 +13,7 @@ ROBUST = "robust R@1"
 ENTERS, LEAVES = "gallery enters@", "gallery leaves@"
 """What figures of one changed gallery image begin with, percent of (query, candidate) pairs; how many are first ends
 them, ten but in small galleries."""
-NATURAL, PATCH = "natural R@1", "patch R@1"
+NATURAL = "natural R@1"
 
 
 @dataclasses.dataclass(frozen=True)

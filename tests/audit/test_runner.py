@@ -16,6 +16,7 @@ import holdfast
 from holdfast import attacks, audit
 from holdfast.attacks import Budget, References, pgd
 from holdfast.audit import ensemble, ers, runner, subject
+from holdfast.audit.files import make_room
 from holdfast.audit.state import read_measurements
 from holdfast.cli import main
 from holdfast.data import ImageStore, ImageTable
@@ -398,7 +399,7 @@ def test_a_first_look_does_not_take_the_place_of_a_full_audit(tmp_path: Path) ->
     full, look = ({**facts, "identity": str(quick), "quick": quick} for quick in (False, True))
 
     def written(document: dict[str, Any]) -> tuple[str, str | None]:
-        place, moved = runner.make_room(file, document)
+        place, moved = make_room(file, document)
         place.write_text(json.dumps(document))
         return place.name, moved and moved.name
 

@@ -13,7 +13,7 @@ from fuzzing import Target, Wrong
 from mutations import damaged_text, encoded
 from target_packages import Files, _read, _unpack, damaged_json
 
-from holdfast.audit.runner import make_room
+from holdfast.audit.files import make_room
 from holdfast.cli.evaluate import metrics_table
 from holdfast.errors import HoldfastError, harmless
 from holdfast.locks import locked

@@ -16,7 +16,7 @@ STEERS = "\x1b[31mred\x07"
 """What turns a terminal red and rings its bell."""
 
 
-def graph(name: str = "out", kernel: int = 3, note: bytes = b"000008") -> bytes:
+def graph(name: str = "out", kernel: int = 3, note: bytes = b"000008", batch: int | str = "batch") -> bytes:
     """A convolution over images of 8 × 8."""
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
@@ -27,8 +27,8 @@ def graph(name: str = "out", kernel: int = 3, note: bytes = b"000008") -> bytes:
         helper.make_node("GlobalAveragePool", ["c"], ["p"]),
         helper.make_node("Flatten", ["p"], [name]),
     ]
-    images = helper.make_tensor_value_info("images", kind, ("batch", 3, 8, 8))
-    vectors = helper.make_tensor_value_info(name, kind, ("batch", 4))
+    images = helper.make_tensor_value_info("images", kind, (batch, 3, 8, 8))
+    vectors = helper.make_tensor_value_info(name, kind, (batch, 4))
     made = helper.make_graph(nodes, "g", [images], [vectors], [weights])
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     model.metadata_props.add(key="holdfast.canvas", value="CANVAS")
@@ -64,3 +64,11 @@ def test_weights_that_are_none(content: object, tmp_path: Path) -> None:
 def test_tensors_without_a_name_are_left_out(tmp_path: Path) -> None:
     torch.save({7: torch.zeros(1), "w": torch.ones(1)}, tmp_path / "w.pt")
     assert list(read_state(tmp_path / "w.pt")) == ["w"]
+
+
+@pytest.mark.parametrize("batch", [10**9, 10**18])
+def test_a_graph_for_absurd_batches_is_refused(batch: int, tmp_path: Path) -> None:
+    """Before memory for one is asked for."""
+    (tmp_path / "m.onnx").write_bytes(graph(batch=batch))
+    with pytest.raises(ModelError, match="images at a time"):
+        load_model(f"onnx:{tmp_path / 'm.onnx'}")

@@ -258,6 +258,27 @@ def test_grad_align() -> None:
     by_hand.close(gradients(model, result.terms["extra/grad-align"]), gradients(twin, wanted))
 
 
+@pytest.mark.parametrize("margin", [-0.75, -9.0])
+def test_grad_align_leaves_out_images_without_a_gradient(margin: float) -> None:
+    """Whose triplets are all satisfied; the term is zero where that is so of every image."""
+    model, given = embedder("freeze-statistics"), batch()
+    ctx = context(model, margin=margin)
+    noise = torch.rand(given.images.shape, generator=by_hand.stage("align"))
+    slopes = []
+    for images in (given.images, (given.images + (2 * noise - 1) * 0.05).clamp(0, 1)):
+        x = images.clone().requires_grad_()
+        slopes.append(torch.autograd.grad(ctx.criterion(ctx.encode(x, given.labels)), x)[0].flatten(1))
+    active = [k for k, (a, b) in enumerate(zip(*slopes, strict=True)) if a.any() and b.any()]
+    assert len(active) < len(given.labels)
+    assert bool(active) == (margin > -1)
+    angles = [1 - F.cosine_similarity(slopes[0][k], slopes[1][k], dim=0) for k in active]
+    found = extras.GradAlign(1.0, 0.05).term(
+        ctx, given, StepResult(torch.zeros(()), ctx.observe(given.images, given.labels))
+    )
+    torch.testing.assert_close(found.detach(), sum(angles, torch.zeros((), dtype=torch.float64)) / max(1, len(angles)))
+    assert all(slope.isfinite().all() for slope in gradients(model, found).values())
+
+
 def test_eps_grows() -> None:
     warmup = EpsWarmup(0.5)
     assert [warmup.factor(step, 40) for step in (0, 1, 2, 9, 17, 18, 19, 20, 39)] == [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.audit.runner import make_room
+from holdfast.audit.files import make_room
 from holdfast.errors import HoldfastError
 from holdfast.report import is_current
 from holdfast.report.origin import find_origin

@@ -125,3 +125,21 @@ def test_a_replayed_batch_updates_every_time_with_draws_of_its_own(
         load_recipe({**tiny, "regime": "three-times", "accumulate": 2})
     with pytest.raises(RecipeError, match="replay"):
         load_recipe({**tiny, "regime": "three-times", "mining_groups": 2})
+
+
+def test_a_step_that_fails_leaves_no_perturbed_weights(tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    session, context, batch = parts(tiny, regime={"name": "at", "budget": {"eps": 0.03, "steps": 1}}, extras=["awp"])
+    before = {name: weight.detach().clone() for name, weight in session.model.named_parameters()}
+    usual, moved = context.criterion, []
+
+    def failing(*arguments: Any, **more: Any) -> torch.Tensor:
+        moved.append(any(not torch.equal(weight, before[name]) for name, weight in session.model.named_parameters()))
+        if moved[-1]:
+            raise RuntimeError("out of memory, say")
+        return usual(*arguments, **more)
+
+    monkeypatch.setattr(context, "criterion", failing)
+    with pytest.raises(RuntimeError, match="say"):
+        one_step(session, context, batch, update=True)
+    assert moved == [False, True]
+    assert all(torch.equal(weight, before[name]) for name, weight in session.model.named_parameters())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from holdfast.audit.base import Protocol, registry
 from holdfast.audit.cut import Cut
 from holdfast.audit.ensemble import ROBUST, Ensemble, Robust
 from holdfast.audit.examples import save_examples
+from holdfast.audit.files import audit_file, held, make_room
 from holdfast.audit.flags import Flag
 from holdfast.audit.masking import falls_at_once, find_masking, reported_hits
 from holdfast.audit.plan import FEW, Passes, Progress, Speed, TimeLimit, duration
@@ -37,13 +36,11 @@ from holdfast.devices import choose_device, seeded_devices
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.evaluation import choose_split, read_table
 from holdfast.files import inside, write_json
-from holdfast.locks import locked
 from holdfast.metric_info import plain
 from holdfast.metrics.geometry import Geometry
 from holdfast.models import Embedder
 from holdfast.models.card import write_card
 from holdfast.processes import current_processes
-from holdfast.run_files import parse_json
 from holdfast.versions import versions
 
 SCHEMA = 2
@@ -133,7 +130,7 @@ def run(
     embedder, raised = borrow_model(model, size, trust_code, choose_device(device), chosen.through_sets)
     selection = Selection(table, choose_split(table, split), limit, seed, skip_bad, quick, time_limit)
     folder = Path(out) if out and current_processes().main else None  # the main process alone writes
-    with _held(folder, title), frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
+    with held(folder, title), frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
         subject, skipped, more = make_subject(embedder, selection, execution, chosen.through_sets)
         require_finite(subject.references.vectors, subject.references.clean(subject.rows))
         partial = None if folder is None else inside(folder, folder / "artifacts" / f"audit-{title}.partial")
@@ -188,7 +185,7 @@ def run(
             "settings": chosen.settings,
             "data": data.name if isinstance(data, ImageTable) else parse(data),
             "split": selection.split,
-            "model": os.fspath(model) if isinstance(model, (str, Path)) else type(model).__name__,
+            "model": type(model).__name__ if isinstance(model, nn.Module) else os.fspath(model),
             "images": len(subject.rows),
             "gallery": len(subject.references),
             "content": subject.content(),
@@ -229,7 +226,8 @@ def run(
             console.say(f"the full audit of this model stays in {audit_file(title)}; this first look is {file.name}")
         write_json(file, document)
         state.forget()
-        if isinstance(model, str) and (folder / "recipe.yaml").is_file() and Path(model).resolve() == folder.resolve():
+        place = Path(model) if isinstance(model, (str, Path)) else None
+        if place and (folder / "recipe.yaml").is_file() and place.resolve() == folder.resolve():
             _refresh_card(folder)
         return Audit(document, file)
 
@@ -295,72 +293,12 @@ def _registered_name(protocol: Protocol) -> str:
     return names[0]
 
 
-@contextmanager
-def _held(folder: Path | None, title: str) -> Iterator[None]:
-    """Keep other audits of the protocol out of the folder: they would throw away each other's measurements.
-
-    Args:
-        folder: of the audit, which the main process alone has; None where nothing is written.
-        title: protocol and mode; different ones may share a folder.
-    """
-    with ExitStack() as stack:
-
-        def hold() -> None:
-            if folder is not None:
-                artifacts = inside(folder, folder / "artifacts")
-                artifacts.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(artifacts / f".{title}.lock", f"the {title} audit in {folder}"))
-
-        current_processes().tell(hold)
-        yield
-
-
 def _refresh_card(run: Path) -> None:
     """Write the audit into the model card of a run; one that cannot be written is no reason to lose the audit."""
     try:
         write_card(run)
     except HoldfastError as error:
         console.say(f"the model card was not refreshed: {error}")
-
-
-def audit_file(title: str) -> str:
-    """`audit.json` for the default protocol, with protocol and mode in the name for the others."""
-    return "audit.json" if title == "ers-fixed" else f"audit-{title}.json"
-
-
-def make_room(file: Path, document: Mapping[str, Any]) -> tuple[Path, Path | None]:
-    """Where an audit is written, and where another one that was there went: evidence is never lost.
-
-    One of another model, data, budget or subset is moved aside. A first look is put aside itself where there is a full
-    audit of the same model and images, whose figures are the better ones to quote.
-    """
-    there = _document(file)
-    if there is None or there.get("identity") == document["identity"]:
-        return file, None
-    aside = (file.with_name(f"{file.stem}.{number}.json") for number in itertools.count(1))
-    if document["quick"] and not there.get("quick") and all(there.get(key) == document[key] for key in SAME):
-        mine = document["identity"]
-        return next(
-            place for place in aside if (known := _document(place)) is None or known.get("identity") == mine
-        ), None
-    moved = next(place for place in aside if not place.exists())
-    file.replace(moved)
-    return file, moved
-
-
-SAME = ("weights", "content", "split")
-"""Keys in which audits of the same model and images agree."""
-
-
-def _document(file: Path) -> dict[str, Any] | None:
-    """An audit, empty if it cannot be read; None where there is no file."""
-    if not file.is_file():
-        return None
-    try:
-        found = parse_json(file.read_text("utf-8"))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _budget(budget: Budget, subject: Subject) -> dict[str, Any]:

@@ -96,6 +96,9 @@ def noted(graph: bytes, model: Embedder, notes: Mapping[str, str]) -> bytes:
     return bytes(proto.SerializeToString())
 
 
+LARGEST_BATCH = 4096
+"""Of a graph for batches of one size; a last one is filled up to it."""
+
 FATAL = 4
 """onnxruntime's warnings show names from the file as they are, and these could steer a terminal."""
 
@@ -131,7 +134,9 @@ class OnnxModule(nn.Module):
             raise ModelError(f"{file} must take one input of shape (B, 3, H, W)")
         self._input = inputs[0].name
         batch = inputs[0].shape[0]
-        self._batch: int | None = batch if isinstance(batch, int) else None
+        self._batch: int | None = batch if isinstance(batch, int) and batch > 0 else None
+        if self._batch is not None and self._batch > LARGEST_BATCH:
+            raise ModelError(f"{file} takes {self._batch} images at a time, which no model does")
         side = inputs[0].shape[-1]
         self.size: int | None = side if isinstance(side, int) else None
         if self.size is not None and not 1 <= self.size <= LARGEST["size"]:
