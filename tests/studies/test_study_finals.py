@@ -1,4 +1,4 @@
-"""Study X5: what the search chose, tested once."""
+"""Studies X5 and X3: what the search chose, tested once, and other regimes on the same ground."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ TAUGHT = "from its teacher, whose embeddings are kept"
 WORST = [f"worst/eps={strength}/255 R@1" for strength in (2, 4, 8)]
 
 
+@pytest.mark.parametrize("name", ["X3", "X5"])
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_figure_that_is_asked_for_is_measured(scale: Scale) -> None:
-    study = base.get("X5")
+def test_every_figure_that_is_asked_for_is_measured(name: str, scale: Scale) -> None:
+    study = base.get(name)
     plan, arms = study.plan(scale), {arm.name: arm for arm in study.arms(scale)}
     shared = set.intersection(*(figures_of(arm) for arm in arms.values()))
     assert set(study.columns(scale).values()) <= shared
@@ -77,6 +78,36 @@ def test_hm_is_the_trial_of_the_search_but_for_its_length(arm: str) -> None:
     """Learning rate and average, too: an average made for a longer training keeps what was not learnt yet."""
     tested, tried = (_job(*names).resolved(0).plain() for names in (("X5", arm), ("X4", "HM&ICS, eight steps")))
     assert _compared(tested | {"epochs": tried["epochs"]}) == _compared(tried)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_other_regimes_differ_from_hm_in_the_regime_and_the_epochs_alone(scale: Scale) -> None:
+    hm, ours, *others = base.get("X3").arms(scale)
+    tested = {arm.name: arm.job for arm in base.get("X5").arms(scale)}
+    assert (hm.job, ours.job) == (tested[HM], tested[ours.name]), "so that they are run once"
+    for arm in others:
+        assert isinstance(arm.job, Training)
+        assert isinstance(hm.job, Training)
+        assert arm.job.measures == hm.job.measures
+        recipe, theirs = arm.job.resolved(0), hm.job.resolved(0)
+        assert recipe.regime.name != theirs.regime.name
+        left_out = {"regime": None, "epochs": None}
+        assert _compared(recipe.plain() | left_out) == _compared(theirs.plain() | left_out)
+        spent, whole = (one.epochs * one.regime.build().passes for one in (recipe, theirs))
+        assert 0.85 * whole < spent <= (1.1 if scale == "pocket" else 1.0) * whole, "a claim asks how many were counted"
+
+
+def test_tride_is_that_of_its_shipped_recipes() -> None:
+    for scale, recipe in (("pocket", "tride-pocket"), ("paper", "tride")):
+        arms = {arm.name: arm.job for arm in base.get("X3").arms(scale)}
+        for name in ("CA-TRIDE", "CA-TRIDE, η doubled"):
+            job = arms[name]
+            assert isinstance(job, Training)
+            own, shipped = job.resolved(0).plain()["regime"], Training(recipe).resolved(0).plain()["regime"]
+            steps = shipped["budget"]["steps"]
+            assert own["budget"].pop("steps") in (steps, *((steps / 2,) if scale == "paper" else (2 * steps,)))
+            assert own == shipped | {"budget": own["budget"]}
+            assert own["budget"].items() <= shipped["budget"].items()
 
 
 def _job(study: str, arm: str) -> Training:

@@ -1,16 +1,15 @@
-"""Beyond the papers: four ideas in one recipe (X1), hardness manipulation without crafting (X2), CA-TRIDE (X3)."""
+"""Beyond the papers: four ideas in one recipe (X1), hardness manipulation without crafting (X2)."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from holdfast.extras import START
 from holdfast.training.recipe_files import read_plain
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
 from holdfast_studies.catalogue.adml_arms import SEVERAL
-from holdfast_studies.catalogue.prices import ABOUT_EQUAL, Price, priced
+from holdfast_studies.catalogue.prices import Price, priced
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure
 from holdfast_studies.claims import Claim, Ordered
 from holdfast_studies.declared import paper
@@ -140,57 +139,3 @@ def free(scale: Scale) -> Plan:
             at_most(1.0, more_ers(same, FREE_EPOCHS), FREE_EPOCHS),
         ],
     )
-
-
-TAUGHT = paper("beyond")["arms"]["taught"]
-"""Scale → the plain start and teacher of ours in X3, settings of it, and the epochs that HM's passes leave after it."""
-MANIPULATED, ANTI_COLLAPSE = "HM[S, LGA]&ICS", "ACT[R]"
-TRIDE, TRIDE_RELEASED, TRIDE_MINED = "CA-TRIDE", "CA-TRIDE, η doubled", "CA-TRIDE[S]"
-OURS = "HM[S, LGA]&ICS from its teacher"
-
-
-@study("X3")
-def tride(scale: Scale) -> Plan:
-    """CA-TRIDE, and ours, against hardness manipulation at equal passes."""
-    epochs, steps = hardness_arms.LENGTHS["glyphs" if scale == "pocket" else "cub"], hardness_arms.STEPS[scale]
-    batch = {} if scale == "pocket" else {"batch.classes": 112, "mining_groups": 2}  # that of HM
-    clean, robust = hardness_arms.noise(scale)
-
-    def decoupled(steps: int, length: int, **regime: Any) -> Training:
-        settings = {"regime.budget.steps": steps, **{f"regime.{key}": value for key, value in regime.items()}}
-        return hardness_arms.trained(scale, "tride", settings, epochs=length, over=batch)
-
-    jobs = {
-        MANIPULATED: hardness_arms.hm(scale, regime={"ics": ICS}),
-        TRIDE: decoupled(steps, epochs),
-        TRIDE_RELEASED: decoupled(2 * steps, epochs * (steps + 1) // (2 * steps + 1)),
-        TRIDE_MINED: decoupled(steps, epochs, source=hardness_arms.miner(scale, "S")),
-        ANTI_COLLAPSE: hardness_arms.act(scale, "R"),
-        OURS: _from_its_teacher(scale),
-    }
-
-    def over_hm(name: str, claim: Claim) -> Claim:
-        return priced(claim, Price.of(name, jobs[name]), Price.of(MANIPULATED, jobs[MANIPULATED]), ABOUT_EQUAL)
-
-    return Plan(
-        hardness_arms.named(jobs),
-        [
-            over_hm(name, claim)
-            for name in (TRIDE, TRIDE_RELEASED, TRIDE_MINED, OURS)
-            for claim in (
-                hardness_arms.more_ers(
-                    f"{name} reaches more ERS than HM for no more passes", (name, MANIPULATED), noise=robust
-                ),
-                Ordered(f"{name} keeps more R@1 than HM for no more passes", (name, MANIPULATED), noise=clean),
-            )
-        ],
-    )
-
-
-def _from_its_teacher(scale: Scale) -> Training:
-    """HM&ICS that starts from a plain model and keeps its embeddings, for about as many passes as HM alone."""
-    plain = TAUGHT[scale]
-    over = {"init": START, "extras": [{"name": "teacher", "model": START, "weight": 1, "keeps": "embeddings"}]}
-    taught = hardness_arms.hm(scale, regime={"ics": ICS}, epochs=plain["epochs"], over=over)
-    before = Training(plain["recipe"], taught.data, settings=plain["settings"])
-    return dataclasses.replace(taught, start=before)

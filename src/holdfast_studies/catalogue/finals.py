@@ -1,7 +1,8 @@
-"""What the search chose, on test classes, against hardness manipulation for as many passes (X5)."""
+"""Against hardness manipulation for as many passes, on test classes: what the search chose (X5), other regimes (X3)."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from holdfast_studies.base import Plan, study
@@ -12,7 +13,7 @@ from holdfast_studies.claims import All, Beyond, Claim, Ordered
 from holdfast_studies.declared import at_scale, paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 
-HM = "HM[S, LGA]&ICS"
+HM, ACT = "HM[S, LGA]&ICS", "ACT[R]"
 STRENGTHS = (2, 4, 8)
 """Of the worst case, in 255ths."""
 
@@ -20,26 +21,58 @@ STRENGTHS = (2, 4, 8)
 @study("X5")
 def finals(scale: Scale) -> Plan:
     """The recipes that the search chose, on test classes, against HM for as many passes."""
-    own = paper("search")
-    text: dict[str, Any] = at_scale(own["finals"], scale, own["words"])
-    measures = _measures(text)
-    seeds = SEVERAL if scale == "paper" else None
-
-    def training(recipe: str, data: str, settings: dict[str, Any]) -> Training:
-        return Training(recipe, data, settings=settings, measures=measures)
-
+    text = _declared(scale)
     arms, claims = [], []
-    for data, pair in text["data"].items():
+    for data in text["data"]:
         where = f" on {data}" if data != text["chosen_on"] else ""
-        jobs = {f"{name}{where}": training(name, data, settings) for name, settings in pair["recipes"].items()}
-        length = {"epochs": pair["epochs"], "evaluate_every": pair["epochs"]}
-        jobs[f"{HM}{where}"] = training(text["hm"]["recipe"], data, {**text["hm"]["settings"], **length})
-        arms += [Arm(name, job, (0,) if where else seeds) for name, job in jobs.items()]
-        others = [name for name in jobs if name != f"{HM}{where}"]
-        claims += [claim for name in others for claim in _beats(name, f"{HM}{where}", jobs, scale)]
+        jobs = {f"{name}{where}": job for name, job in _tested(text, data).items()}
+        arms += [Arm(name, job, (0,) if where else _seeds(scale)) for name, job in jobs.items()]
+        ours = [name for name in jobs if name != f"{HM}{where}"]
+        claims += [claim for name in ours for claim in _beats(name, f"{HM}{where}", jobs, scale)]
     if bar := text.get("bar"):
         claims.insert(0, _reaches(text["chosen"], scale, **bar))
     return Plan(arms, claims)
+
+
+@study("X3")
+def others(scale: Scale) -> Plan:
+    """CA-TRIDE, ACT, and ours, against hardness manipulation at equal passes."""
+    text = _declared(scale)
+    jobs = _tested(text, text["chosen_on"])
+    hm = jobs[HM]
+    for name, other in text["others"].items():
+        settings = {"regime": other["regime"], **_for(other["epochs"]), "on_collapse": "warn"}
+        jobs[name] = dataclasses.replace(hm, settings={**hm.settings, **settings})
+    seeds = {name: tuple(other["seeds"]) for name, other in text["others"].items() if "seeds" in other}
+    shown = [HM, text["chosen"], *text["others"]]
+    claims = [claim for name in text["others"] if name != ACT for claim in _beats(name, HM, jobs, scale)]
+    return Plan([Arm(name, jobs[name], seeds.get(name, _seeds(scale))) for name in shown], claims)
+
+
+def _declared(scale: Scale) -> dict[str, Any]:
+    """What is tested, as it reads at one scale."""
+    own = paper("search")
+    found: dict[str, Any] = at_scale(own["finals"], scale, own["words"])
+    return found
+
+
+def _tested(text: dict[str, Any], data: str) -> dict[str, Training]:
+    """The recipes of ours on a dataset, and HM for as many passes."""
+    own, hm = text["data"][data], text["hm"]
+    trained = {name: (name, settings) for name, settings in own["recipes"].items()}
+    trained[HM] = (hm["recipe"], {**hm["settings"], **_for(own["epochs"])})
+    measures = _measures(text)
+    return {name: Training(recipe, data, {}, settings, measures) for name, (recipe, settings) in trained.items()}
+
+
+def _for(epochs: int) -> dict[str, int]:
+    """So many epochs, evaluated at their end."""
+    return {"epochs": epochs, "evaluate_every": epochs}
+
+
+def _seeds(scale: Scale) -> tuple[int, ...] | None:
+    """Of arms on the dataset that recipes were chosen on."""
+    return SEVERAL if scale == "paper" else None
 
 
 def _measures(text: dict[str, Any]) -> tuple[Measure, ...]:
