@@ -1,28 +1,35 @@
-"""Study X4: the trials of the search, and when one of them counts as better."""
+"""Studies X4 and X6: the trials of both searches, and when one of them counts as better."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import pytest
 from figures_of import asked, figures_of, made_up
 
+from holdfast.extras import START
 from holdfast_studies import base
-from holdfast_studies.catalogue.search import BASE
+from holdfast_studies.catalogue.search import BASE, FIRST
 from holdfast_studies.jobs import SCALES, AuditMeasure, Scale, Training
 from holdfast_studies.results import Status
 
 CLEAN, ROBUST = "log/validation R@1", "val-ers/ERS"
 
 
-def trainings(scale: Scale) -> dict[str, Training]:
-    found = {arm.name: arm.job for arm in base.get("X4").arms(scale)}
+SEARCHES = [("X4", scale) for scale in SCALES] + [("X6", "paper")]
+
+
+def trainings(scale: Scale, study: str = "X4") -> dict[str, Training]:
+    found = {arm.name: arm.job for arm in base.get(study).arms(scale)}
     assert all(isinstance(job, Training) for job in found.values())
     return found  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_trials_are_many_all_different_and_measured_alike(scale: Scale) -> None:
-    study, jobs = base.get("X4"), trainings(scale)
-    assert len(jobs) >= 25
+@pytest.mark.parametrize(("name", "scale"), SEARCHES)
+def test_trials_are_many_all_different_and_measured_alike(name: str, scale: Scale) -> None:
+    study, jobs = base.get(name), trainings(scale, name)
+    assert len(jobs) >= (25 if name == "X4" else 8)
     assert len({job.identity(0) for job in jobs.values()}) == len(jobs)
     shared = set.intersection(*(figures_of(arm) for arm in study.arms(scale)))
     assert set(study.columns(scale).values()) <= shared
@@ -32,15 +39,15 @@ def test_trials_are_many_all_different_and_measured_alike(scale: Scale) -> None:
     assert wanted <= shared
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_no_trial_is_judged_on_test_classes(scale: Scale) -> None:
-    for job in trainings(scale).values():
+@pytest.mark.parametrize(("name", "scale"), SEARCHES)
+def test_no_trial_is_judged_on_test_classes(name: str, scale: Scale) -> None:
+    for job in trainings(scale, name).values():
         assert all(isinstance(measure, AuditMeasure) and measure.split == "val" for measure in job.measures)
         recipe = job.resolved(0)
         assert not recipe.test_curve
         assert recipe.plain()["data"]["validation"] > 0
         assert job.start is None or job.start.resolved(0).plain()["data"] == recipe.plain()["data"]
-    assert not any(figure in ("R@1", "ers-fixed/ERS") for figure in base.get("X4").columns(scale).values())
+    assert not any(figure in ("R@1", "ers-fixed/ERS") for figure in base.get(name).columns(scale).values())
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -59,6 +66,42 @@ def test_trials_are_what_their_names_say(scale: Scale) -> None:
         assert (recipe.init is not None) is ("from" in name)
         assert plain["regime"]["name"] == {"HM": "hm", "AT": "at", "AC": "act", "CA": "tride", "AD": "adml"}[name[:2]]
     assert len(same) == 1
+
+
+def test_the_second_search_begins_with_what_the_first_chose_and_has_other_validation_classes() -> None:
+    jobs = trainings("paper", "X6")
+    first, chosen = jobs[FIRST], trainings("paper")["HM&ICS, from its teacher, whose embeddings are kept"]
+    assert first.start is not None
+    assert chosen.start is not None
+    named = {first.start.key(0): START, chosen.start.key(0): START}
+
+    def recipe(job: Training) -> dict[str, Any]:
+        text = json.dumps(job.resolved(0).plain())
+        for name, start in named.items():
+            text = text.replace(name, start)
+        return dict(json.loads(text))
+
+    theirs, ours = recipe(chosen), recipe(first)
+    assert (theirs["data"].pop("validation_seed"), ours["data"].pop("validation_seed")) == (0, 1)
+    assert ours == theirs
+
+
+def test_trials_of_the_second_search_are_what_their_names_say() -> None:
+    jobs = trainings("paper", "X6")
+    basis = jobs[FIRST].resolved(0).plain()
+    for name, job in jobs.items():
+        assert job.start is not None
+        recipe, teacher = job.resolved(0).plain(), job.start.resolved(0).plain()
+        model, augment = recipe["model"], recipe["augment"]
+        assert (model["fit"] == "crop") is ("shapes kept" in name)
+        assert (model["size"] == model["canvas"]) is ("whole images" in name), "no border is cut off"
+        assert (model["size"] == 288) is ("288" in name)
+        assert (augment["name"] == "random-resized-crop") is ("wider crops" in name)
+        assert (augment["size"] or model["size"]) == 224, "as many pixels to learn from"
+        assert (model["dim"] == 2048) is ("2,048" in name)
+        assert all(teacher["model"][key] == model[key] for key in ("fit", "dim", "backbone"))
+        others = {key: value for key, value in recipe.items() if key not in ("model", "augment", "init", "extras")}
+        assert others == {key: basis[key] for key in others}
 
 
 @pytest.mark.parametrize(

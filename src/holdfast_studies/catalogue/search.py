@@ -1,9 +1,9 @@
-"""The search for the best robust recipe: every trial, on validation classes alone (X4)."""
+"""The searches for the best robust recipe: every trial, on validation classes alone (X4, X6)."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.extras import START
@@ -14,7 +14,7 @@ from holdfast_studies.declared import at_scale, paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Scale, Training
 from holdfast_studies.results import NOT_RUN, Results, SeedInterval, Status, difference
 
-BASE = "HM&ICS"
+BASE, FIRST = "HM&ICS", "as robust-cub"
 MEASURES = (
     AuditMeasure(split="val", limit=AUDITED, name="val-ers"),
     AuditMeasure(split="val", limit=AUDITED, eps="2/255", name="val-ers-2"),
@@ -25,18 +25,32 @@ MEASURES = (
 def search(scale: Scale) -> Plan:
     """The search for the best robust recipe, trial by trial."""
     text = _declared(scale)
-    trials = [trial for trial in text["trials"] if trial.get("at", scale) == scale]
+    return _plan(text, [trial for trial in text["trials"] if trial.get("at", scale) == scale], BASE)
+
+
+@study("X6")
+def second(scale: Scale) -> Plan:
+    """The second search: what the model sees of an image."""
+    if scale == "pocket":
+        return Plan([])
+    text, more = _declared(scale), _declared(scale, "second")
+    plain = {**text["plain"], "settings": {**text["plain"]["settings"], **more["plain"]}}
+    return _plan({**text, "over": {**text["over"], **more["over"]}, "plain": plain}, more["trials"], FIRST)
+
+
+def _plan(text: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], first: str) -> Plan:
+    """The trials, one of which may be beyond the first."""
     arms = [Arm(trial["name"], _training(text, trial), (0,)) for trial in trials]
-    claim = f"a trial has more R@1 and more ERS than {BASE}, both beyond what a seed may do"
+    claim = f"a trial has more R@1 and more ERS than {first}, both beyond what a seed may do"
     figures = dict(zip(("log/validation R@1", "val-ers/ERS"), noise_of_validation(), strict=True))
-    return Plan(arms, [beyond_both(claim, BASE, tuple(arm.name for arm in arms if arm.name != BASE), figures)])
+    return Plan(arms, [beyond_both(claim, first, tuple(arm.name for arm in arms if arm.name != first), figures)])
 
 
 @functools.cache
-def _declared(scale: Scale) -> dict[str, Any]:
-    """Families and trials as they read at one scale."""
+def _declared(scale: Scale, which: str = "search") -> dict[str, Any]:
+    """Families and trials of a search as they read at one scale."""
     own = paper("search")
-    found: dict[str, Any] = at_scale(own["search"], scale, own["words"])
+    found: dict[str, Any] = at_scale(own[which], scale, own["words"])
     return found
 
 
@@ -44,7 +58,9 @@ def _training(text: Mapping[str, Any], trial: Mapping[str, Any]) -> Training:
     """A trial: its own settings over those of its family, and these over those of all."""
     family, plain = text["families"][trial["family"]], text["plain"]
     settings = {**text["over"], **family.get("settings", {}), **trial.get("settings", {})}
-    before = Training(plain["recipe"], text["data"], settings=plain["settings"]) if START in str(settings) else None
+    before = None
+    if START in str(settings):
+        before = Training(plain["recipe"], text["data"], settings={**plain["settings"], **trial.get("plain", {})})
     return Training(family["recipe"], text["data"], settings=settings, measures=MEASURES, start=before)
 
 
