@@ -55,11 +55,17 @@ def test_printed_and_measured_stand_side_by_side_with_their_settings() -> None:
         "CUB, tuned": "-",
         "CARS, printed": "79.9",
         "CARS": "70.0 ± 0.0",
+        "CARS, tuned": "-",
     }
     assert table["+A"]["CUB"] == "-"
-    assert table["setting"]["CUB"] == "the paper's"
-    assert table["setting"]["CARS"] == "shortened: 40 of 100 epochs"
+    assert table["setting"]["CUB"] == table["setting"]["CARS"] == "the paper's"
     assert table["setting"]["CUB, tuned"] == "", "of what was not run nothing is said"
+
+
+def test_a_shortened_setting_says_by_how_much() -> None:
+    headings, rows = cited()["E"].table({"E2": results_of({"CARS triplet": 70.0})})
+    (setting,) = (dict(zip(headings, row, strict=True)) for row in rows if row[0] == "setting")
+    assert setting["CARS"] == "shortened: 100 of 150 epochs"
 
 
 def test_a_rate_is_no_part_of_an_arms_name() -> None:
@@ -82,7 +88,7 @@ def test_the_page_has_a_part_for_each_paper_and_says_what_waits(tmp_path: Path) 
     parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     assert [part.splitlines()[0] for part in parts] == [PAPERS[letter] for letter in cited()]
     assert "A person's sentence." in parts[0]
-    assert "| +A | 66.0 | 61.0 ± 0.0 | - | 82.0 | - |" in parts[0]
+    assert "| +A | 66.0 | 61.0 ± 0.0 | - | 82.0 | - | - |" in parts[0]
     assert "[A2](paper.md#a2)" in parts[0]
     assert "![" not in text, "no figure was drawn"
     for part in parts[1:]:

@@ -24,26 +24,6 @@ _ARMS = paper("adml")["arms"]
 TABLE_3 = ("standard", "+T", "+A", "+U")
 
 
-def elsewhere(prefix: str, data: str, kinds: tuple[str, ...]) -> list[Arm]:
-    """The kinds on another dataset, with its own weight and attack.
-
-    Args:
-        prefix: of the names of its arms.
-        data: a dataset of the paper's file that has its own length.
-        kinds: keys of `RECIPES`.
-    """
-    found = []
-    for kind in kinds:
-        recipe, row = adml_arms.RECIPES[kind], {}
-        if kind != "standard" and data == "cars":
-            recipe = f"{recipe}-cars"
-        elif kind != "standard":
-            recipe, row = f"adml-a-{data}", {"regime.goal": {**adml_arms.GOALS[kind], "reference": "joint"}}
-        over: dict[str, Any] = {"settings": _ARMS["short"][data], "recipe": recipe, "data": data}
-        found.append(adml_arms.arm("paper", kind, f"{prefix}{kind}", row=row, **over))
-    return found
-
-
 @study("A2")
 def clean_gain(scale: Scale) -> Plan:
     """ADML+A and +U beat standard training and +T on clean images; A+U together is about as good as T.
@@ -52,8 +32,11 @@ def clean_gain(scale: Scale) -> Plan:
     """
     arms = adml_arms.variants(scale) + adml_arms.others(scale)
     if scale == "paper":
-        arms += adml_arms.tuned() + elsewhere("CARS ", "cars", tuple(adml_arms.RECIPES))
-        arms += elsewhere("SOP ", "sop", TABLE_3) + elsewhere("In-shop ", "inshop", TABLE_3)
+        arms += [adml_arms.arm(scale, "standard", "standard, 28 × 4", settings=adml_arms.BALANCED), *adml_arms.tuned()]
+        kinds = tuple(adml_arms.RECIPES)
+        arms += adml_arms.elsewhere("cars", "CARS ", kinds)
+        arms += adml_arms.elsewhere("cars", f"CARS {adml_arms.TUNED_MARK} ", kinds, adml_arms.TUNED)
+        arms += adml_arms.elsewhere("sop", "SOP ", TABLE_3) + adml_arms.elsewhere("inshop", "In-shop ", TABLE_3)
     return Plan(arms)
 
 

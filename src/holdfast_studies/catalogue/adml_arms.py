@@ -19,8 +19,11 @@ SUFFIX = {NORMALISED: "normalised", PIXELS: "pixels"}
 _ARMS = paper("adml")["arms"]
 WHOLE, HALF, PARTS, PARTS_ROW, BETA = (_ARMS[key] for key in ("whole", "half", "parts", "parts_row", "beta"))
 """Scale → what is laid over recipes."""
+ELSEWHERE: Mapping[str, Mapping[str, Any]] = _ARMS["elsewhere"]
+"""Dataset → what is laid over recipes."""
 
 RECIPES, TUNED_RECIPES, TUNED, GOALS = (_ARMS[key] for key in ("recipes", "tuned_recipes", "tuned", "goals"))
+BALANCED: Mapping[str, Any] = _ARMS["balanced"]
 WEIGHTS, LOSSES, LIMITS = _ARMS["weights"], _ARMS["losses"], _ARMS["limits"]
 TUNED_MARK, HALF_MARK = "tuned", "half"
 """In the names of arms: on the ground of `resnet50-ms-tuned`, or of half the length."""
@@ -117,6 +120,27 @@ def tuned() -> list[Arm]:
         recipe, settings = (TUNED_RECIPES[kind], {}) if kind in TUNED_RECIPES else (RECIPES[kind], TUNED)
         name = f"{TUNED_MARK} {kind}" + (f" {SUFFIX[reading]}" if reading else "")
         found.append(arm("paper", kind, name, reading=reading, settings=settings, recipe=recipe, seeds=SEVERAL))
+    return found
+
+
+def elsewhere(data: str, prefix: str, kinds: tuple[str, ...], ground: Mapping[str, Any] | None = None) -> list[Arm]:
+    """Kinds on another dataset, with its own weight and attack.
+
+    Args:
+        data: a dataset of the paper's file that has settings of its own.
+        prefix: of the names of its arms.
+        kinds: keys of `RECIPES`.
+        ground: settings in the place of the dataset's own.
+    """
+    found = []
+    for kind in kinds:
+        recipe, row = RECIPES[kind], {}
+        if kind != "standard" and data == "cars":
+            recipe = f"{recipe}-cars"
+        elif kind != "standard":
+            recipe, row = f"adml-a-{data}", {"regime.goal": {**GOALS[kind], "reference": "joint"}}
+        settings = ELSEWHERE[data] if ground is None else ground
+        found.append(arm("paper", kind, f"{prefix}{kind}", row=row, settings=settings, recipe=recipe, data=data))
     return found
 
 
