@@ -21,7 +21,6 @@ from holdfast_studies.jobs import SCALES
 from holdfast_studies.overview import write_overview
 from holdfast_studies.page import load, order, write_page
 from holdfast_studies.results import Results
-from holdfast_studies.sharing import shared
 
 
 def take(out: Path, results: Path) -> None:
@@ -47,22 +46,8 @@ def joined(new: Results, before: Results) -> Results:
     return Results(outcomes=outcomes)
 
 
-def share(results: Path) -> None:
-    """Complete raw files with outcomes of arms that another study has, too."""
-    for scale in SCALES:
-        files = [results / "raw" / scale / f"{name}.json" for name in order(base.names())]
-        found = {one.study.id: one for one in (load(file) for file in files if file.is_file())}
-        every = [(one.study, one.results) for one in found.values()]
-        for name, one in found.items():
-            whole = shared(one.study, scale, one.results, every)
-            if any(len(own) > len(one.results.outcomes.get(arm, [])) for arm, own in whole.outcomes.items()):
-                planned = {arm: own["planned"] for arm, own in one.plain["arms"].items()}
-                write_raw(results / "raw" / scale / f"{name}.json", document(one.study, scale, whole, planned))
-
-
 def write(results: Path) -> None:
     """All pages of a folder."""
-    share(results)
     for scale in SCALES:
         raw = results / "raw" / scale
         found = write_page(scale, raw, results / f"{scale}.md", results / "figures" / scale, results / "reading")

@@ -23,6 +23,7 @@ from holdfast_studies.judging import by_reading, counted, verdicts
 from holdfast_studies.judging import judged as judge
 from holdfast_studies.results import Results, Status
 from holdfast_studies.setting import settings
+from holdfast_studies.sharing import shared
 from holdfast_studies.tables import (
     Ran,
     Spent,
@@ -147,6 +148,18 @@ def load(file: Path) -> Finished:
     return Finished(study=study, scale=scale, results=results, plain=plain, verdicts=judged, void=void)
 
 
+def load_all(files: Iterable[Path]) -> list[Finished]:
+    """The raw files of one scale that are there; what one study ran of an arm that another has, too, counts in both."""
+    loaded = [load(file) for file in files if file.is_file()]
+    every = [(one.study, one.results) for one in loaded]
+    found = []
+    for one in loaded:
+        results = shared(one.study, one.scale, one.results, every)
+        judged = verdicts(one.study, one.scale, results)
+        found.append(dataclasses.replace(one, results=results, verdicts=judged))
+    return found
+
+
 def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path | None = None) -> list[Finished]:
     """Draw the figures of all raw files in a folder and write the page; returns what it found there.
 
@@ -158,8 +171,7 @@ def write_page(scale: Scale, raw: Path, page: Path, figures: Path, reading: Path
         reading: folder with a person's remarks, `SCALE-ID.md`; they stand beside the verdicts and change none. A study
             of which anything is void has none.
     """
-    files = [raw / f"{name}.json" for name in base.names()]  # what else lies there is not ours
-    loaded = [load(file) for file in files if file.is_file()]
+    loaded = load_all(raw / f"{name}.json" for name in base.names())  # what else lies there is not ours
     ready = {one.study.id: one for one in loaded if one.begun}
     found = [ready[name] for name in order(ready)]
     void = {one.study.id: one.void for one in loaded if one.void}
