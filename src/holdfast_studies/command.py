@@ -19,11 +19,12 @@ from holdfast.errors import HoldfastError, harmless, unknown
 from holdfast_studies import base
 from holdfast_studies.base import Study
 from holdfast_studies.bundle import take_bundle, write_bundle
-from holdfast_studies.campaign import Tally, part_of, run_cells
+from holdfast_studies.campaign import part_of, run_cells
 from holdfast_studies.document import document, planned_seeds, results_of, write
 from holdfast_studies.jobs import Cell, Scale
 from holdfast_studies.judging import verdicts
 from holdfast_studies.page import order, write_page
+from holdfast_studies.pending import Tally
 from holdfast_studies.results import Results
 from holdfast_studies.running import Places
 from holdfast_studies.store import Store

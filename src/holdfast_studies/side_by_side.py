@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -22,11 +22,9 @@ from holdfast_studies.expected import begun, ceiling_of, expected_seconds, train
 from holdfast_studies.job_count import JobCount, gpu_memory, job_counts
 from holdfast_studies.jobs import Cell, Training
 from holdfast_studies.mps import shared_gpu, variables
+from holdfast_studies.pending import Pending, Tally
 from holdfast_studies.running import Company, Places
 from holdfast_studies.workers import Worker, WorkerReply, let_go
-
-if TYPE_CHECKING:
-    from holdfast_studies.campaign import Pending, Tally
 
 LOOK = 2.0
 """Seconds between two looks at the jobs."""

@@ -22,11 +22,11 @@ from holdfast import console, devices
 from holdfast.models import compile_choice
 from holdfast.training import Interrupted
 from holdfast_studies import campaign, mps, running, side_by_side, workers
-from holdfast_studies.campaign import Tally
 from holdfast_studies.ceilings import Machine, look_at_machine, measure_ceiling, remember_jobs
 from holdfast_studies.expected import expected_seconds
 from holdfast_studies.job_count import ROOM, JobCount, job_counts
 from holdfast_studies.jobs import AuditMeasure, Cell, Training
+from holdfast_studies.pending import Pending, Tally
 from holdfast_studies.running import Places
 from holdfast_studies.store import Store
 
@@ -221,7 +221,7 @@ def test_auto_on_a_gpu_grows_with_what_logs_say(
         return []
 
     monkeypatch.setattr(side_by_side, "wait", look)
-    pending = campaign.Pending(cells, store, HERE)
+    pending = Pending(cells, store, HERE)
     clock = itertools.count()
     monkeypatch.setattr(side_by_side.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(side_by_side.CellRunner, "_look_at_machine", lambda *_: None)
@@ -258,7 +258,7 @@ def test_a_ceiling_that_was_passed_is_measured_again(tmp_path: Path, monkeypatch
     monkeypatch.setattr("holdfast_studies.ceilings.measure_ceiling", lambda *_: next(rates))
     store, tally, wanted = Store(tmp_path), Tally(), ("conv-tiny", 16, 8)
     for ideal, expected in ((0.0, 100.0), (1e9, 100.0), (0.0, 900.0)):
-        runner = side_by_side.CellRunner(campaign.Pending([], store, HERE), print, HERE, [], 1, None, tally)
+        runner = side_by_side.CellRunner(Pending([], store, HERE), print, HERE, [], 1, None, tally)
         runner.machine = look_at_machine([wanted], "cpu", store.machine)
         assert runner.machine.ceilings == {wanted: expected}
         tally.start()
@@ -268,7 +268,7 @@ def test_a_ceiling_that_was_passed_is_measured_again(tmp_path: Path, monkeypatch
 
 def test_a_tally_says_cells_per_hour_and_the_share(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 360.0])
-    monkeypatch.setattr(campaign.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("holdfast_studies.pending.time.monotonic", lambda: next(clock))
     tally = Tally()
     tally.start(devices=2)
     tally.add(432.0, cells=4)
