@@ -21,7 +21,7 @@ from holdfast_studies.base import Study
 from holdfast_studies.bundle import take_bundle, write_bundle
 from holdfast_studies.campaign import part_of, run_cells
 from holdfast_studies.document import document, planned_seeds, results_of, write
-from holdfast_studies.jobs import Cell, Scale
+from holdfast_studies.jobs import SCALES, Cell, Scale
 from holdfast_studies.judging import verdicts
 from holdfast_studies.page import order, write_page
 from holdfast_studies.pending import Tally
@@ -163,7 +163,8 @@ def chosen(ids: Sequence[str], scale: Scale) -> list[Study]:
     studies = [base.get(name) for name in dict.fromkeys(name.upper() for name in ids)]
     for study in studies:
         if not study.arms(scale):
-            raise HoldfastError(f"{study.id} has no {scale} scale; leave --scale {scale} out or name another study")
+            other = next(known for known in SCALES if known != scale)
+            raise HoldfastError(f"{study.id} has no {scale} scale; run it with --scale {other}")
     return studies
 
 

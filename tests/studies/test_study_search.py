@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from figures_of import asked, figures_of, made_up
 
+from holdfast.errors import HoldfastError
 from holdfast.extras import START
 from holdfast_studies import base
 from holdfast_studies.catalogue.search import BASE, FIRST
+from holdfast_studies.command import chosen
 from holdfast_studies.jobs import SCALES, AuditMeasure, Scale, Training
 from holdfast_studies.results import Status
 
@@ -70,10 +72,10 @@ def test_trials_are_what_their_names_say(scale: Scale) -> None:
 
 def test_the_second_search_begins_with_what_the_first_chose_and_has_other_validation_classes() -> None:
     jobs = trainings("paper", "X6")
-    first, chosen = jobs[FIRST], trainings("paper")["HM&ICS, from its teacher, whose embeddings are kept"]
+    first, trial = jobs[FIRST], trainings("paper")["HM&ICS, from its teacher, whose embeddings are kept"]
     assert first.start is not None
-    assert chosen.start is not None
-    named = {first.start.key(0): START, chosen.start.key(0): START}
+    assert trial.start is not None
+    named = {first.start.key(0): START, trial.start.key(0): START}
 
     def recipe(job: Training) -> dict[str, Any]:
         text = json.dumps(job.resolved(0).plain())
@@ -81,7 +83,7 @@ def test_the_second_search_begins_with_what_the_first_chose_and_has_other_valida
             text = text.replace(name, start)
         return dict(json.loads(text))
 
-    theirs, ours = recipe(chosen), recipe(first)
+    theirs, ours = recipe(trial), recipe(first)
     assert (theirs["data"].pop("validation_seed"), ours["data"].pop("validation_seed")) == (0, 1)
     assert ours == theirs
 
@@ -119,3 +121,10 @@ def test_one_trial_must_be_better_in_both_figures(clean: float, robust: float, s
     del found[names[-2]]
     assert claim.verdict(made_up(found, seeds=1)).status == ("holds" if status == "holds" else "undecided")
     assert claim.verdict(made_up({}, seeds=1)).status == "undecided"
+
+
+def test_a_study_without_a_scale_says_which_it_has() -> None:
+    with pytest.raises(HoldfastError, match="--scale paper"):
+        chosen(["X6"], "pocket")
+    assert [study.id for study in chosen(["X6"], "paper")] == ["X6"]
+    assert "X6" not in [study.id for study in chosen(["all"], "pocket")]

@@ -9,8 +9,8 @@ from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.adml_arms import SEVERAL
 from holdfast_studies.catalogue.hardness_arms import ERS, more_ers, noise
 from holdfast_studies.catalogue.prices import ABOUT_EQUAL, Price, priced
+from holdfast_studies.catalogue.search import search_text
 from holdfast_studies.claims import All, Beyond, Claim, Ordered
-from holdfast_studies.declared import at_scale, paper
 from holdfast_studies.jobs import Arm, AuditMeasure, Measure, Scale, Training
 
 HM, ACT = "HM[S, LGA]&ICS", "ACT[R]"
@@ -21,7 +21,7 @@ STRENGTHS = (2, 4, 8)
 @study("X5")
 def finals(scale: Scale) -> Plan:
     """The recipes that the search chose, on test classes, against HM for as many passes."""
-    text = _declared(scale)
+    text = search_text(scale, "finals")
     arms, claims = [], []
     for data in text["data"]:
         where = f" on {data}" if data != text["chosen_on"] else ""
@@ -37,7 +37,7 @@ def finals(scale: Scale) -> Plan:
 @study("X3")
 def others(scale: Scale) -> Plan:
     """CA-TRIDE, ACT, and ours, against hardness manipulation at equal passes."""
-    text = _declared(scale)
+    text = search_text(scale, "finals")
     jobs = _tested(text, text["chosen_on"])
     hm = jobs[HM]
     for name, other in text["others"].items():
@@ -47,13 +47,6 @@ def others(scale: Scale) -> Plan:
     shown = [HM, text["chosen"], *text["others"]]
     claims = [claim for name in text["others"] if name != ACT for claim in _beats(name, HM, jobs, scale)]
     return Plan([Arm(name, jobs[name], seeds.get(name, _seeds(scale))) for name in shown], claims)
-
-
-def _declared(scale: Scale) -> dict[str, Any]:
-    """What is tested, as it reads at one scale."""
-    own = paper("search")
-    found: dict[str, Any] = at_scale(own["finals"], scale, own["words"])
-    return found
 
 
 def _tested(text: dict[str, Any], data: str) -> dict[str, Training]:

@@ -24,7 +24,7 @@ MEASURES = (
 @study("X4")
 def search(scale: Scale) -> Plan:
     """The search for the best robust recipe, trial by trial."""
-    text = _declared(scale)
+    text = search_text(scale)
     return _plan(text, [trial for trial in text["trials"] if trial.get("at", scale) == scale], BASE)
 
 
@@ -33,7 +33,7 @@ def second(scale: Scale) -> Plan:
     """The second search: what the model sees of an image."""
     if scale == "pocket":
         return Plan([])
-    text, more = _declared(scale), _declared(scale, "second")
+    text, more = search_text(scale), search_text(scale, "second")
     plain = {**text["plain"], "settings": {**text["plain"]["settings"], **more["plain"]}}
     return _plan({**text, "over": {**text["over"], **more["over"]}, "plain": plain}, more["trials"], FIRST)
 
@@ -47,8 +47,8 @@ def _plan(text: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], first: s
 
 
 @functools.cache
-def _declared(scale: Scale, which: str = "search") -> dict[str, Any]:
-    """Families and trials of a search as they read at one scale."""
+def search_text(scale: Scale, which: str = "search") -> dict[str, Any]:
+    """A search, or the `finals` of what was chosen, as the YAML file has it at one scale."""
     own = paper("search")
     found: dict[str, Any] = at_scale(own[which], scale, own["words"])
     return found
