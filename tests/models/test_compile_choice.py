@@ -59,7 +59,7 @@ def test_graphs_that_were_kept_pay_sooner(card: None) -> None:
 
 def test_several_runs_share_what_compiling_takes(card: None) -> None:
     alone = choose_compiling("auto", model(), 0, 4, True).takes
-    with shared_compiling(10):
+    with shared_compiling(5), shared_compiling(2):
         tenth = choose_compiling("auto", model(), 0, 4, True).takes
         CompileTimes(model(), True).remember("cold", alone)
         kept = choose_compiling("auto", model(), 0, 4, True).takes

@@ -62,8 +62,11 @@ class CompileChoice:
 
 @contextmanager
 def shared_compiling(runs: int) -> Iterator[None]:
-    """What is compiled in the block serves so many runs of the same network; each has its part of the time."""
-    before = _runs.set(runs)
+    """What is compiled in the block serves so many runs of the same network; each has its part of the time.
+
+    A block within another serves so many runs for each of that one's.
+    """
+    before = _runs.set(_runs.get() * runs)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from holdfast.data import ImageStore
 from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
 from holdfast.errors import HoldfastError, TrainingError
 from holdfast.evaluation import embed
-from holdfast.models.compile_choice import CompileChoice, CompileMeter, CompileTimes, choose_compiling
+from holdfast.models.compile_choice import CompileChoice, CompileMeter, CompileTimes, choose_compiling, shared_compiling
 from holdfast.processes import current_processes, joined, starts_first
 from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import FITTED, KEPT, ON_TEST, START, UNDER_ATTACK
@@ -99,7 +99,8 @@ def train(
     if first is not None and run.open(checked) is None:
         if starts_first():
             console.say(f"first the run that it starts from, {run.first}")
-        train(first, out=run.first, device=device, skip_bad=skip_bad)
+        with shared_compiling(2):  # this run finds its graphs
+            train(first, out=run.first, device=device, skip_bad=skip_bad)
     with joined(place) as processes, ExitStack() as stack:
         done = processes.tell(lambda: run.open(checked))
         if done is not None:

@@ -9,6 +9,7 @@ from holdfast.training.recipe_files import read_plain
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
 from holdfast_studies.catalogue.adml_arms import SEVERAL
+from holdfast_studies.catalogue.finals import for_epochs, tested_against
 from holdfast_studies.catalogue.prices import Price, priced
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure
 from holdfast_studies.claims import Claim, Ordered
@@ -94,6 +95,7 @@ LESS, ALIKE = 2 / 3, 1.2
 """Shares of the passes of HM."""
 AS_ROBUST, AS_GOOD = 3.0, 5.0
 """ERS by which an arm may lie lower and be called as robust, points of R@1 by which it may and be said to keep it."""
+FREE_HM: dict[str, Any] = {"name": "free-hm", "destination": "lga", "eps": "8/255", "step": "4/255"}
 WHOLE, HALF = "HM[S, LGA]", "HM[S, LGA], half the epochs"
 FREE, FREE_HALF, FREE_EPOCHS = "free HM, equal passes", "free HM, half the passes", "free HM, equal epochs"
 
@@ -101,23 +103,25 @@ FREE, FREE_HALF, FREE_EPOCHS = "free HM, equal passes", "free HM, half the passe
 @study("X2")
 def free(scale: Scale) -> Plan:
     """Free HM: the ERS of HM at a fraction of the passes."""
-    epochs, per_batch = hardness_arms.LENGTHS["glyphs" if scale == "pocket" else "cub"], hardness_arms.STEPS[scale] + 1
-    half = epochs // 2
-    measures: tuple[Measure, ...] = (hardness_arms.FIXED, Probe("spent"))
+    whole = _whole(scale)
+    epochs, per_batch = whole.resolved(0).epochs, hardness_arms.STEPS[scale] + 1
     clean, robust = hardness_arms.noise(scale)
-    batch = {} if scale == "pocket" else {"batch.classes": 56, "mining_groups": 1}  # that of free HM
-    settings = {"regime.source": hardness_arms.miner(scale, "S"), "regime.replays": REPLAYS}
+
+    def with_regime(regime: dict[str, Any] | None, length: int) -> Training:
+        own = {} if regime is None else {"regime": regime}
+        return dataclasses.replace(whole, settings={**whole.settings, **own, **for_epochs(length)})
 
     def for_free(length: int) -> Training:
-        return hardness_arms.trained(scale, "free-hm", settings, epochs=length, measures=measures)
+        return with_regime(FREE_HM | {"source": hardness_arms.miner(scale, "S"), "replays": REPLAYS}, length)
 
+    half = epochs // 2
     jobs = {
-        WHOLE: hardness_arms.hm(scale, measures=measures, over=batch),
+        WHOLE: whole,
         FREE_HALF: for_free(half * per_batch // REPLAYS),
         FREE: for_free(epochs * per_batch // REPLAYS),
-        HALF: hardness_arms.hm(scale, epochs=half, measures=measures, over=batch),
+        HALF: with_regime(None, half),
         FREE_EPOCHS: for_free(epochs),
-        "standard": hardness_arms.standard(scale, measures=measures, over=batch),
+        "standard": with_regime({"name": "standard"}, epochs),
     }
 
     def at_most(share: float, claim: Claim, name: str) -> Claim:
@@ -131,7 +135,7 @@ def free(scale: Scale) -> Plan:
     alike = "for about as many passes (a fifth more at most), free HM reaches more ERS"
     same = "for the same epochs and no more passes, free HM reaches more ERS"
     return Plan(
-        hardness_arms.named(jobs),
+        hardness_arms.named(jobs, (0,) if scale == "paper" else None),
         [
             at_most(LESS, more_ers(as_robust, FREE_HALF, least=-AS_ROBUST), FREE_HALF),
             at_most(LESS, Ordered(as_good, (FREE_HALF, WHOLE), noise=clean, least=-AS_GOOD), FREE_HALF),
@@ -139,3 +143,12 @@ def free(scale: Scale) -> Plan:
             at_most(1.0, more_ers(same, FREE_EPOCHS), FREE_EPOCHS),
         ],
     )
+
+
+def _whole(scale: Scale) -> Training:
+    """HM[S, LGA] as X2 has it: at paper scale on the ground of X5, whose HM&ICS loses its intra-class term."""
+    measures: tuple[Measure, ...] = (hardness_arms.FIXED, Probe("spent"))
+    if scale == "pocket":
+        return hardness_arms.hm(scale, measures=measures)
+    hm = tested_against(scale)
+    return dataclasses.replace(hm, settings={**hm.settings, "regime.ics": 0}, measures=measures)

@@ -41,7 +41,7 @@ def others(scale: Scale) -> Plan:
     jobs = _tested(text, text["chosen_on"])
     hm = jobs[HM]
     for name, other in text["others"].items():
-        settings = {"regime": other["regime"], **_for(other["epochs"]), "on_collapse": "warn"}
+        settings = {"regime": other["regime"], **for_epochs(other["epochs"]), "on_collapse": "warn"}
         jobs[name] = dataclasses.replace(hm, settings={**hm.settings, **settings})
     seeds = {name: tuple(other["seeds"]) for name, other in text["others"].items() if "seeds" in other}
     shown = [HM, text["chosen"], *text["others"]]
@@ -49,16 +49,22 @@ def others(scale: Scale) -> Plan:
     return Plan([Arm(name, jobs[name], seeds.get(name, _seeds(scale))) for name in shown], claims)
 
 
+def tested_against(scale: Scale) -> Training:
+    """HM as X5 compares with it on the dataset that recipes were chosen on."""
+    text = search_text(scale, "finals")
+    return _tested(text, text["chosen_on"])[HM]
+
+
 def _tested(text: dict[str, Any], data: str) -> dict[str, Training]:
     """The recipes of ours on a dataset, and HM for as many passes."""
     own, hm = text["data"][data], text["hm"]
     trained = {name: (name, settings) for name, settings in own["recipes"].items()}
-    trained[HM] = (hm["recipe"], {**hm["settings"], **_for(own["epochs"])})
+    trained[HM] = (hm["recipe"], {**hm["settings"], **for_epochs(own["epochs"])})
     measures = _measures(text)
     return {name: Training(recipe, data, {}, settings, measures) for name, (recipe, settings) in trained.items()}
 
 
-def _for(epochs: int) -> dict[str, int]:
+def for_epochs(epochs: int) -> dict[str, int]:
     """So many epochs, evaluated at their end."""
     return {"epochs": epochs, "evaluate_every": epochs}
 
