@@ -95,7 +95,7 @@ LESS, ALIKE = 2 / 3, 1.2
 """Shares of the passes of HM."""
 AS_ROBUST, AS_GOOD = 3.0, 5.0
 """ERS by which an arm may lie lower and be called as robust, points of R@1 by which it may and be said to keep it."""
-FREE_HM: dict[str, Any] = {"name": "free-hm", "destination": "lga", "eps": "8/255", "step": "4/255"}
+FREE_HM = {"name": "free-hm", "destination": "lga", "replays": REPLAYS, "eps": "8/255", "step": "4/255"}
 WHOLE, HALF = "HM[S, LGA]", "HM[S, LGA], half the epochs"
 FREE, FREE_HALF, FREE_EPOCHS = "free HM, equal passes", "free HM, half the passes", "free HM, equal epochs"
 
@@ -103,25 +103,24 @@ FREE, FREE_HALF, FREE_EPOCHS = "free HM, equal passes", "free HM, half the passe
 @study("X2")
 def free(scale: Scale) -> Plan:
     """Free HM: the ERS of HM at a fraction of the passes."""
-    whole = _whole(scale)
+    whole, standard = _ground(scale)
     epochs, per_batch = whole.resolved(0).epochs, hardness_arms.STEPS[scale] + 1
     clean, robust = hardness_arms.noise(scale)
 
-    def with_regime(regime: dict[str, Any] | None, length: int) -> Training:
-        own = {} if regime is None else {"regime": regime}
-        return dataclasses.replace(whole, settings={**whole.settings, **own, **for_epochs(length)})
+    def changed(length: int, **settings: Any) -> Training:
+        return dataclasses.replace(whole, settings={**whole.settings, **settings, **for_epochs(length)})
 
     def for_free(length: int) -> Training:
-        return with_regime(FREE_HM | {"source": hardness_arms.miner(scale, "S"), "replays": REPLAYS}, length)
+        return changed(length, regime={**FREE_HM, "source": hardness_arms.miner(scale, "S")})
 
     half = epochs // 2
     jobs = {
         WHOLE: whole,
         FREE_HALF: for_free(half * per_batch // REPLAYS),
         FREE: for_free(epochs * per_batch // REPLAYS),
-        HALF: with_regime(None, half),
+        HALF: changed(half),
         FREE_EPOCHS: for_free(epochs),
-        "standard": with_regime({"name": "standard"}, epochs),
+        "standard": standard,
     }
 
     def at_most(share: float, claim: Claim, name: str) -> Claim:
@@ -145,10 +144,11 @@ def free(scale: Scale) -> Plan:
     )
 
 
-def _whole(scale: Scale) -> Training:
-    """HM[S, LGA] as X2 has it: at paper scale on the ground of X5, whose HM&ICS loses its intra-class term."""
+def _ground(scale: Scale) -> tuple[Training, Training]:
+    """HM[S, LGA] as X2 has it, and without an adversary; at paper scale X5's HM&ICS without its intra-class term."""
     measures: tuple[Measure, ...] = (hardness_arms.FIXED, Probe("spent"))
     if scale == "pocket":
-        return hardness_arms.hm(scale, measures=measures)
+        return hardness_arms.hm(scale, measures=measures), hardness_arms.standard(scale, measures=measures)
     hm = tested_against(scale)
-    return dataclasses.replace(hm, settings={**hm.settings, "regime.ics": 0}, measures=measures)
+    hm = dataclasses.replace(hm, settings={**hm.settings, "regime.ics": 0}, measures=measures)
+    return hm, dataclasses.replace(hm, settings={**hm.settings, "regime": {"name": "standard"}})
