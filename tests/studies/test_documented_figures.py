@@ -43,9 +43,11 @@ def table(file: str, heading: str) -> list[dict[str, str]]:
     return found
 
 
-def measured(study: str, arm: str, figure: str) -> str:
-    found = load(ROOT / "docs" / "results" / "raw" / "paper" / f"{study}.json").results.values(arm, figure)
-    assert found, (study, arm, figure)
+def measured(studies: str, arm: str, figure: str) -> str:
+    """A figure of an arm by the first of some studies that ran it."""
+    raw = [ROOT / "docs" / "results" / "raw" / "paper" / f"{study}.json" for study in studies.split()]
+    found = next((values for file in raw if (values := load(file).results.values(arm, figure))), [])
+    assert found, (studies, arm, figure)
     return spread(found, figure)
 
 
@@ -73,4 +75,4 @@ def test_trials_on_photographs(row: dict[str, str]) -> None:
 @pytest.mark.parametrize("row", table("docs/choosing.md", "on test classes"), ids=lambda row: row["on test classes"])
 def test_recipes_on_photographs(row: dict[str, str]) -> None:
     for heading, figure in TESTED.items():
-        assert row[heading] == measured("X5", row["on test classes"], figure)
+        assert row[heading] == measured("X5 X3", row["on test classes"], figure)
