@@ -16,7 +16,7 @@ def test_datasets_and_weights_are_named() -> None:
         assert small.invocation("pocket") == "holdfast study X9 --scale pocket"
         assert small.invocation("paper") == "holdfast study X9 --scale paper --place cub=DIR"
     weights = "--weights torchvision:mobilenet_v2=FILE"
-    assert base.get("X1").invocation("paper") == f"holdfast study X1 --scale paper --place cub=DIR {weights}"
+    assert base.get("H2").invocation("paper") == f"holdfast study H2 --scale paper --place cub=DIR {weights}"
 
 
 @pytest.mark.parametrize("scale", SCALES)

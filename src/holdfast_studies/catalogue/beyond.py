@@ -8,7 +8,6 @@ from typing import Any
 from holdfast.training.recipe_files import read_plain
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue import easy_positives_arms, hardness_arms, mdprop_arms
-from holdfast_studies.catalogue.adml_arms import SEVERAL
 from holdfast_studies.catalogue.finals import for_epochs, tested_against
 from holdfast_studies.catalogue.prices import Price, priced
 from holdfast_studies.catalogue.rules import ChosenBeatsEach, Figure
@@ -29,8 +28,8 @@ FIGURES = (
 GRADIENT = {"name": "gradient", "rule": "best", "miner": "ephn"}
 ICS = 0.5
 """Weight of HM's intra-class structure term: its paper's best form, alone and in combinations."""
-FOUR = paper("beyond")["arms"]["combined"]
-"""Scale → settings over HM's recipes."""
+COMBINED, CRAFTED = (paper("beyond")["arms"][key] for key in ("combined", "crafted"))
+"""Scale → settings over HM's recipes, and over these where HM crafts."""
 
 
 @study("X1")
@@ -39,9 +38,8 @@ def combined(scale: Scale) -> Plan:
     jobs = {EPS: _eps(scale), DIRECT: _direct(scale), HM: _combined(scale, (HM,)), SETS: _sets(scale)}
     jobs |= {name: _combined(scale, ideas) for name, ideas in zip(COMBINATIONS, IDEAS, strict=True)}
     measures = (hardness_arms.FIXED, AuditMeasure(split="val", limit=hardness_arms.AUDITED, name="val-ers"))
-    seeds = SEVERAL if scale == "paper" else None
     return Plan(
-        [Arm(name, dataclasses.replace(job, measures=measures), seeds) for name, job in jobs.items()],
+        [Arm(name, dataclasses.replace(job, measures=measures)) for name, job in jobs.items()],
         [
             ChosenBeatsEach(
                 "the combination chosen on validation classes beats EPS, the direct gradient, HM and MDProp, each "
@@ -57,7 +55,7 @@ def combined(scale: Scale) -> Plan:
 def _combined(scale: Scale, ideas: tuple[str, ...]) -> Training:
     """HM with other ideas."""
     base = hardness_arms.hm(scale, regime={"ics": ICS})
-    settings: dict[str, Any] = {**base.settings, **FOUR[scale]}
+    settings: dict[str, Any] = {**base.settings, **COMBINED[scale], **CRAFTED[scale]}
     if EPS in ideas:
         own = base.row["regime.source"]
         anchors = {} if scale == "pocket" else {"anchors": "first"}
@@ -72,13 +70,13 @@ def _combined(scale: Scale, ideas: tuple[str, ...]) -> Training:
 def _eps(scale: Scale) -> Training:
     loss = easy_positives_arms.LOSSES["triplet"].easy["loss"]
     if scale == "paper":
-        return hardness_arms.trained(scale, "resnet18-triplet", {"loss": loss}, over=FOUR[scale])
+        return hardness_arms.trained(scale, "resnet18-triplet", {"loss": loss}, over=COMBINED[scale])
     return easy_positives_arms.GLYPHS.training({"loss": loss})
 
 
 def _direct(scale: Scale) -> Training:
     if scale == "paper":
-        return hardness_arms.trained(scale, "resnet18-triplet", {"loss": GRADIENT}, over=FOUR[scale])
+        return hardness_arms.trained(scale, "resnet18-triplet", {"loss": GRADIENT}, over=COMBINED[scale])
     return Training("gs-pocket", settings=mdprop_arms.SETTINGS["pocket"])
 
 
@@ -87,7 +85,7 @@ def _sets(scale: Scale) -> Training:
         return mdprop_arms.training(scale, "MDProp")
     mdprop = read_plain("mdprop-2")
     method = {"loss": mdprop["loss"], "regime": mdprop["regime"], "model.batchnorm": "train"}
-    return hardness_arms.trained(scale, "resnet18-triplet", {}, over={**FOUR[scale], **method})
+    return hardness_arms.trained(scale, "resnet18-triplet", {}, over={**COMBINED[scale], **method})
 
 
 REPLAYS = 4
