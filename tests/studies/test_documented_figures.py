@@ -66,6 +66,13 @@ def test_the_readmes_attacks(row: dict[str, str]) -> None:
         assert row[goal] == measured(study, arm, f"adml-56x2-pixel/{goal}/R@1")
 
 
+@pytest.mark.parametrize("row", table("README.md", "robust recipe"), ids=lambda row: row["robust recipe"])
+def test_the_readmes_robust_recipes(row: dict[str, str]) -> None:
+    arm = row["robust recipe"].partition(", three")[0].strip("`")
+    for heading, figure in (("R@1", "R@1"), ("ERS", "ers-fixed/ERS"), ("worst case", "worst/eps=2/255 R@1")):
+        assert row[heading] == measured("X5", arm, figure)
+
+
 @pytest.mark.parametrize("row", table("docs/choosing.md", "trial"), ids=lambda row: row["trial"])
 def test_trials_on_photographs(row: dict[str, str]) -> None:
     for heading, figure in SEARCHED.items():
