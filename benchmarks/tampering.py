@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from holdfast import attacks
 from holdfast.attacks import Budget
-from holdfast.attacks.frozen import frozen
 from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject
 from holdfast.audit.subject import Subject
 from holdfast.data import ImageStore, ImageTable, load
@@ -75,8 +74,7 @@ def attacked(subject: Subject, goal: str, eps: float) -> Tensor:
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    model, _ = borrow_model(arguments.model, None, False, torch.device("cpu"))
-    with frozen(model):
+    with borrow_model(arguments.model, None, False, torch.device("cpu")) as (model, _):
         selection = Selection(load(arguments.data), "test", arguments.queries)
         subject, _, _ = make_subject(model, selection, Execution(batch=256))
         store, rows = subject.store, subject.rows.numpy()

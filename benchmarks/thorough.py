@@ -20,7 +20,6 @@ from timing import write
 from torch import Tensor, nn
 
 from holdfast.attacks import Budget
-from holdfast.attacks.frozen import frozen
 from holdfast.audit.base import Part
 from holdfast.audit.ensemble import ROBUST, Ensemble, Robust, run_together
 from holdfast.audit.plan import Passes, Progress
@@ -88,8 +87,7 @@ def one_way(protocol: Thorough, subject: Subject) -> tuple[dict[str, Any], Tenso
 def measure(model: str | nn.Module, data: str | ImageTable, limit: int) -> dict[str, Any]:
     """Both ways on the same images of a model."""
     table, _ = read_table(data, False)
-    embedder, _ = borrow_model(model, None, False, choose_device(None))
-    with frozen(embedder):
+    with borrow_model(model, None, False, choose_device(None)) as (embedder, _):
         subject, _, _ = make_subject(embedder, Selection(table, choose_split(table, None), limit), Execution())
         subject = speed_up(subject, Thorough().budget(subject), Execution(compile=False))
         ours, held, radius = one_way(Thorough(), subject)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from holdfast.errors import DataError
 from holdfast.metric_info import plain
 from holdfast.metrics.evaluation import RECALLS
 from holdfast.models import Embedder, as_embedder
+from holdfast.models.modes import HasModules, in_eval_mode
 from holdfast.processes import current_processes
 from holdfast.versions import versions
 
@@ -46,7 +47,7 @@ class Result(metrics.Evaluation):
     content: str = ""
 
 
-class ImageModel(Protocol):
+class ImageModel(HasModules, Protocol):
     """What embedding needs of a model; `Embedder` has it."""
 
     size: int
@@ -55,12 +56,6 @@ class ImageModel(Protocol):
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images in [0, 1] to vectors."""
-
-    def train(self, mode: bool = True) -> Any:
-        """Training or eval mode."""
-
-    def modules(self) -> Iterator[nn.Module]:
-        """It and all that it is made of."""
 
 
 @torch.no_grad()
@@ -89,26 +84,20 @@ def embed(
     rows = torch.arange(len(store.table)) if rows is None else rows
     mine = rows[processes.shard(len(rows))]
     vectors = torch.empty(len(mine), model.dim)
-    modes = {part: part.training for part in model.modules()}
-    model.train(False)
-    try:
-        with console.bar(len(mine), unit="image", what="embedding") as bar:
-            for start in range(0, len(mine), batch):
-                own, coming = mine[start : start + batch], mine[start + batch : start + 2 * batch]
-                if seen is None:
-                    images = store.inputs(own)
-                    store.prefetch_inputs(coming)
-                else:
-                    whole = store.get(own)
-                    store.prefetch(coming)
-                    seen(whole)
-                    images = store.shown(whole)
-                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                    vectors[start : start + batch] = model(images).float().cpu()
-                bar.update(len(images))
-    finally:
-        for part, mode in modes.items():  # one by one: layers may be in eval mode inside a model that trains
-            part.training = mode
+    with in_eval_mode(model), console.bar(len(mine), unit="image", what="embedding") as bar:
+        for start in range(0, len(mine), batch):
+            own, coming = mine[start : start + batch], mine[start + batch : start + 2 * batch]
+            if seen is None:
+                images = store.inputs(own)
+                store.prefetch_inputs(coming)
+            else:
+                whole = store.get(own)
+                store.prefetch(coming)
+                seen(whole)
+                images = store.shown(whole)
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                vectors[start : start + batch] = model(images).float().cpu()
+            bar.update(len(images))
     return processes.gather(vectors, ((len(rows), 1),))
 
 

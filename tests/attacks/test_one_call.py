@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from attack_cases import ARGUMENTS, network, pictures
@@ -9,6 +11,7 @@ from attack_cases import ARGUMENTS, network, pictures
 import holdfast
 from holdfast import attacks, seeds
 from holdfast.attacks import References
+from holdfast.attacks.budget import Norm
 from holdfast.errors import DataError, ModelError, RecipeError
 
 
@@ -79,6 +82,60 @@ def test_a_longer_euclidean_or_adaptive_attack_is_an_argument() -> None:
     assert found.measures["hit"].mean() < 0.5 < found.clean["hit"].mean()
 
 
+@pytest.fixture
+def doubles() -> Iterator[None]:
+    """Torch makes numbers in double precision where nothing else is said."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(("goal", "norm"), [("misrank", "linf"), ("single-target", "l2")])
+def test_no_draw_depends_on_the_default_type(goal: str, norm: Norm, request: pytest.FixtureRequest) -> None:
+    model, (images, labels) = network(), pictures()
+
+    def made() -> torch.Tensor:
+        return holdfast.attack(model, images, labels, goal, start="uniform", norm=norm, steps=2).images
+
+    usual = made()
+    request.getfixturevalue("doubles")
+    assert torch.equal(made(), usual)
+
+
+@pytest.mark.parametrize("name", attacks.names())
+def test_a_gallery_made_in_inference_mode(name: str) -> None:
+    model, (images, labels) = network(), pictures()
+    goal = attacks.build(name, **ARGUMENTS[name]) if name in ARGUMENTS else name
+    with torch.inference_mode():
+        gallery = holdfast.gallery(model, images[::2], labels[::2])
+    found = holdfast.attack(model, images[1::2], labels[1::2], goal, gallery=gallery, steps=2)
+    wanted = holdfast.attack(
+        model, images[1::2], labels[1::2], goal, gallery=holdfast.gallery(model, images[::2], labels[::2]), steps=2
+    )
+    assert torch.equal(found.images, wanted.images)
+
+
+def test_an_autocast_around_it_changes_nothing() -> None:
+    model, (images, labels) = network(), pictures()
+    usual = holdfast.attack(model, images, labels, steps=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(holdfast.attack(model, images, labels, steps=3).images, usual.images)
+
+
+def test_frozen_scripts() -> None:
+    model, (images, labels) = network().eval(), pictures()
+    script = torch.jit.freeze(torch.jit.script(model))
+    found, wanted = (holdfast.attack(one, images, labels, steps=2).images for one in (script, model))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
+def test_weights_of_another_type_get_one_line(kind: torch.dtype) -> None:
+    model, (images, labels) = network().to(kind), pictures()
+    with pytest.raises(ModelError, match=str(kind)):
+        holdfast.attack(model, images, labels)
+
+
 def test_mistakes_get_one_line() -> None:
     model, (images, labels) = network(), pictures()
     with pytest.raises(RecipeError, match="misrank"):
@@ -87,6 +144,8 @@ def test_mistakes_get_one_line() -> None:
         holdfast.attack(model, (255 * images).byte(), labels)
     with pytest.raises(DataError, match="labels"):
         holdfast.attack(model, images)
+    with pytest.raises(DataError, match="labels"):
+        holdfast.attack(model, images, list("abc") * 8)
     with pytest.raises(ModelError, match=r"needs an nn\.Module"):
         holdfast.attack(lambda x: x, images, labels)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="batch must be 1"):

@@ -275,6 +275,35 @@ def test_mistakes(run: Path, words: list[str], message: str, capsys: pytest.Capt
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
+class Casting(nn.Module):
+    """Half precision inside, float32 outside, and state that is no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(3), nn.Flatten()).bfloat16()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.net(images.bfloat16()).float()  # type: ignore[no-any-return]
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"trained": 3}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        assert state == {"trained": 3}
+
+
+def test_weights_of_any_type_are_audited_and_come_back_in_their_layout(table: ImageTable) -> None:
+    module = Casting().eval()
+    conv, images = module.net[0], torch.rand(3, 3, 28, 28)
+    before, layout = module(images), conv.weight.stride()
+    weight, bias = conv.weight, conv.bias
+    assert audit.run(module, table, "adml", size=28, limit=4, quick=True).document["metrics"]
+    assert (conv.weight, conv.bias) == (weight, bias)
+    assert conv.weight.stride() == layout
+    assert torch.equal(module(images), before)
+
+
 def test_the_model_comes_back_as_it_was(model: Embedder, table: ImageTable) -> None:
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}

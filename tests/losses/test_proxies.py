@@ -47,6 +47,16 @@ def test_equals_the_library(name: str) -> None:
         torch.testing.assert_close(one_gradient, two_gradient)
 
 
+@pytest.mark.parametrize("name", PEERS)
+def test_derivatives_by_torch_func(name: str) -> None:
+    z, labels = batch()
+    z, labels = z[labels < 5], labels[labels < 5]
+    loss = built(name)
+    _, expected = value_and_gradient(loss, z, labels)
+    torch.testing.assert_close(torch.func.grad(lambda v: loss(v, labels))(z), expected)
+    torch.testing.assert_close(value_and_gradient(loss, z, labels)[1], expected)
+
+
 def test_arcface_margin_is_in_radians_and_matters() -> None:
     z, labels = batch()
     loss = built("arcface")

@@ -116,6 +116,12 @@ def test_one_class_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", mining.names())
+def test_a_batch_without_images_is_refused(name: str) -> None:
+    with pytest.raises(DataError, match="no images"):
+        mining.build(name)(torch.zeros(0, 8), torch.zeros(0, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", mining.names())
 def test_no_positive_pair_yields_no_tuple(name: str) -> None:
     z, _ = batch(classes=2, per_class=3)
     assert len(mining.build(name)(z, torch.arange(len(z)), seeded()).anchor) == 0

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 import torch
 from interruption import break_off
+from torch import Tensor
 
 import holdfast
 from holdfast.attacks import Budget
+from holdfast.data import ImageStore
 from holdfast.errors import TrainingError
 from holdfast.evaluation import embed
 from holdfast.models import load_model
 from holdfast.training.logs import read_log
 from holdfast.training.recipe import load_recipe
 from holdfast.training.robust_validation import RobustValidation
-from holdfast.training.session import build_session
+from holdfast.training.session import Session, build_session
 
 SHORT = {"budget": {"eps": "8/255", "steps": 2}, "images": 24}
 
@@ -48,15 +50,29 @@ def test_an_interrupted_run_chooses_the_same(
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
-def test_the_figure(tiny: dict[str, Any]) -> None:
-    """Without an attack it is R@1; with one it is not higher, and the model is left as it was."""
-    session = build_session(load_recipe(tiny), "cpu")
+def undisturbed(recipe: dict[str, Any]) -> tuple[Session, ImageStore, Tensor, Tensor, float]:
+    """A model, its validation images, their embeddings and labels, and R@1, which is that without an attack."""
+    session = build_session(load_recipe(recipe), "cpu")
     store = session.open_store("val")
     vectors, labels = embed(session.model, store), torch.tensor(store.table.labels_for("fine"))
     d = torch.cdist(vectors, vectors).fill_diagonal_(torch.inf)
     recall = 100 * float((labels[d.argmin(1)] == labels).float().mean())
     none = RobustValidation(budget=Budget(eps=0.0, steps=1), images=10_000)
     assert none.measure(session.model, store, vectors, labels, 0) == pytest.approx(recall)
+    return session, store, vectors, labels, recall
+
+
+def test_vectors_of_any_length(tiny: dict[str, Any]) -> None:
+    tiny["model"] |= {"normalize": False, "dim": 2}  # so few that lengths decide who is near
+    _, _, vectors, labels, recall = undisturbed(tiny | {"loss": {"name": "triplet", "miner": "random"}})
+    turned = torch.nn.functional.normalize(vectors)
+    nearest = torch.cdist(turned, turned).fill_diagonal_(torch.inf).argmin(1)
+    assert 100 * float((labels[nearest] == labels).float().mean()) != pytest.approx(recall), "or it shows nothing"
+
+
+def test_the_figure(tiny: dict[str, Any]) -> None:
+    """Without an attack it is R@1; with one it is not higher, and the model is left as it was."""
+    session, store, vectors, labels, recall = undisturbed(tiny)
     before = {name: value.clone() for name, value in session.model.state_dict().items()}
     strong = RobustValidation(budget=Budget(eps=0.3, steps=4), images=10_000)
     assert strong.measure(session.model, store, vectors, labels, 0) < recall

@@ -73,7 +73,10 @@ class Forward:
         half = self.precision == "bfloat16" and not exact
         call = self.run if repeated and not exact and self.run is not None else self.module
         with torch.autocast(images.device.type, torch.bfloat16, enabled=half):
-            z = call(images)
+            try:
+                z = call(images)
+            except RuntimeError as error:
+                raise _other_type(error, self.module, images) or error from None
         if not isinstance(z, Tensor) or z.shape[:1] != images.shape[:1] or z.ndim != 2:
             shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
             raise ModelError(f"a model under attack must return one vector per image, (B, dim); it returned {shape}")
@@ -81,8 +84,8 @@ class Forward:
         return F.normalize(precise(z), dim=1) if self.normalize else precise(z)
 
     def gradient(self, images: Tensor, goal: BoundGoal, first: bool) -> tuple[Tensor, Tensor]:
-        """Loss per group and its gradient with respect to the pixels, and to nothing else."""
-        with torch.enable_grad():
+        """Loss per group and its gradient with respect to the pixels, and to nothing else; no autocast reaches them."""
+        with torch.enable_grad(), torch.autocast(images.device.type, enabled=False):
             x = images.detach().requires_grad_()
             z = self.embed(x, exact=first and goal.stationary, repeated=True)
             loss = goal.loss(z)
@@ -101,6 +104,19 @@ class Forward:
     def losses(self, images: Tensor, goal: BoundGoal, chunk: int | None) -> Tensor:
         """The same, `chunk` groups at a time."""
         return torch.cat([self.loss(images[rows], part) for rows, part in chunks(images, goal, chunk)])
+
+
+def _other_type(error: RuntimeError, module: object, images: Tensor) -> ModelError | None:
+    """What to say of an error that comes of weights of another type than the images; nothing of others."""
+    tensors = module.parameters() if isinstance(module, nn.Module) else ()
+    own = {tensor.dtype for tensor in tensors if tensor.is_floating_point()} - {images.dtype}
+    if not own or "type" not in str(error):
+        return None
+    names = " and ".join(sorted(map(str, own)))
+    return ModelError(
+        f"attacks give a model {images.dtype} images, and this one has {names} weights; convert it, or wrap it in a "
+        "module that converts images and vectors"
+    )
 
 
 def group_size(images: Tensor, goal: BoundGoal) -> int:

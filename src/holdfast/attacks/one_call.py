@@ -151,7 +151,10 @@ def _device(module: nn.Module, images: Tensor) -> torch.device:
 
 
 def _labels(labels: ArrayLike | Tensor | None) -> Tensor | None:
-    return None if labels is None else torch.as_tensor(labels)
+    try:
+        return None if labels is None else torch.as_tensor(labels)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"labels must be integers, one per image: {error}; number the classes first") from error
 
 
 @torch.no_grad()

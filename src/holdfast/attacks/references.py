@@ -271,7 +271,9 @@ def _prepared(vectors: Tensor, normalize: bool) -> Tensor:
     vectors = precise(vectors.detach())
     if vectors.ndim != 2 or len(vectors) == 0:
         raise DataError(f"references must have shape (n, dim) with n of 1 or more, got {tuple(vectors.shape)}")
-    return F.normalize(vectors, dim=1) if normalize else vectors
+    with torch.inference_mode(False):  # vectors made inside it could not stand in a loss
+        vectors = vectors.clone() if vectors.is_inference() else vectors
+        return F.normalize(vectors, dim=1) if normalize else vectors
 
 
 def gallery_sum(z: Tensor, items: int, term: Term) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 from holdfast import console, seeds
 from holdfast.attacks import Budget, References
 from holdfast.attacks.forward import Precision
+from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
 from holdfast.audit.flags import Flag
 from holdfast.audit.plan import Speed, TimeLimit
@@ -101,18 +104,34 @@ class Selection:
         return self.table.split(self.split)
 
 
+@contextmanager
 def borrow_model(
     model: str | Path | nn.Module, size: int | None, trust_code: bool, device: torch.device, through_sets: bool = False
-) -> tuple[Embedder, list[Flag]]:
-    """A model as an embedder on its device, and what was odd about the way it came."""
+) -> Iterator[tuple[Embedder, list[Flag]]]:
+    """A model as an embedder, frozen and on its device for the length of a block, and what was odd when it came."""
     if isinstance(model, (str, Path)):
         model = load_model(model, size, trust_code, sets=through_sets)
     raised = checks.training_mode(model)
     embedder = as_embedder(model, size)
     if not embedder.differentiable:
         raised.append(Flag("no-gradients", "the model gives no gradients, so only random search attacked it"))
-    embedder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return embedder, raised
+    with _put_back(embedder), frozen(embedder):
+        embedder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        yield embedder, raised
+
+
+@contextmanager
+def _put_back(model: nn.Module) -> Iterator[None]:
+    """Afterwards weights and buffers are where they were, on their device and in their layout."""
+    values = [(tensor, tensor.data) for tensor in model.parameters()]
+    buffers = [(part, name, buffer) for part in model.modules() for name, buffer in part._buffers.items()]
+    try:
+        yield
+    finally:
+        for tensor, value in values:
+            tensor.data = value
+        for part, name, buffer in buffers:
+            part._buffers[name] = buffer
 
 
 def make_subject(

@@ -16,7 +16,6 @@ from torch import nn
 from holdfast import console
 from holdfast.attacks import Budget
 from holdfast.attacks.forward import require_finite
-from holdfast.attacks.frozen import frozen
 from holdfast.audit import flags as checks
 from holdfast.audit.base import Protocol, registry
 from holdfast.audit.cut import Cut
@@ -40,6 +39,7 @@ from holdfast.metric_info import plain
 from holdfast.metrics.geometry import Geometry
 from holdfast.models import Embedder
 from holdfast.models.card import write_card
+from holdfast.models.weights import raw_bytes
 from holdfast.processes import current_processes
 from holdfast.versions import versions
 
@@ -127,10 +127,13 @@ def run(
     if examples and out is None:
         raise RecipeError("examples require out=")
     table, skip_bad = read_table(data, skip_bad)
-    embedder, raised = borrow_model(model, size, trust_code, choose_device(device), chosen.through_sets)
     selection = Selection(table, choose_split(table, split), limit, seed, skip_bad, quick, time_limit)
     folder = Path(out) if out and current_processes().main else None  # the main process alone writes
-    with held(folder, title), frozen(embedder), torch.random.fork_rng(seeded_devices(embedder.mean.device)):
+    with (
+        borrow_model(model, size, trust_code, choose_device(device), chosen.through_sets) as (embedder, raised),
+        held(folder, title),
+        torch.random.fork_rng(seeded_devices(embedder.mean.device)),
+    ):
         subject, skipped, more = make_subject(embedder, selection, execution, chosen.through_sets)
         require_finite(subject.references.vectors, subject.references.clean(subject.rows))
         partial = None if folder is None else inside(folder, folder / "artifacts" / f"audit-{title}.partial")
@@ -321,7 +324,7 @@ def _identity(embedder: Embedder, subject: Subject, budget: Budget, title: str) 
         if name.startswith("bank.") and not subject.sets:  # most audits never look at auxiliary BatchNorm sets
             continue
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(raw_bytes(tensor))
     return {
         "title": title,
         "model": digest.hexdigest(),

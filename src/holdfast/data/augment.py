@@ -64,7 +64,7 @@ class Augment(ABC):
 
         Apart from `view`, so that some images of a batch can be made without the others.
         """
-        return torch.rand(count, self.numbers, generator=generator, device=generator.device)
+        return torch.rand(count, self.numbers, generator=generator, device=generator.device, dtype=torch.float32)
 
     @abstractmethod
     def view(self, images: RaggedImages, draws: Tensor) -> Tensor:

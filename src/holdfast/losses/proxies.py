@@ -77,7 +77,9 @@ class ClassLoss(AveragedLoss):
         if embeddings.shape[1] != self.dim:
             raise ModelError(f"this loss was built for {self.dim} dims but got {embeddings.shape[1]}; set its dim")
         require_class_labels(labels, self.classes)
-        return self.inner.to(embeddings.device)
+        if any(parameter.device != embeddings.device for parameter in self.inner.parameters()):
+            self.inner.to(embeddings.device)  # not otherwise: inside torch.func even this changes parameters
+        return self.inner
 
     def _resize(self, classes: int, dim: int) -> None:
         try:

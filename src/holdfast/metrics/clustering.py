@@ -149,7 +149,7 @@ def _starts(vectors: Tensor, squares: Tensor, k: int, generator: Generator) -> T
         closest[latest] = 0
         # Weights over exponential draws: the largest are a sample without replacement in proportion to the weights,
         # and vectors that coincide with a start come last instead of being impossible to draw.
-        race = torch.empty(len(vectors)).exponential_(generator=generator).to(vectors)
+        race = torch.empty(len(vectors), dtype=torch.float32).exponential_(generator=generator).to(vectors)
         priority = closest / race
         priority[chosen] = -1
         count = min(max(1, k // SEEDING_ROUNDS), k - len(chosen))

@@ -12,6 +12,7 @@ from torch import Tensor
 from holdfast.errors import DataError
 from holdfast.metric_info import MetricInfo
 from holdfast.metrics.base import Array, EmbeddedSet, Metric, Values, is_unit, register
+from holdfast.mining.draw import sample
 from holdfast.sphere import distance
 
 MINERS = ("random", "semihard", "softhard", "distance", "hardest")
@@ -103,7 +104,7 @@ class Hardness(Metric):
             order = torch.randperm(len(full), generator=generator).to(labels.device)
             chosen = full[order[: self.batch // self.per_class]]
             slots = torch.arange(int(sizes[chosen].max()), device=labels.device)
-            lots = torch.rand(len(chosen), len(slots), generator=generator).to(labels.device)
+            lots = sample(torch.rand, (len(chosen), len(slots)), device=labels.device, generator=generator)
             drawn = torch.where(slots < sizes[chosen, None], lots, -1).topk(self.per_class).indices
             yield by_class[(starts[chosen, None] + drawn).flatten()]
 

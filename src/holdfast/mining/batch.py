@@ -67,6 +67,8 @@ class MiningBatch:
         images: Tensor | None = None,
         recalled: Recalled | None = None,
     ) -> None:
+        if len(embeddings) == 0:
+            raise DataError("this batch has no images; mining needs two or more classes per batch")
         self.positive, self.negative = relations(embeddings, labels, images, recalled)
         known = known_of(labels)
         self.known_complete = known is not None and (known.complete if images is None else known.distinct)

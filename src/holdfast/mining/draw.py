@@ -24,7 +24,8 @@ def sample(draw: Callable[..., Tensor], *given: Any, device: torch.device, gener
         generator: their source; torch's global one when left out.
     """
     source = device if generator is None else generator.device
-    return draw(*given, generator=generator, device=source).to(device)
+    kind = torch.int64 if draw is torch.randint else torch.float32  # whatever torch's default is
+    return draw(*given, generator=generator, device=source, dtype=kind).to(device)
 
 
 def uniform(allowed: Mask, generator: Generator | None) -> Tensor:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from holdfast.errors import ModelError, described
 from holdfast.models.depthwise import ON_ARM, with_fast_depthwise
 from holdfast.models.fetching import fetching, timm_address, url_address
+from holdfast.models.modes import in_eval_mode
 from holdfast.models.names import SMALL, TIMM, TORCHVISION, ensure_torchvision, is_user_code
 from holdfast.models.preprocessing import Preprocessing, preprocessing_of, timm_settings, torchvision_weights
 from holdfast.models.stem import with_blocked_stem
@@ -121,17 +122,12 @@ def wrap_module(module: nn.Module, expects: Preprocessing) -> Backbone:
 
 def _probe(module: nn.Module, size: int) -> int:
     taken = f"(B, 3, {size}, {size})"
-    modes = {m: m.training for m in module.modules()}
-    module.eval()
     parameter = next(module.parameters(), torch.empty(0))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), in_eval_mode(module):
             out = module(torch.zeros(2, 3, size, size, device=parameter.device, dtype=parameter.dtype))
     except Exception as error:  # whatever a user's module may raise
         raise ModelError(f"the module does not take images {taken} ({described(error)}); give --size") from error
-    finally:
-        for m, mode in modes.items():
-            m.training = mode
     if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != 2:
         shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
         raise ModelError(f"the module must map images {taken} to vectors (B, D), got {shape}")

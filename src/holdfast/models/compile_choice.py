@@ -22,6 +22,7 @@ import torch
 from holdfast.files import write_json
 from holdfast.models.compile_cache import compile_folder, network_key
 from holdfast.models.embedder import Embedder
+from holdfast.models.modes import in_eval_mode
 
 Compile: TypeAlias = bool | Literal["auto"]
 """`auto`: on a GPU, if it saves more time than it takes."""
@@ -143,11 +144,8 @@ def _device(model: Embedder) -> torch.device:
 def time_pass(model: Embedder, batch: int, bfloat16: bool) -> float:
     """Seconds per image of an uncompiled pass forward and back to the pixels."""
     device = model.mean.device
-    modes = {part: part.training for part in model.modules()}
     images = torch.zeros(batch, 3, model.size, model.size, device=device).requires_grad_()
-    try:
-        for part in modes:
-            part.training = False  # nothing is drawn, no statistics are updated
+    with in_eval_mode(model):  # nothing is drawn, no statistics are updated
         for number in range(PROBES + 2):
             if number == 2:
                 start = time.perf_counter()
@@ -157,9 +155,6 @@ def time_pass(model: Embedder, batch: int, bfloat16: bool) -> float:
             if number in (1, PROBES + 1):
                 slope.sum().item()  # waits for the device
         return (time.perf_counter() - start) / PROBES / batch
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
 
 
 class CompileMeter:

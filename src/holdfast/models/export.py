@@ -107,7 +107,8 @@ def checked_difference(model: Embedder, graph: bytes, images: Tensor | None = No
 
     session = InferenceSession(graph, providers=["CPUExecutionProvider"])
     plain = copy.deepcopy(model).cpu().float().eval()
-    random = torch.rand((RANDOM_IMAGES, 3, model.size, model.size), generator=seeds.generator(0, "export"))
+    shape, generator = (RANDOM_IMAGES, 3, model.size, model.size), seeds.generator(0, "export")
+    random = torch.rand(shape, generator=generator, dtype=torch.float32)
     real = () if images is None else torch.split(images.float().cpu(), CHUNK)
     worst, longest = 0.0, 1.0
     for some in (random[:1], random[1:], *real):

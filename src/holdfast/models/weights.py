@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -53,6 +54,13 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
     if not isinstance(state, dict):
         raise TypeError(f"a {type(state).__name__} instead of tensors by name")
     return state
+
+
+def raw_bytes(state: object) -> bytes:
+    """Bytes of a value of a state dict, for a digest: of a tensor of any type, or of what else a module keeps there."""
+    if not isinstance(state, Tensor):
+        return pickle.dumps(state)
+    return state.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
 
 
 def load_backbone_weights(backbone: nn.Module, name: str, weights: str, size: int | None = None) -> None:

@@ -15,6 +15,7 @@ from holdfast.attacks.frozen import Statistics
 from holdfast.config import instantiate
 from holdfast.errors import DataError, ModelError, RecipeError
 from holdfast.losses import Encoded
+from holdfast.mining.draw import sample
 from holdfast.models.bank import CLEAN, SetStart, check_name
 from holdfast.regimes.adversaries import adversarial_images, image_goal, shift
 from holdfast.regimes.base import (
@@ -216,4 +217,4 @@ class MDProp(Regime):
 
 def permutations(times: int, count: int, generator: Generator) -> Tensor:
     """Numbers below `count`, each once a row, in random orders; on the generator's device."""
-    return torch.rand(times, count, generator=generator, device=generator.device).argsort(1)
+    return sample(torch.rand, (times, count), device=generator.device, generator=generator).argsort(1)

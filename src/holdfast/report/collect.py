@@ -50,7 +50,6 @@ def collect(
     """
     import torch
 
-    from holdfast.attacks.frozen import frozen
     from holdfast.audit.preparation import borrow_model
     from holdfast.devices import choose_device, seeded_devices
     from holdfast.report.model import open_model
@@ -63,10 +62,9 @@ def collect(
         inside(folder, place)
     origin = find_origin(folder, data, trust_code)
     seed = origin.seed if seed is None else seed
-    embedder, _ = borrow_model(origin.model, origin.size, trust_code, choose_device(device), through_sets=True)
     with (
+        borrow_model(origin.model, origin.size, trust_code, choose_device(device), through_sets=True) as (embedder, _),
         _image_folder(file, images) as image_folder,
-        frozen(embedder),
         torch.random.fork_rng(seeded_devices(embedder.mean.device)),
     ):
         context = open_model(origin, embedder, image_folder, seed, limit or min(LIMIT, origin.attacked or LIMIT))

@@ -17,7 +17,9 @@ from holdfast.data.resampling import Pixels
 from holdfast.data.workers import default_workers
 from holdfast.errors import ModelError
 from holdfast.evaluation import embed
+from holdfast.mining.draw import sample
 from holdfast.models import Embedder
+from holdfast.models.weights import raw_bytes
 from holdfast.processes import current_processes
 from holdfast.search.flat import Rows, Vectors
 from holdfast.search.index import CHANGED_COPIES, Fingerprints, ModelFacts, usable
@@ -145,8 +147,9 @@ def _refuse_unusable(values: Vectors, store: ImageStore, rows: Rows) -> None:
 def changed_copies(images: Tensor, seed: int, copies: int = CHANGED_COPIES) -> tuple[list[Tensor], list[Tensor]]:
     """Noisy copies, a third of all, and copies shifted to one side by a pixel (larger images by two or three)."""
     noisy_copies = copies // 3
-    noise = torch.randn(noisy_copies, *images.shape[1:], generator=seeds.generator(seed, "tampering")) * NOISE
-    noisy = [(images + one).clamp(0, 1) for one in noise.to(images.device)]
+    shape, generator = (noisy_copies, *images.shape[1:]), seeds.generator(seed, "tampering")
+    noise = NOISE * sample(torch.randn, shape, device=images.device, generator=generator)
+    noisy = [(images + one).clamp(0, 1) for one in noise]
     step, height, width = max(1, round(images.shape[-1] / 112)), *images.shape[-2:]
     padded = F.pad(images, (step,) * 4, mode="replicate")
     shifted = [
@@ -162,8 +165,9 @@ def model_facts(model: Embedder, reference: str) -> ModelFacts:
     state = model.state_dict()
     for name in sorted(state):
         digest.update(name.encode())
-        digest.update(state[name].cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    probe = torch.rand(PROBES, 3, 8, 8, generator=seeds.generator(0, "probe")).to(model.mean.device)
+        digest.update(raw_bytes(state[name]))
+    generator = seeds.generator(0, "probe")
+    probe = sample(torch.rand, (PROBES, 3, 8, 8), device=model.mean.device, generator=generator)
     shown = F.interpolate(probe, size=(model.size, model.size), mode="bilinear")
     vectors = model(shown).float().cpu().numpy()
     return ModelFacts(reference, digest.hexdigest() if state else "", model.view, vectors)

@@ -51,12 +51,13 @@ class RobustValidation:
     def _measure(self, model: Embedder, store: ImageStore, vectors: Tensor, labels: Tensor, seed: int) -> float:
         rows = torch.linspace(0, len(labels) - 1, min(self.images, len(labels))).round().long()
         device = model.mean.device
-        references = References(vectors.to(device), labels.to(device))
+        references = References(vectors.to(device), labels.to(device), normalize=model.normalize)
         budget, hits = self.budget.in_pixels(model.std), []
         generator = seeds.generator(seed, "robust-validation", device=device)
         with use_processes(ALONE):
             for part in torch.split(rows, CHUNK):
                 goal = Misrank().bind(references, part.to(device))
-                attacked = pgd(model, store.inputs(part), goal, budget, generator=generator)
+                inputs, unit = store.inputs(part), model.normalize
+                attacked = pgd(model, inputs, goal, budget, generator=generator, normalize=unit)
                 hits.append(attacked.measures["hit"])
         return 100 * float(torch.cat(hits).nanmean())

@@ -25,6 +25,7 @@ from holdfast.extras import START, Extra, extended, prepare
 from holdfast.losses import Criterion
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.models.bank import batchnorm_layers
+from holdfast.models.weights import raw_bytes
 from holdfast.processes import current_processes
 from holdfast.regimes import Regime
 from holdfast.training.checkpoint import Checkpoint, optimizer_tensors, restore_optimizer
@@ -252,5 +253,5 @@ def exact_digest(ids: Sequence[str], labels: Tensor, model: Embedder) -> str:
     """A short name for exactly these images, labels and weights."""
     digest = hashlib.sha256("\n".join(ids).encode("utf-8", "surrogateescape"))
     for tensor in (labels, *model.state_dict().values()):
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(raw_bytes(tensor))
     return digest.hexdigest()
