@@ -101,18 +101,20 @@ def excerpt(audits: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def what_no_mark_means(kept: Mapping[str, Any]) -> str:
+def what_no_mark_means(kept: Mapping[str, Any], checked: bool = True) -> str:
     """How far an attacker gets with a query that bears no mark, by the audit of the model; empty where none is known.
 
     Args:
         kept: what `excerpt` gave; it may be a stranger's.
+        checked: whether queries could bear marks at all.
     """
     worst, everyday = robustness(kept), finite(block(kept, "metrics").get(NATURAL))
     if worst is None:
         return ""
     doubt = f" (not to be trusted: {'; '.join(worst.doubts)})" if worst.doubted else ""
     damage = "" if everyday is None else f", and {_plain(everyday)} after everyday damage"
-    return f"a query without a mark may still be changed; by the model's audit, {worst}{doubt}{damage}"
+    changed = "a query without a mark may still be changed" if checked else "a query may have been changed"
+    return f"{changed}; by the model's audit, {worst}{doubt}{damage}"
 
 
 def _plain(value: float) -> str:

@@ -181,7 +181,7 @@ def outcome(
         if counts.get("classes", FEW_CLASSES) < FEW_CLASSES or counts.get("images", FEW_IMAGES) < FEW_IMAGES:
             warnings.append(
                 f"{plural(counts['classes'], 'validation class')} with {plural(counts['images'], 'image')}: too few to "
-                "choose an epoch by; other epochs may be as good; add classes, or raise data.validation"
+                "choose an epoch by; other epochs may be as good; add classes (`holdfast check` says what else helps)"
             )
     if evaluation.get("split") == "all":
         warnings.append(

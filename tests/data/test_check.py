@@ -12,6 +12,7 @@ from PIL import Image
 from holdfast.data import ImageTable, Problem, Reader, build, check, load
 from holdfast.data.check import near_duplicates, to_grey
 from holdfast.data.sources import ArraySource
+from holdfast.data.splits import with_validation
 from holdfast.errors import DataError
 
 
@@ -38,8 +39,8 @@ def kinds(problems: list[Problem]) -> list[str]:
 
 
 def found(data: ImageTable | Reader) -> list[Problem]:
-    """Problems without that of a small validation split, which every small table has."""
-    return [problem for problem in check(data) if problem.kind != "small-validation"]
+    """Problems without those of few classes, which every small table has."""
+    return [problem for problem in check(data) if problem.kind not in ("small-validation", "too-few-classes")]
 
 
 GOOD = [("a", "train")] * 2 + [("b", "val")] * 2 + [("c", "test")] * 2
@@ -165,6 +166,29 @@ def test_validation_that_is_too_small_to_choose_an_epoch(splits: dict[str, int],
     warned = [problem for problem in check(table) if problem.kind == "small-validation"]
     assert [told in problem.what for problem in warned] == ([True] if told else [])
     assert not any(problem.serious for problem in warned)
+
+
+@pytest.mark.parametrize(
+    ("train", "val", "advice"),
+    [
+        (4, 2, "add classes"),  # no fraction holds out more
+        (5, 2, "add classes, or hold more out: --set data.validation=0.4"),
+        (18, 2, "add classes, or hold more out: --set data.validation=0.3"),
+        (1, 2, "add classes"),
+    ],
+)
+def test_only_advice_that_helps_is_given(train: int, val: int, advice: str) -> None:
+    rows = [(f"train-{c}", "train") for c in range(train) for _ in range(3)]
+    rows += [(f"val-{c}", "val") for c in range(val) for _ in range(3)]
+    rows += [("test-1", "test")] * 3 + [("test-2", "test")] * 3
+    table = of_arrays(rows, seeds=[0] * len(rows))
+    (problem,) = [problem for problem in check(table) if problem.kind in ("small-validation", "too-few-classes")]
+    assert problem.how_to_mend == advice
+    assert problem.kind == ("too-few-classes" if train < 2 else "small-validation")
+    if "data.validation" in advice:
+        joined = table.with_splits(np.where(table.splits == "val", "train", table.splits))
+        more = with_validation(joined, float(advice.rpartition("=")[2]), 0)
+        assert len(set(more.labels[more.splits == "val"])) > val
 
 
 def test_what_pillow_warns_of_is_said_in_words_and_not_printed(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.errors import ModelError
+from holdfast.errors import DataError, ModelError
 from holdfast.models import Embedder, ModelConfig, backbones
 from holdfast.models.backbones import build_backbone
 
@@ -30,6 +30,16 @@ def test_every_backbone_gives_unit_vectors_of_the_asked_length(name: str) -> Non
     assert pooled.shape == (2, embedder.feature_dim)
     torch.testing.assert_close(z.norm(dim=1), torch.ones(2))
     torch.testing.assert_close(z, embedder.project(pooled))
+
+
+def test_whole_numbers_are_no_images() -> None:
+    with pytest.raises(DataError, match="uint8; divide by 255"):
+        Embedder("conv-tiny", dim=8)(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+
+
+def test_a_mistyped_path_is_no_error_of_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no model at"):
+        Embedder.from_pretrained(tmp_path / "run" / "modl")
 
 
 def test_without_a_head_the_pooled_features_are_normalised() -> None:
@@ -100,7 +110,8 @@ def test_wrapped_module_embeds_but_cannot_be_packaged(tmp_path: Path) -> None:
         ("resnet5", "did you mean 'timm:resnet50'"),
         ("torchvision:mobilenet_v9", "did you mean 'torchvision:mobilenet_v2'"),
         ("no.such.package:f", "No module named"),
-        ("os:no_such_function", "no attribute"),
+        ("os:getcw", "did you mean 'getcwd'"),
+        ("os:no_such_function", "has no 'no_such_function'; name a function"),
         (f"{__name__}:not_a_module", "must return a torch.nn.Module"),
     ],
 )

@@ -34,7 +34,7 @@ def test_a_function_in_a_file(tmp_path: Path) -> None:
     )
     model = load_model(f"{file}:build", size=24)
     assert model(torch.rand(2, 3, 24, 24)).shape == (2, 7)
-    with pytest.raises(ModelError, match="no attribute 'other'"):
+    with pytest.raises(ModelError, match="has no 'other'"):
         load_model(f"{file}:other")
     with pytest.raises(ModelError, match=r"absent\.py"):
         load_model(f"{tmp_path / 'absent.py'}:build")

@@ -127,6 +127,8 @@ def test_an_index_that_cannot_tell_says_why(tmp_path_factory: pytest.TempPathFac
     queries = ImageStore(picture_table(pictures(2, seed=8)), View(32), "cpu")
     answers = ask(Searcher(few), small_model(), queries)
     assert "30 clean images are too few for a false alarm rate of 0.01" in answers.unchecked
+    assert answers.unchecked.endswith("add images to the index, or allow 0.033")
+    assert ask(Searcher(few, false_alarms=0.033), small_model(), queries).unchecked == ""
     assert [answer.verdict for answer in answers.answers] == [None, None]
     assert ask(Searcher(few, false_alarms=0.1), small_model(), queries).unchecked == ""
     none = dataclasses.replace(few, clean=few.clean[:0])

@@ -120,8 +120,9 @@ def test_the_curve_rises_to_all() -> None:
 
 
 def test_one_class_or_no_pair_is_refused() -> None:
-    for labels in ([0] * 6, [0, 1, 2, 3, 4, 5], [0, 0, 0, 0, 0, 1]):
-        with pytest.raises(DataError, match="pairs of one class"):
+    cases = (([0] * 6, "add classes"), ([0, 1, 2, 3, 4, 5], "add images"), ([0, 0, 0, 0, 0, 1], "add classes"))
+    for labels, advice in cases:
+        with pytest.raises(DataError, match=f"pairs of images of one class.*{advice}"):
             pair_up(torch.eye(6), torch.tensor(labels))
 
 

@@ -68,7 +68,7 @@ def test_the_readmes_attacks(row: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("row", table("README.md", "robust recipe"), ids=lambda row: row["robust recipe"])
 def test_the_readmes_robust_recipes(row: dict[str, str]) -> None:
-    arm = row["robust recipe"].partition(", three")[0].strip("`")
+    arm = row["robust recipe"].partition(", with")[0].strip("`")
     for heading, figure in (("R@1", "R@1"), ("ERS", "ers-fixed/ERS"), ("worst case", "worst/eps=2/255 R@1")):
         assert row[heading] == measured("X5", arm, figure)
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.cli import main
 from holdfast.cli.audit import default_audit_folder
 from holdfast.cli.evaluate import metrics_table
@@ -19,6 +21,34 @@ def test_a_damaged_evaluation_means_that_the_run_is_not_finished(tmp_path: Path,
     run = TrainingFolder(tmp_path)
     run.evaluation.write_bytes(content)
     assert run.finished() is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": {"name": "folder", "root": "nowhere"}}, "nowhere"),
+        ({"batch": {"classes": 400, "per_class": 3}}, "400"),
+    ],
+)
+def test_a_run_that_cannot_begin_leaves_nothing(
+    tiny: dict[str, Any], tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        holdfast.train({**tiny, **change}, out=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(HoldfastError, match=message):
+        holdfast.train({**tiny, **change}, out=tmp_path / "run")
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_one_class_to_train_on_is_refused(tiny: dict[str, Any], photos: Path, tmp_path: Path) -> None:
+    for number in range(2, 12):
+        shutil.rmtree(photos / f"class-{number}")
+    tiny["data"] = {"name": "folder", "root": str(photos)}
+    with pytest.raises(HoldfastError, match="one class is left to train on beside those of test, and"):
+        holdfast.train(tiny, out=tmp_path / "run")
 
 
 WHOLE = {"metrics": {"R@1": 50.0, "mAP": None, "collapsed": False}, "undefined": {"mAP": "too few"}, "skipped": []}

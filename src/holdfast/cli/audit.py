@@ -24,14 +24,25 @@ def arguments(sub: Parser) -> None:
     shared(sub, *MODEL_ON_DATA)
     sub.add_argument("--protocol", default="ers", help="{protocols} (default: ers)")
     sub.add_argument("--mode", default="fixed", help="fixed (default), published (ers) or replaced (adml, stax)")
+    precisions, yes_no = ("auto", "float32", "bfloat16"), ("auto", "yes", "no")
     sub.add_argument(
-        "--precision", choices=("auto", "float32", "bfloat16"), metavar="P", default="auto", help="of crafting"
+        "--precision",
+        choices=precisions,
+        metavar="P",
+        default="auto",
+        help="of crafting: auto (default), float32, bfloat16",
     )
     sub.add_argument(
-        "--compile", choices=("auto", "yes", "no"), metavar="C", default="auto", help="craft through torch.compile"
+        "--compile",
+        choices=yes_no,
+        metavar="C",
+        default="auto",
+        help="craft through torch.compile: auto (default), yes, no",
     )
     sub.add_argument("--eps", help="in place of the protocol's own, e.g. 4/255")
-    sub.add_argument("--units", choices=("pixel", "normalized"), metavar="U", help="of the eps of adml (pixel)")
+    sub.add_argument(
+        "--units", choices=("pixel", "normalized"), metavar="U", help="of the eps of adml: pixel (default), normalized"
+    )
     sub.add_argument("--batches", help="adml, replaced: 56x2 (default), 28x4, shuffled or ordered")
     sub.add_argument("--no-hinge", action="store_true", help="adml: attack triplets that are satisfied too")
     sub.add_argument(

@@ -73,12 +73,13 @@ def run(options: argparse.Namespace) -> CommandResult:
     where = Filter(tuple(options.label or ()), tuple(options.group or ()))
     found = ask(searcher, model, store, options.k, options.batch or 256, where)
     note = f"not checked for tampering: {found.unchecked}" if found.unchecked else ""
-    hint = one_line(what_no_mark_means(index.model.audit))
+    hint = one_line(what_no_mark_means(index.model.audit, checked=not found.unchecked))
     if options.html:
         gallery = read_table(options.gallery, True)[0] if options.gallery and not options.no_images else None
         queries = None if options.no_images else store.table
         searched = f"{plural(len(index), 'image')} searched with {one_line(index.model.reference)}"
-        about = ". ".join(line for line in (searched, note, hint) if line) + "."
+        unseen = "" if gallery or options.no_images else "images of the index are not shown: give --gallery DATA"
+        about = " ".join(f"{line[0].upper()}{line[1:]}." for line in (searched, note, hint, unseen) if line)
         write_atomic(writable(options.html, "--html"), strip_page(found.answers, queries, gallery, about))
     answers = [answer.document() for answer in found.answers]
     skipped = [{"image": image, "reason": reason} for image, reason in store.skipped]

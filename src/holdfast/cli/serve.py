@@ -45,7 +45,7 @@ def arguments(sub: Parser) -> None:
     sub.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine only)")
     sub.add_argument("--port", type=non_negative, default=8000, help="port to listen at (8000); 0 for any that is free")
     sub.add_argument("--no-token", action="store_true", help=f"let others in without a token ({TOKEN})")
-    sub.add_argument("--largest", type=above_zero, default=16.0, metavar="MB", help="bytes of an image (16)")
+    sub.add_argument("--largest", type=above_zero, default=16.0, metavar="MB", help="the largest image, in MB (16)")
     sub.add_argument("--waiting", type=positive, default=64, metavar="N", help="requests at a time; more get 503 (64)")
     sub.add_argument("--seconds", type=above_zero, default=30.0, metavar="S", help="for one answer (30)")
     sub.add_argument("--batch", type=positive, default=32, metavar="N", help="images computed together at most (32)")

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from holdfast.data.decoding import chunks
 from holdfast.data.formats import needed
 from holdfast.data.readers.base import Reader
-from holdfast.data.splits import FEWEST_TRAINING, FEWEST_VALIDATION
+from holdfast.data.splits import FEWEST_CLASSES, FEWEST_TRAINING, FEWEST_VALIDATION, to_hold_out
 from holdfast.data.table import SPLITS, ImageTable, Integers, SkippedFiles, counted, few
 from holdfast.data.workers import default_workers
 from holdfast.errors import one_line, plural
@@ -109,11 +109,15 @@ def _validation(table: ImageTable) -> Iterator[Problem]:
     """Whether an epoch can be chosen by the validation classes."""
     rows = np.flatnonzero(table.splits == "val")
     classes, training = (len(np.unique(table.labels[table.splits == split])) for split in ("val", "train"))
-    mend = "add classes, or hold more out: --set data.validation=0.3"
-    if len(rows) and (classes < FEW_CLASSES or len(rows) < FEW_IMAGES):
+    larger = (tenths / 10 for tenths in range(3, 10) if to_hold_out(classes + training, tenths / 10) > classes)
+    more = next((f", or hold more out: --set data.validation={fraction}" for fraction in larger), "")
+    if 0 < training < FEWEST_CLASSES:
+        what = f"{plural(training, 'class')} to train on beside those held out: training needs two"
+        yield Problem("too-few-classes", what, "add classes", np.flatnonzero(table.splits == "train").tolist())
+    elif len(rows) and (classes < FEW_CLASSES or len(rows) < FEW_IMAGES):
         told = f"{plural(classes, 'class')} with {plural(len(rows), 'image')}"
         what = f"{told} for validation: too few to tell one epoch from the next"
-        yield Problem("small-validation", what, mend, rows.tolist())
+        yield Problem("small-validation", what, f"add classes{more}", rows.tolist())
     elif not len(rows) and 0 < training < FEWEST_TRAINING + FEWEST_VALIDATION:
         what = f"{plural(training, 'class')} to train on: too few to hold any out for validation"
         yield Problem("small-validation", what, "add classes; until then the last epoch is kept", [])

@@ -13,6 +13,9 @@ from holdfast.seeds import derive
 FEWEST_VALIDATION = 2
 """With one validation class every neighbour would be a match."""
 FEWEST_TRAINING = 4
+"""Where some are held out for validation."""
+FEWEST_CLASSES = 2
+"""Of any training."""
 FEWEST_IMAGES = 2
 """Of a training class: one image alone has no positive."""
 
@@ -30,20 +33,26 @@ def zero_shot(classes: Sequence[str], test: float, seed: int) -> list[str]:
     return ["test" if number[name] in held_out else "train" for name in classes]
 
 
+def to_hold_out(classes: int, fraction: float) -> int:
+    """How many of so many training classes a fraction holds out for validation."""
+    most = classes - FEWEST_TRAINING
+    if fraction == 0 or most < FEWEST_VALIDATION:
+        return 0
+    return min(max(round(fraction * classes), FEWEST_VALIDATION), most)
+
+
 def with_validation(table: ImageTable, fraction: float, seed: int) -> ImageTable:
     """Move a fraction of the training classes to `val`.
 
-    A table that already has a `val` split keeps it. At least two classes are moved, and none when fewer than four
-    would be left to train on.
+    A table that already has a `val` split keeps it. At least two classes are moved, and no more than leave four to
+    train on; none where both cannot be.
     """
-    if fraction == 0 or table.has("val"):
-        return table
     train = table.splits == "train"
     classes = np.unique(table.labels[train])
-    fraction = max(fraction, FEWEST_VALIDATION / max(len(classes), 1))
-    held_out = part_of_classes(classes, fraction, seed)
-    if len(classes) - len(held_out) < FEWEST_TRAINING:
+    count = to_hold_out(len(classes), fraction)
+    if count == 0 or table.has("val"):
         return table
+    held_out = part_of_classes(classes, count / len(classes), seed)
     return table.with_splits(np.where(train & np.isin(table.labels, held_out), "val", table.splits))
 
 

@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -90,9 +91,13 @@ def call_by_path(path: str) -> nn.Module:
         found: Any = _run_file(where) if where.endswith(".py") else importlib.import_module(where)
     except Exception as error:  # whatever a user's module may raise
         raise ModelError(f"'{where}' cannot be imported ({described(error)}); check its spelling") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = get_close_matches(part, dir(found), n=1)
+            advice = f"did you mean '{near[0]}'?" if near else "name a function in it that returns a torch.nn.Module"
+            raise ModelError(f"'{where}' has no '{part}'; {advice}")
+        found = getattr(found, part)
     try:
-        for part in name.split("."):
-            found = getattr(found, part)
         module = found()
     except Exception as error:  # whatever a user's function may raise
         raise ModelError(f"'{path}', called without arguments, failed ({described(error)})") from error

@@ -8,11 +8,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args, overload
 
 import torch
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
+from huggingface_hub.errors import HFValidationError
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from holdfast.errors import ModelError, reason, shown
+from holdfast.errors import DataError, ModelError, reason, shown
 from holdfast.models.activation import Activation, use_activation
 from holdfast.models.backbones import Backbone, add_max_pooling, build_backbone, pool_by_gem, wrap_module
 from holdfast.models.bank import BANK_FILE, CLEAN, BatchNormBank, batchnorm_layers
@@ -186,6 +187,8 @@ class Embedder(
             distribution: whose BatchNorm set they go through.
             backbone: another form of the backbone for the clean set.
         """
+        if not images.is_floating_point():
+            raise DataError(f"a model takes images as floats in [0, 1], got {images.dtype}; divide by 255 first")
         pixels = (images - self.mean) / self.std
         if distribution == CLEAN:
             pooled: Tensor = (backbone or self.backbone)(pixels)
@@ -262,7 +265,10 @@ class Embedder(
         place = shipped_folder(str(pretrained_model_name_or_path)) or pretrained_model_name_or_path
         own = Path(place) / "model"
         place = own if own.is_dir() else place
-        model: E = super().from_pretrained(place, **arguments)
+        try:
+            model: E = super().from_pretrained(place, **arguments)
+        except HFValidationError as error:
+            raise ModelError(f"no model at '{place}'; give a run folder, a packaged model or a hub id") from error
         return model
 
     @classmethod

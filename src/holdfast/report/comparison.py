@@ -105,7 +105,7 @@ def _missing(run: ComparedRun) -> list[MissingResult]:
         lines.append(
             MissingResult(f"{run.name} is not finished; run the `holdfast train` command that started it again")
         )
-    if "ers" not in run.audits:
+    elif "ers" not in run.audits:
         own = command("holdfast", "audit", run.files.folder, "--data", run.files.data_spec)
         lines.append(MissingResult(f"{run.name} has no ERS yet", own, model_command("audit", run.files)))
     return lines

@@ -111,7 +111,8 @@ def detector_of(index: Index, false_alarms: float = FALSE_ALARMS) -> tuple[Detec
         return None, "the index was not calibrated on clean images"
     if not 0 < false_alarms < 1 or (len(clean) + 1) * false_alarms < 1:
         few = f"{len(clean):,} clean images are too few for a false alarm rate of {false_alarms:g}"
-        return None, f"{few}; index more of them with --calibrate, or allow more false alarms"
+        more = "calibrate with more of them" if len(clean) < len(index) else "add images to the index"
+        return None, f"{few}; {more}, or allow {math.ceil(1000 / (len(clean) + 1)) / 1000:g}"
     return Detector(clean, false_alarms), ""
 
 

@@ -94,8 +94,9 @@ def pair_up(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> Ve
     negative, positive = ~same, same if groups is None else same & (groups[one] != groups[other])
     counts = int(positive.sum()), int(negative.sum())
     if not counts[0] or counts[1] <= LEAST_ACCEPTED:
-        wanted = f"verification needs pairs of one class and more than {LEAST_ACCEPTED} pairs of two"
-        raise DataError(f"{wanted}; there are {counts[0]} and {counts[1]}: add images")
+        wanted = f"calibration needs pairs of images of one class, and more than {LEAST_ACCEPTED} pairs of two classes"
+        add = "classes" if counts[0] else "images of each class"
+        raise DataError(f"{wanted}; there are {counts[0]} and {counts[1]}: add {add}")
     near, order = apart[positive].sort(stable=True)
     far, far_order = apart[negative].sort(stable=True)
     far_classes = torch.stack((classes[one], classes[other]), 1)[negative][far_order]

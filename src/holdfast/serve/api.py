@@ -153,7 +153,7 @@ class Api:
             "model": index.model.reference,
             "threshold": searcher.threshold,
             "unchecked": searcher.unchecked or None,
-            "robustness": what_no_mark_means(index.model.audit) or None,
+            "robustness": what_no_mark_means(index.model.audit, not searcher.unchecked) or None,
             "attackable": service.attackable,
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +64,13 @@ class TrainingFolder:
     def held(self, recipe: Recipe) -> Iterator[None]:
         """Keep other processes out while the block trains, and write the recipe of a new run.
 
-        A run that stopped before its first checkpoint has nothing to lose and is replaced.
+        A run that stopped before its first checkpoint has nothing to lose and is replaced; one that failed before it
+        wrote more than its recipe leaves nothing.
         """
+        new = not self.folder.exists()
         with ExitStack() as stack:
+            if new:
+                stack.push(self._leave_nothing)
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(self.folder / LOCK, str(self.folder)))
@@ -79,6 +83,13 @@ class TrainingFolder:
                 reason = error.strerror or error
                 raise TrainingError(f"cannot write into {self.folder}: {reason}; give another --out") from error
             yield
+
+    def _leave_nothing(self, kind: type[BaseException] | None, *_: object) -> None:
+        """When a new run ends in an error and there is only its recipe."""
+        with suppress(OSError):
+            if kind is not None and [file.name for file in self.folder.iterdir()] == [self.recipe_file.name]:
+                self.recipe_file.unlink()
+                self.folder.rmdir()
 
     def _begun(self) -> bool:
         return self.recipe_file.is_file() and (self.checkpoints.exists() or self.evaluation.exists())

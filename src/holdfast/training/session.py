@@ -18,6 +18,7 @@ from holdfast import console, seeds
 from holdfast.config import Block
 from holdfast.data import SAMPLERS, Batches, ImageStore, ImageTable
 from holdfast.data.augment import Augment
+from holdfast.data.splits import FEWEST_CLASSES
 from holdfast.devices import choose_device
 from holdfast.errors import DataError, ModelError, RecipeError, reason
 from holdfast.evaluation import read_table
@@ -143,8 +144,10 @@ def build_session(
     if processes.several:
         processes.agree(exact_digest(store.table.ids, labels, model), "images, labels or first weights")
     classes = int(labels.max()) + 1
-    if classes < 2:
-        raise DataError(f"{table.name}: one training class is left beside the test and validation classes; add classes")
+    if classes < FEWEST_CLASSES:
+        beside = " and ".join(split for split in ("test", "val") if table.has(split))
+        left = f"one class is left to train on{beside and f' beside those of {beside}'}"
+        raise DataError(f"{table.name}: {left}, and training needs two; add classes")
     criterion = Criterion(recipe.loss.build(classes=classes, dim=model.dim, features=model.feature_dim))
     if criterion.loss.max_pooled:
         model.add_max_pooling()
