@@ -115,7 +115,8 @@ def test_a_weights_file_is_known_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["", "torchvision:mobilenet_v2@"])
 def test_a_weights_file_that_is_not_there_leaves_nothing_behind(named: str, photographs: str, tmp_path: Path) -> None:
     start = f"init={named}{tmp_path / 'mobilenet_v2-x.pth'}"
-    with pytest.raises(holdfast.HoldfastError, match="no weights at"):
+    fetched = "or fetch them with --init torchvision:mobilenet_v2"
+    with pytest.raises(holdfast.HoldfastError, match=f"no weights at .*{fetched}"):
         holdfast.train(data=photographs, settings=[start], out=tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
 

@@ -20,10 +20,16 @@ _PREFIXES = ("module.", "model.", "backbone.")
 _CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.")
 
 
-def require_weights(file: Path) -> None:
-    """Refuse a file that is not there."""
+def require_weights(file: Path, published: str = "") -> None:
+    """Refuse a file that is not there.
+
+    Args:
+        file: which.
+        published: the name of a backbone whose weights may be fetched instead.
+    """
     if kind_of(file) != "file":
-        raise ModelError(f"no weights at '{file}'; give a safetensors file or a state dict")
+        fetched = f", or fetch them with --init {published}" if published else ""
+        raise ModelError(f"no weights at '{file}'; give a safetensors file or a state dict{fetched}")
 
 
 def read_state(file: Path) -> dict[str, Tensor]:

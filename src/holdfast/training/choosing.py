@@ -83,7 +83,7 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
         )
     published, weights = published_start(said) or ("", "imagenet")
     if weights != "imagenet":
-        require_weights(Path(weights))
+        require_weights(Path(weights), published)
     backbone = own.get("model.backbone") or published
     if not backbone:
         raise RecipeError(

@@ -28,8 +28,8 @@ class Reader(ABC):
     `name:PATH` fills in.
 
     Args:
-        validation: fraction of the training classes to hold out for choosing a model; at least two classes, none when
-            fewer than four would be left or the dataset brings its own `val` images.
+        validation: fraction of the training classes to hold out for choosing a model; at least two classes and no more
+            than leave four; none where both cannot be, or where the dataset brings its own `val` images.
         validation_seed: of that choice.
         train_fraction: fraction of the images of each training class to learn from, two at least; all other splits stay
             whole. A smaller fraction is part of a larger one.
