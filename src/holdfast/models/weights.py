@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -63,9 +62,9 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
 
 
 def raw_bytes(state: object) -> bytes:
-    """Bytes of a value of a state dict, for a digest: of a tensor of any type, or of what else a module keeps there."""
+    """Bytes of a value of a state dict, for a digest: of a tensor of any type, or of what else is there as it prints."""
     if not isinstance(state, Tensor):
-        return pickle.dumps(state)
+        return repr(state).encode("utf-8", "surrogateescape")
     return state.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
 
 
