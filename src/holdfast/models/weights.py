@@ -62,7 +62,7 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
 
 
 def raw_bytes(state: object) -> bytes:
-    """Bytes of a value of a state dict, for a digest: of a tensor of any type, or of what else stands there, printed."""
+    """Bytes of a value of a state dict, for a digest: of a tensor of any type, or of what else is there, printed."""
     if not isinstance(state, Tensor):
         return repr(state).encode("utf-8", "surrogateescape")
     return state.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
