@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.run_files import finite, log_lines, passed_images
 from holdfast_studies.ceilings import Network, network
-from holdfast_studies.jobs import AuditMeasure, Cell, Training, measure_key, unplaced
+from holdfast_studies.jobs import AuditMeasure, Cell, Training, taken, unplaced
 from holdfast_studies.store import Store
 
 IMAGES = {"glyphs": 2_800, "digits": 900, "mnist": 30_000, "omniglot": 16_000, "cars": 8_100}
@@ -53,8 +53,8 @@ def work_done(cell: Cell, store: Store) -> float:
     """Images that went forward and back for a cell so far, in training and in audits that are finished."""
     if not isinstance(cell.job, Training):
         return 0.0
-    taken = store.read(cell).get("measures", {})
-    passed = [finite(taken.get(measure_key(m), {}).get("passed")) or 0.0 for m in cell.job.measures]
+    record = store.read(cell)
+    passed = [finite((taken(record, m) or {}).get("passed")) or 0.0 for m in cell.job.measures]
     return passed_images(training_log(cell, store)) + sum(passed)
 
 

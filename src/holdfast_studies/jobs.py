@@ -30,6 +30,7 @@ class AuditMeasure:
         eps: in place of the protocol's own.
         settings: further arguments of the protocol.
         name: prefix of the figures; protocol and mode when left out.
+        checks: measure robust R@1 and look for masked gradients, too; a measure without is served by one with them.
     """
 
     protocol: str = "ers"
@@ -39,6 +40,7 @@ class AuditMeasure:
     eps: str | None = None
     settings: dict[str, Any] | None = None
     name: str | None = None
+    checks: bool = False
 
     @property
     def prefix(self) -> str:
@@ -216,9 +218,16 @@ class Cell:
 
 
 def measure_key(measure: Measure) -> str:
-    """A name for exactly this measure, whatever prefix a study gives it."""
-    plain = {key: value for key, value in dataclasses.asdict(measure).items() if key != "name" and value is not None}
-    return json.dumps(plain, sort_keys=True)
+    """A name for this measure, whatever prefix a study gives it, and with or without checks."""
+    own = {key: value for key, value in dataclasses.asdict(measure).items() if key not in ("name", "checks")}
+    return json.dumps({key: value for key, value in own.items() if value is not None}, sort_keys=True)
+
+
+def taken(record: Mapping[str, Any], measure: Measure) -> dict[str, Any] | None:
+    """What a cell's record has of a measure; None where it lacks it, or the checks that are asked for."""
+    found: dict[str, Any] | None = record.get("measures", {}).get(measure_key(measure))
+    lacking = isinstance(measure, AuditMeasure) and measure.checks and found and not found.get("checks", True)
+    return None if lacking else found
 
 
 def called(arms: Iterable[Arm]) -> tuple[str, ...]:

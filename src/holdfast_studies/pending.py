@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.errors import plural
-from holdfast_studies.jobs import Cell, Measure, Training, measure_key
+from holdfast_studies.jobs import AuditMeasure, Cell, Measure, Training, measure_key
 from holdfast_studies.running import Places
 from holdfast_studies.store import Store
 
@@ -18,11 +18,25 @@ def distinct(cells: Sequence[Cell]) -> list[Cell]:
     joined: dict[str, Cell] = {}
     for cell in cells:
         known = joined.setdefault(cell.key, cell)
-        measures: dict[str, Measure] = {measure_key(m): m for c in (known, cell) for m in c.job.measures}
-        if isinstance(known.job, Training) and len(measures) > len(known.job.measures):
-            job = dataclasses.replace(known.job, measures=tuple(measures.values()))
+        if isinstance(known.job, Training):
+            job = dataclasses.replace(known.job, measures=_joined(*known.job.measures, *cell.job.measures))
             joined[cell.key] = dataclasses.replace(known, job=job)
     return list(joined.values())
+
+
+def _joined(*measures: Measure) -> tuple[Measure, ...]:
+    """Each measure once, with checks where anyone asks for them."""
+    kept: dict[str, Measure] = {}
+    for measure in measures:
+        known = kept.setdefault(measure_key(measure), measure)
+        if (
+            isinstance(measure, AuditMeasure)
+            and isinstance(known, AuditMeasure)
+            and measure.checks
+            and not known.checks
+        ):
+            kept[measure_key(measure)] = dataclasses.replace(known, checks=True)
+    return tuple(kept.values())
 
 
 class Pending:

@@ -41,6 +41,7 @@ from holdfast_studies.jobs import (
     flat,
     measure_key,
     placed,
+    taken,
     unplaced,
 )
 from holdfast_studies.recorded import names, recipe_of
@@ -157,7 +158,7 @@ def _run_cell(cell: Cell, store: Store, places: Places) -> None:
     else:
         scene = _scene(cell.job, scene, places)
     for measure in cell.job.measures:
-        if measure_key(measure) in record["measures"]:
+        if taken(record, measure) is not None:
             continue
         start, passed = time.perf_counter(), [0, 0]
 
@@ -167,13 +168,12 @@ def _run_cell(cell: Cell, store: Store, places: Places) -> None:
         with counting(count):
             if isinstance(cell.job, Training):
                 with within_share(scene.device):
-                    taken = _measure(measure, cell.job, cell.seed, store, places, scene)
+                    found = _measure(measure, cell.job, cell.seed, store, places, scene)
             else:
-                taken = _probe(cell.job.measure, scene)
-        taken["changes"] = names()
-        taken["passed"] = passed[True]
-        taken["seconds"] = round(time.perf_counter() - start, 2)
-        record["measures"] = {**record["measures"], measure_key(measure): taken}
+                found = _probe(cell.job.measure, scene)
+        seconds = round(time.perf_counter() - start, 2)
+        found |= {"changes": names(), "passed": passed[True], "seconds": seconds}
+        record["measures"] = {**record["measures"], measure_key(measure): found}
         store.write(cell, record)
 
 
@@ -243,6 +243,7 @@ def _measure(
         seed=seed,
         device=places.device,
         out=under_way,
+        checks=measure.checks,
     )
     shutil.rmtree(under_way, ignore_errors=True)
     values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
@@ -250,6 +251,7 @@ def _measure(
         "figures": {key: float(value) for key, value in values.items()},
         "flags": [flag["name"] for flag in found.document["flags"]],
         "intervals": found.document["intervals"],
+        "checks": measure.checks,
     }
 
 

@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.files import write_json
 from holdfast.run_files import finite
 from holdfast.training.folder import TrainingFolder
-from holdfast_studies.jobs import Arm, Cell, Measure, Training, flat, measure_key
+from holdfast_studies.jobs import Arm, Cell, Measure, Training, flat, measure_key, taken
 from holdfast_studies.recorded import changed_keys, later, later_for, names, recipe_of
 from holdfast_studies.results import Outcome, Results
 
@@ -63,13 +63,13 @@ class Store:
             recorded = flat(record["recipe"]) if "recipe" in record else recipe
             if later(recorded, known) or changed_keys(recorded, cell.job, cell.seed):
                 return {}
-        taken = record.get("measures", {})
+        measures = record.get("measures", {})
         kept = {
             key: found
-            for key, found in taken.items()
+            for key, found in measures.items()
             if not later_for(json.loads(key), recipe, found.get("changes", known))
         }
-        return {**record, "measures": kept} if kept != taken else record
+        return {**record, "measures": kept} if kept != measures else record
 
     def write(self, cell: Cell, record: dict[str, Any]) -> None:
         """Keep a record: what it says was made with the code of today, unless its parts say otherwise."""
@@ -83,7 +83,7 @@ class Store:
             return None
         if record.get("stopped"):
             return []
-        return [m for m in cell.job.measures if measure_key(m) not in record.get("measures", {})]
+        return [m for m in cell.job.measures if taken(record, m) is None]
 
     def stopped(self, cell: Cell) -> str | None:
         """Why its training ended early; None where it did not, or was not begun."""
@@ -98,12 +98,11 @@ class Store:
         record = self.read(cell)
         if not record:
             return None
-        taken = record.get("measures", {})
         figures: dict[str, float | None] = {key: finite(value) for key, value in record.get("figures", {}).items()}
         series: dict[str, Any] = dict(record.get("series", {}))
         seconds = float(record.get("seconds", 0.0))
         for measure in cell.job.measures:
-            found = taken.get(measure_key(measure), {})
+            found = taken(record, measure) or {}
             figures |= {f"{measure.prefix}/{key}": finite(v) for key, v in found.get("figures", {}).items()}
             series |= {f"{measure.prefix}/{key}": v for key, v in found.get("series", {}).items()}
             seconds += float(found.get("seconds", 0.0))
@@ -138,7 +137,10 @@ class Store:
             if not same_model(record, more):
                 differing.append(file)
                 continue
-            joined = {**more.get("measures", {}), **record.get("measures", {})}
+            own, others = record.get("measures", {}), more.get("measures", {})
+            joined = {**others, **own} | {
+                key: found for key, found in others.items() if _says_more(found, own.get(key))
+            }
             if not mine.is_file() or joined != record.get("measures", {}):
                 write_json(mine, {**record, "measures": joined})
                 new += 1
@@ -156,6 +158,11 @@ class Merged:
 
     new: int
     differing: tuple[Path, ...]
+
+
+def _says_more(found: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    """Whether an audit has checks that another of the same lacks."""
+    return known is not None and found.get("checks", True) and not known.get("checks", True)
 
 
 def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -200,6 +200,22 @@ def test_the_largest_number_that_fits_is_chosen(seconds: float, fits: int, monke
             limit.choose(100, lambda count: seconds * count)
 
 
+def test_an_audit_without_checks_has_the_same_figures_for_fewer_passes(
+    untrained: Embedder, recorded: list[Recorded]
+) -> None:
+    plain, full = (audit.run(untrained, DATA, limit=20, checks=checks).document for checks in (False, True))
+    assert (plain["checks"], full["checks"]) == (False, True)
+    assert {flag["name"]: flag["level"] for flag in plain["flags"]}["unchecked"] == "note"
+    assert "unchecked" not in {flag["name"] for flag in full["flags"]}
+    left_out = full["metrics"].keys() - plain["metrics"].keys()
+    assert left_out == {key for key in full["metrics"] if key == ensemble.ROBUST or key.startswith("gallery ")}
+    assert plain["metrics"] == {key: value for key, value in full["metrics"].items() if key not in left_out}
+    brief, whole = recorded
+    assert brief.total.back < whole.total.back
+    with pytest.raises(RecipeError, match="ensemble="):
+        audit.run(untrained, DATA, limit=20, checks=False, ensemble={"norm": "l2"})
+
+
 def test_a_first_look_says_so_and_takes_less(
     untrained: Embedder, recorded: list[Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:

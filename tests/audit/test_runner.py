@@ -421,11 +421,13 @@ def test_attacks_that_share_passes_come_to_the_same(
             assert float(apart.nanmean()) <= 0.05 * float(values.abs().max()), (name, key)
 
 
-def test_a_first_look_does_not_take_the_place_of_a_full_audit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lesser", [{"quick": True}, {"checks": False}])
+def test_a_lesser_audit_does_not_take_the_place_of_a_full_one(lesser: dict[str, bool], tmp_path: Path) -> None:
     """Nor does it pile up; of another model, images or split it does."""
     file = tmp_path / "audit.json"
     facts = {"weights": "w", "content": "c", "split": "test"}
-    full, look = ({**facts, "identity": str(quick), "quick": quick} for quick in (False, True))
+    full = {**facts, "identity": "full", "quick": False, "checks": True}
+    look = {**full, "identity": "look", **lesser}
 
     def written(document: dict[str, Any]) -> tuple[str, str | None]:
         place, moved = make_room(file, document)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError
 from holdfast_studies.jobs import Arm, AuditMeasure, Cell, Computation, Probe, Training, measure_key
+from holdfast_studies.pending import distinct
 from holdfast_studies.store import Merged, Store
 
 AUDITS = (
@@ -50,6 +51,24 @@ def test_a_record_comes_back_as_an_outcome(tmp_path: Path) -> None:
     found = store.results([Arm(name="arm", job=JOB), Arm(name="other", job=JOB)], CELLS)
     assert [o.seed for o in found.outcomes["arm"]] == [0]
     assert found.outcomes["other"] == []
+
+
+def test_an_audit_without_checks_serves_those_who_ask_for_none(tmp_path: Path) -> None:
+    """One with them, and one of before they could be left out, serves everyone; merging keeps the one with them."""
+    brief, whole = (AuditMeasure(limit=10, checks=checks) for checks in (False, True))
+    cells = [Cell(arm="arm", job=Training(recipe="pocket", measures=(asked,)), seed=0) for asked in (brief, whole)]
+    key, stores = measure_key(brief), [Store(tmp_path / name) for name in ("one", "other")]
+    assert key == measure_key(whole)
+    for kept, done in (({"checks": False}, (True, False)), ({"checks": True}, (True, True)), ({}, (True, True))):
+        stores[0].write(cells[0], {"figures": {"R@1": 1.0}, "measures": {key: {"figures": {"ERS": 1.0}, **kept}}})
+        assert tuple(stores[0].done(cell) for cell in cells) == done
+    assert [cell.job.measures for cell in distinct([cells[0], cells[1], cells[0]])] == [(whole,)]
+    for store, checks in zip(stores, (False, True), strict=True):
+        found = {"figures": {"ERS": 1.0}, "checks": checks}
+        store.write(cells[0], {"figures": {"R@1": 1.0}, "measures": {key: found}})
+    assert stores[0].merge(stores[1].folder) == Merged(new=1, differing=())
+    assert stores[0].done(cells[1])
+    assert stores[1].merge(stores[0].folder) == Merged(new=0, differing=())
 
 
 def test_a_collapse_is_a_result(tmp_path: Path) -> None:

@@ -45,14 +45,14 @@ def audit_file(title: str) -> str:
 def make_room(file: Path, document: Mapping[str, Any]) -> tuple[Path, Path | None]:
     """Where an audit is written, and where another one that was there went: evidence is never lost.
 
-    One of another model, data, budget or subset is moved aside. A first look is put aside itself where there is a full
-    audit of the same model and images, whose figures are the better ones to quote.
+    One of another model, data, budget or subset is moved aside. A first look, or one without checks, is put aside
+    itself where there is a full audit of the same model and images, whose figures are the better ones to quote.
     """
     there = _document(file)
     if there is None or there.get("identity") == document["identity"]:
         return file, None
     aside = (file.with_name(f"{file.stem}.{number}.json") for number in itertools.count(1))
-    if document["quick"] and not there.get("quick") and all(there.get(key) == document[key] for key in SAME):
+    if _lesser(document) and not _lesser(there) and all(there.get(key) == document[key] for key in SAME):
         mine = document["identity"]
         return next(
             place for place in aside if (known := _document(place)) is None or known.get("identity") == mine
@@ -60,6 +60,11 @@ def make_room(file: Path, document: Mapping[str, Any]) -> tuple[Path, Path | Non
     moved = next(place for place in aside if not place.exists())
     file.replace(moved)
     return file, moved
+
+
+def _lesser(document: Mapping[str, Any]) -> bool:
+    """Whether a full audit would say more."""
+    return document.get("quick") is True or document.get("checks") is False
 
 
 def _document(file: Path) -> dict[str, Any] | None:

@@ -36,12 +36,14 @@ ADVICE = {
     "search-beats-gradient": "the gradient is masked, for no cause that was found; figures by gradient are too high",
     "large-eps-fails": "no model can hold when the image may be replaced; the attack is blind: distrust every figure",
     "first-look": "run the audit without --quick before you rely on it: full attacks may find the model weaker",
+    "unchecked": "audit the model with its checks before you rely on it: a masked gradient would not be seen here",
     "more-steps-do-not-help": "the loss surface misleads the gradient, as one-step training makes it; trust `thorough`",
 }
 """Name of each flag → what to do about it."""
 MILDER: dict[str, Level] = {
     "non-unit-outputs": "note",
     "first-look": "note",
+    "unchecked": "note",
     "training-mode": "warning",
     "randomised": "warning",
     "no-gradients": "warning",

@@ -16,7 +16,7 @@ from torch import nn
 from holdfast import console
 from holdfast.attacks import Budget
 from holdfast.attacks.forward import require_finite
-from holdfast.audit import flags as checks
+from holdfast.audit import flags
 from holdfast.audit.base import Protocol, registry
 from holdfast.audit.cut import Cut
 from holdfast.audit.ensemble import ROBUST, Ensemble, Robust
@@ -85,6 +85,7 @@ def run(
     device: str | torch.device | None = None,
     execution: Execution | None = None,
     ensemble: Ensemble | Mapping[str, Any] | None = None,
+    checks: bool = True,
 ) -> Audit:
     """Attack a model's embedding of labelled images and say how much of its retrieval is left.
 
@@ -109,6 +110,8 @@ def run(
         execution: images per pass, precision and compiling of attacks.
         ensemble: the ball of robust R@1, such as `Ensemble(norm="l2")`; that of the protocol's eps, where it was given
             in pixels, else 8/255, when left out.
+        checks: False leaves out robust R@1 and the probes for masked gradients, which may take longer than the attacks:
+            for another look at a model that an audit has checked. It raises the flag `unchecked`.
     """
     if torch.is_inference_mode_enabled():
         raise RecipeError("an audit needs gradients, and torch.inference_mode() has none; call it outside of that")
@@ -126,6 +129,9 @@ def run(
         raise RecipeError(f"examples are adversarial images, and {name} makes none; leave them out")
     if examples and out is None:
         raise RecipeError("examples require out=")
+    if ensemble is not None and not checks:
+        raise RecipeError("checks=False measures no robust R@1, so that ensemble= does nothing; leave one of them out")
+    checked = checks and chosen.adversarial
     table, skip_bad = read_table(data, skip_bad)
     selection = Selection(table, choose_split(table, split), limit, seed, skip_bad, quick, time_limit)
     folder = Path(out) if out and current_processes().main else None  # the main process alone writes
@@ -140,12 +146,13 @@ def run(
         budget = chosen.budget(subject)
         settings = {"settings": chosen.settings} | ({"quick": True} if quick else {})
         settings |= {} if wanted == Ensemble() else {"ensemble": dataclasses.asdict(wanted)}
+        settings |= {} if checks else {"checks": False}
         speed = measure_speed(subject, execution) if time_limit or console.visible() else None
         scope = ""
         if time_limit and speed:
             scope = _short(_identity(embedder, subject, budget, title) | settings | {"minutes": minutes})
             before = kept_choice(partial, scope) if partial else None
-            count = _choose_images(time_limit, chosen, wanted, subject, speed, examples, before)
+            count = _choose_images(time_limit, chosen, wanted if checked else None, subject, speed, examples, before)
             limit = limit if count == len(subject.rows) else count
             subject = subject.limited(limit)
         subject = speed_up(subject, budget, execution)
@@ -159,7 +166,7 @@ def run(
             if scope:
                 state.keep_choice(scope, len(subject.rows))
         parts = chosen.parts(subject)
-        robust = Robust(wanted, chosen, subject, parts) if chosen.adversarial else None
+        robust = Robust(wanted, chosen, subject, parts) if checked else None
         queue = Queue.of(parts, subject, chosen.passes(subject), state)
         after = _after_attacks(chosen, subject, examples, robust)
         if speed:
@@ -175,7 +182,9 @@ def run(
                 masked = probed.flags
                 robust.count_probes(probed.broken, budget.eps, measured)
                 robust.report(figures, measured)
-            collapsed, spread = checks.collapse(subject.references.vectors, subject.references.labels, seed)
+            collapsed, spread = flags.collapse(subject.references.vectors, subject.references.labels, seed)
+        if chosen.adversarial and not checks:
+            raised.append(Flag("unchecked", "robust R@1 and the probes for masked gradients were left out"))
         if quick:
             raised.append(Flag("first-look", f"{len(subject.rows)} images were attacked, in {budget.steps} steps each"))
         values = {key: figures.values[key] for key in (*FIRST, *figures.values) if key in figures.values} | spread
@@ -197,6 +206,7 @@ def run(
             "limit": limit,
             "minutes": minutes,
             "quick": quick,
+            "checks": checks,
             "skipped": [{"image": image, "reason": reason} for image, reason in skipped],
             "budget": _budget(budget, subject),
             "precision": subject.precision,
@@ -226,7 +236,7 @@ def run(
         if kept:
             console.say(f"an audit of something else was in {file.name}; it is now {kept.name}")
         elif file.name != audit_file(title):
-            console.say(f"the full audit of this model stays in {audit_file(title)}; this first look is {file.name}")
+            console.say(f"the full audit of this model stays in {audit_file(title)}; this one is {file.name}")
         write_json(file, document)
         state.forget()
         place = Path(model) if isinstance(model, (str, Path)) else None
@@ -241,7 +251,7 @@ def _after_attacks(
     """What comes behind the attacks, and takes at most so many passes; `falls` as for `masking_passes`."""
     in_turn = Cut.every(subject.block, len(subject.rows)).rows_in_turn(current_processes().world)
     ensemble = robust.passes(falls) * in_turn if robust else Passes()
-    checking = masking_passes(subject, falls) if protocol.adversarial else Passes()
+    checking = masking_passes(subject, falls) if robust else Passes()
     stored = (subject.passes(protocol.budget(subject)) + Passes(forward=1)) * min(examples, len(subject.rows))
     work = {ENSEMBLE: ensemble, CHECKS: checking, EXAMPLES: stored}
     return {name: passes for name, passes in work.items() if passes != Passes()}
@@ -250,7 +260,7 @@ def _after_attacks(
 def _choose_images(
     time_limit: TimeLimit,
     protocol: Protocol,
-    ensemble: Ensemble,
+    ensemble: Ensemble | None,
     subject: Subject,
     speed: Speed,
     examples: int,
@@ -261,9 +271,9 @@ def _choose_images(
 
     def choose() -> int:
         parts = protocol.parts(subject.limited(min(FIRST_GUESS, len(subject.rows))))
-        robust = Robust(ensemble, protocol, subject, parts) if protocol.adversarial else None
+        robust = Robust(ensemble, protocol, subject, parts) if ensemble else None
         total = sum((part.passes or each for part in parts), Passes())
-        falls = protocol.adversarial and falls_at_once(subject, protocol.budget(subject).eps)
+        falls = robust is not None and falls_at_once(subject, protocol.budget(subject).eps)
 
         def seconds(count: int) -> float:
             after = sum(_after_attacks(protocol, subject.limited(count), examples, robust, falls).values(), Passes())

@@ -16,7 +16,7 @@ AUDITED = 300
 ERS = "ers-fixed/ERS"
 STEPS, LENGTHS, SETTINGS = (paper("hardness")["arms"][key] for key in ("steps", "lengths", "settings"))
 
-FIXED, PUBLISHED = AuditMeasure(limit=AUDITED), AuditMeasure(mode="published", limit=AUDITED)
+FIXED, PUBLISHED = AuditMeasure(limit=AUDITED, checks=True), AuditMeasure(mode="published", limit=AUDITED)
 """ERS with the attacks as they should be, and as they were published; the latter too where the paper's rows are."""
 
 

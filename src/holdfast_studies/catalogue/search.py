@@ -16,8 +16,8 @@ from holdfast_studies.results import NOT_RUN, Results, SeedInterval, Status, dif
 
 BASE, FIRST = "HM&ICS", "as robust-cub"
 MEASURES = (
-    AuditMeasure(split="val", limit=AUDITED, name="val-ers"),
-    AuditMeasure(split="val", limit=AUDITED, eps="2/255", name="val-ers-2"),
+    AuditMeasure(split="val", limit=AUDITED, name="val-ers", checks=True),
+    AuditMeasure(split="val", limit=AUDITED, eps="2/255", name="val-ers-2", checks=True),
 )
 
 
