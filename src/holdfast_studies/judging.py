@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from holdfast.audit.ers import TERMS
 from holdfast.errors import plural
+from holdfast.robustness import ROBUST
 from holdfast.run_files import finite
 from holdfast_studies.base import Study
 from holdfast_studies.claims import LEVEL, Claim, Standing, Verdict
@@ -28,10 +29,10 @@ DIGITS = 6
 POINTS = 400
 """So many points of a curve are kept, evenly spread; claims that read a curve get all of it."""
 
-_TERMS = "|".join(map(re.escape, [*TERMS, "ERS"]))
-ALWAYS = re.compile(rf"^(R@1|NMI|mAP@R|collapsed|diverged|log/.*|{BEST_ON_TEST} .*)$|/({_TERMS})$")
+_AUDITED = "|".join(map(re.escape, [*TERMS, "ERS", ROBUST]))
+ALWAYS = re.compile(rf"^(R@1|NMI|mAP@R|collapsed|diverged|log/.*|{BEST_ON_TEST} .*)$|/({_AUDITED})$")
 """Figures that are kept whether a study shows them or not: clean retrieval, of the last epoch and of the best on test,
-cost, and all terms of ERS."""
+cost, all terms of ERS, and robust R@1."""
 
 V = TypeVar("V")
 

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from holdfast.audit import ers_score
+from holdfast.robustness import ROBUST
 from holdfast_studies import leaderboard
 from holdfast_studies.base import Plan, Study
 from holdfast_studies.jobs import SCALES, Arm, AuditMeasure, Computation, Probe, Training
-from holdfast_studies.leaderboard import from_results, joined, page_text, validate
+from holdfast_studies.judging import trimmed
+from holdfast_studies.leaderboard import EPS, from_results, joined, page_text, validate
 from holdfast_studies.results import Outcome, Results
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -66,6 +68,13 @@ def records() -> list[dict[str, Any]]:
         "computed": seeds,
     }
     return from_results(PAIR, "pocket", Results(outcomes=found))
+
+
+def test_robust_r1_of_an_audit_comes_through_what_raw_files_keep() -> None:
+    seeds = [dataclasses.replace(outcome(0, 0.0), figures={**outcome(0, 0.0).figures, f"ers-fixed/{ROBUST}": 7.0})]
+    kept = trimmed(PAIR, "pocket", Results(outcomes={"both": seeds}))
+    (both,) = from_results(PAIR, "pocket", kept)
+    assert both["robust"] == {"R@1": 7.0, "eps": EPS, "norm": "linf"}
 
 
 def test_records_of_a_study_are_sound_and_averaged_over_seeds() -> None:
