@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from holdfast import audit
 from holdfast.audit import probes
+from holdfast.audit.flags import backfires
 from holdfast.data import ImageTable
 from holdfast.models import Embedder
 from holdfast.models.preprocessing import IMAGENET_MEAN, IMAGENET_STD
@@ -141,6 +142,27 @@ def test_a_planted_fault_raises_its_flags(
     fault: type[Wrapped], raised: set[str], model: Embedder, table: ImageTable
 ) -> None:
     assert raised <= flags(fault(model).eval(), table)
+
+
+@pytest.mark.parametrize("eps", [None, "1/255", "64/255"])
+def test_an_attack_that_leaves_images_farther_from_its_aim_is_told(
+    eps: str | None, model: Embedder, table: ImageTable
+) -> None:
+    protocol = {"name": "ers", "eps": eps}
+    assert "attack-backfires" not in flags(model, table, protocol=protocol, checks=False)
+    assert "attack-backfires" in flags(Backwards(model).eval(), table, protocol=protocol, checks=False)
+
+
+def test_attacks_on_gallery_images_may_fail_now_and_then() -> None:
+    clean = torch.arange(1.0, 31.0)
+    for name, worse in (("ca+", 1), ("ca-", -1)):
+        for count, told in ((0, False), (3, False), (4, True)):
+            places = clean.clone()
+            places[:count] += worse
+            places[count:] -= worse
+            found = backfires({name: {"place": places, "clean_place": clean}})
+            assert [flag.name for flag in found] == ["attack-backfires"] * told
+    assert backfires({"es": {"shift": clean}}) == []
 
 
 class RandomBatchStatistics(BatchStatistics):

@@ -6,6 +6,7 @@ Each check looks for one fault. A sound model raises none. Masked gradients have
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -36,6 +37,7 @@ ADVICE = {
     "search-beats-gradient": "the gradient is masked, for no cause that was found; figures by gradient are too high",
     "large-eps-fails": "no model can hold when the image may be replaced; the attack is blind: distrust every figure",
     "first-look": "run the audit without --quick before you rely on it: full attacks may find the model weaker",
+    "attack-backfires": "its steps overshoot on this model, so ERS reads too high; trust robust R@1, which adapts them",
     "unchecked": "audit the model with its checks before you rely on it: a masked gradient would not be seen here",
     "more-steps-do-not-help": "the loss surface misleads the gradient, as one-step training makes it; trust `thorough`",
 }
@@ -47,9 +49,13 @@ MILDER: dict[str, Level] = {
     "training-mode": "warning",
     "randomised": "warning",
     "no-gradients": "warning",
+    "attack-backfires": "warning",
 }
 """Flags that are no error."""
 
+
+BACKFIRES = 0.1
+"""Fraction of gallery images that an attack may leave farther from its aim; with sound models it leaves none there."""
 
 OFTEN = (4, 6)
 """Images that are embedded again and again to see whether their vectors stay the same, and how many times twice."""
@@ -156,6 +162,22 @@ def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], di
     if not shown["collapsed"]:
         return [], shown
     return [Flag("collapse", f"random images are {apart:.3g} apart and {rank:.1f} dimensions are in use")], shown
+
+
+def backfires(measured: Mapping[str, Mapping[str, Tensor]]) -> list[Flag]:
+    """Attacks on gallery images that leave many where their aim is farther away than it was."""
+    found = []
+    for name, key, sign, wanted in (("ca+", "CA+", 1, "raise"), ("ca-", "CA-", -1, "lower")):
+        if name not in measured:
+            continue
+        places = sign * (measured[name]["place"] - measured[name]["clean_place"])
+        fraction = float((places > 0).double().mean())
+        if fraction > BACKFIRES:
+            meant = "lower" if sign > 0 else "higher"
+            found.append(
+                f"{key} is to {wanted} images, and left {100 * fraction:.0f} % of them {meant} than without it"
+            )
+    return [Flag("attack-backfires", "; ".join(found))] if found else []
 
 
 def _unit(model: nn.Module, images: Tensor) -> Tensor:

@@ -216,7 +216,7 @@ def run(
             "described": plain({key: info for key, info in described.items() if key in values}),
             "intervals": {key: list(ends) for key, ends in figures.intervals.items()},
             **figures.extra,
-            "flags": [flag.plain() for flag in (*raised, *more, *collapsed, *masked)],
+            "flags": [flag.plain() for flag in (*raised, *more, *collapsed, *masked, *flags.backfires(measured))],
             "seconds": {name: round(cost.seconds, 2) for name, cost in costs.items()},
             "seed": seed,
             "versions": versions(),
