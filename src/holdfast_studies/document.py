@@ -55,7 +55,7 @@ def document(study: Study, scale: Scale, results: Results, planned: Mapping[str,
             "setting": {"kind": own.kind, "how": own.how},
             "reading": arm.reading,
             "planned": sorted(planned.get(arm.name, [])),
-            "cells": [dataclasses.asdict(outcome) for outcome in kept.outcomes.get(arm.name, [])],
+            "cells": [_plain_outcome(outcome) for outcome in kept.outcomes.get(arm.name, [])],
         }
     return {
         "schema": SCHEMA,
@@ -122,6 +122,11 @@ def plain_job(job: Job) -> dict[str, Any]:
     return plain
 
 
+def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
+    plain = dataclasses.asdict(outcome)
+    return plain if plain["flags"] else {key: value for key, value in plain.items() if key != "flags"}
+
+
 def _sound_arm(arm: Any) -> bool:
     job, cells = arm["job"], arm["cells"]
     if not isinstance(job, dict) or not isinstance(arm["planned"], list) or not isinstance(cells, list):
@@ -138,7 +143,12 @@ def _sound_arm(arm: Any) -> bool:
 
 def _sound_cell(cell: Any) -> bool:
     kinds: dict[str, Any] = {"seed": int, "figures": dict, "series": dict, "place": dict, "stopped": str | None}
-    if set(cell) != {*kinds, "seconds"} or not all(isinstance(cell[key], kind) for key, kind in kinds.items()):
+    if {*cell, "flags"} != {*kinds, "seconds", "flags"}:
+        return False
+    if not all(isinstance(cell[key], kind) for key, kind in kinds.items()):
+        return False
+    flags = cell.get("flags", {})
+    if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in flags.values()):
         return False
     found, files = cell["place"].get("versions", {}), cell["place"].get("files", [])
     texts = isinstance(files, list) and all(isinstance(text, str) for text in (*found.values(), *files))
@@ -202,6 +212,7 @@ def valid(study: Study, scale: Scale, content: Mapping[str, Any]) -> tuple[Resul
                 outcome,
                 figures={key: value for key, value in outcome.figures.items() if not key.startswith(prefixes)},
                 series={key: value for key, value in outcome.series.items() if not key.startswith(prefixes)},
+                flags={key: value for key, value in outcome.flags.items() if key not in gone},
             )
             for outcome in own
         ]

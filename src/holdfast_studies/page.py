@@ -113,6 +113,16 @@ class Finished:
                 told.setdefault(f"{own.short}: {'; '.join(own.how)}", []).append(arm)
         return told
 
+    @property
+    def doubted(self) -> dict[str, list[str]]:
+        """What the flags of audits say against figures → the arms, and seeds, that it is said of."""
+        told: dict[str, list[str]] = {}
+        for arm, outcomes in self.results.outcomes.items():
+            for outcome in outcomes:
+                for prefix, flags in outcome.flags.items():
+                    told.setdefault(f"{prefix}: {', '.join(flags)}", []).append(f"{arm}, seed {outcome.seed}")
+        return told
+
     def how(self, every: Sequence[Ran]) -> str:
         """Budget, in one line; `every` has the cells of all studies, some of which its own start from."""
         cost = spent(self.ran, every)

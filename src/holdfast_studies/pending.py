@@ -28,14 +28,8 @@ def _joined(*measures: Measure) -> tuple[Measure, ...]:
     """Each measure once, with checks where anyone asks for them."""
     kept: dict[str, Measure] = {}
     for measure in measures:
-        known = kept.setdefault(measure_key(measure), measure)
-        if (
-            isinstance(measure, AuditMeasure)
-            and isinstance(known, AuditMeasure)
-            and measure.checks
-            and not known.checks
-        ):
-            kept[measure_key(measure)] = dataclasses.replace(known, checks=True)
+        if measure_key(measure) not in kept or (isinstance(measure, AuditMeasure) and measure.checks):
+            kept[measure_key(measure)] = measure
     return tuple(kept.values())
 
 

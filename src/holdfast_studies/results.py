@@ -45,6 +45,7 @@ class Outcome:
         seconds: how long it took.
         place: device and versions it ran with.
         stopped: why it ended early (a collapse, a loss that is no number), None where it did not.
+        flags: prefix of an audit's figures → why these cannot be trusted, by the names of its flags.
     """
 
     seed: int
@@ -53,6 +54,7 @@ class Outcome:
     seconds: float = 0.0
     place: dict[str, Any] = dataclasses.field(default_factory=dict)
     stopped: str | None = None
+    flags: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def known(self, figure: str) -> float | None:
         """A figure that is a number."""

@@ -249,7 +249,7 @@ def _measure(
     values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
     return {
         "figures": {key: float(value) for key, value in values.items()},
-        "flags": [flag["name"] for flag in found.document["flags"]],
+        "flags": [flag["name"] for flag in found.document["flags"] if flag["level"] != "note"],
         "intervals": found.document["intervals"],
         "checks": measure.checks,
     }

@@ -100,12 +100,14 @@ class Store:
             return None
         figures: dict[str, float | None] = {key: finite(value) for key, value in record.get("figures", {}).items()}
         series: dict[str, Any] = dict(record.get("series", {}))
-        seconds = float(record.get("seconds", 0.0))
+        seconds, flags = float(record.get("seconds", 0.0)), {}
         for measure in cell.job.measures:
             found = taken(record, measure) or {}
             figures |= {f"{measure.prefix}/{key}": finite(v) for key, v in found.get("figures", {}).items()}
             series |= {f"{measure.prefix}/{key}": v for key, v in found.get("series", {}).items()}
             seconds += float(found.get("seconds", 0.0))
+            if found.get("flags"):
+                flags[measure.prefix] = list(map(str, found["flags"]))
         return Outcome(
             seed=cell.seed,
             figures=figures,
@@ -113,6 +115,7 @@ class Store:
             seconds=seconds,
             place=record.get("place", {}),
             stopped=record.get("stopped"),
+            flags=flags,
         )
 
     def results(self, arms: Iterable[Arm], cells: Iterable[Cell]) -> Results:
@@ -190,7 +193,7 @@ def _record(file: Path) -> dict[str, Any]:
         sound = sound and all(isinstance(record.get(key, {}), dict) for key in ("place", "measures", "recipe"))
         sound = sound and all(isinstance(json.loads(key), dict) for key in record.get("measures", {}))
         for part in (record, *record.get("measures", {}).values()):
-            sound = sound and isinstance(part.get("changes", []), list)
+            sound = sound and all(isinstance(part.get(key, []), list) for key in ("changes", "flags"))
             sound = sound and all(isinstance(part.get(key, {}), dict) for key in ("figures", "series"))
             sound = sound and finite(part.get("seconds", 0.0)) is not None
     except (ValueError, AttributeError, RecursionError):

@@ -58,6 +58,9 @@ def test_a_whole_one_has_a_page(tmp_path: Path) -> None:
         lambda arm: arm["cells"][0]["place"].update(versions={"x": 1}),
         lambda arm: arm["cells"][0]["place"].update(files="weights.pth"),
         lambda arm: arm["cells"][0]["place"].update(files=[{}]),
+        lambda arm: arm["cells"][0].update(flags=["collapse"]),
+        lambda arm: arm["cells"][0].update(flags={"ers-fixed": "collapse"}),
+        lambda arm: arm["cells"][0].update(flags={"ers-fixed": [1]}),
     ],
 )
 def test_others_are_refused_in_one_line(change: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:

@@ -53,6 +53,15 @@ def test_a_record_comes_back_as_an_outcome(tmp_path: Path) -> None:
     assert found.outcomes["other"] == []
 
 
+def test_flags_of_audits_come_along(tmp_path: Path) -> None:
+    store, found = Store(tmp_path), record(0, 1)
+    found["measures"][measure_key(AUDITS[1])]["flags"] = ["collapse"]
+    store.write(CELLS[0], found)
+    outcome = store.outcome(CELLS[0])
+    assert outcome is not None
+    assert outcome.flags == {"ers-published": ["collapse"]}
+
+
 def test_an_audit_without_checks_serves_those_who_ask_for_none(tmp_path: Path) -> None:
     """One with them, and one of before they could be left out, serves everyone; merging keeps the one with them."""
     brief, whole = (AuditMeasure(limit=10, checks=checks) for checks in (False, True))

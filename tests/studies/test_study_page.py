@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import runpy
@@ -84,6 +85,19 @@ def test_numbers_are_rounded_curves_thinned_and_reasons_cut(study: Study) -> Non
     assert len(kept) == POINTS
     assert (kept[0][0], kept[-1][0]) == (0, 5 * POINTS - 1)
     assert arms["low"]["cells"][0]["stopped"] == "it collapsed"
+
+
+def test_figures_that_an_audit_doubts_are_named(study: Study, raw: Path) -> None:
+    doubted = results()
+    first = doubted.outcomes["high"][0]
+    doubted.outcomes["high"][0] = dataclasses.replace(first, flags={"ers-fixed": ["collapse", "attack-backfires"]})
+    content = document(study, "pocket", doubted, PLANNED)
+    assert [("flags" in cell) for cell in content["arms"]["high"]["cells"]] == [True, False, False]
+    write(raw / "X9.json", content)
+    found = load(raw / "X9.json")
+    assert found.results.outcomes["high"] == doubted.outcomes["high"]
+    assert "- ers-fixed: collapse, attack-backfires (high, seed 0)." in page_text("pocket", [found], {})
+    assert "doubt" not in page_text("pocket", [dataclasses.replace(found, results=results())], {})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "study": "X9", "scale": "pocket"}'])
