@@ -65,6 +65,8 @@ def test_it_is_the_count_of_a_plain_loop(audited: Subject, seed: int, monkeypatc
     parts += [Part("joint", lambda block: {}), Part("ca+", lambda block: {}, budget=within)]
     parts += [Part("ca-", lambda block: {}, budget=within)]
     measured: dict[str, dict[str, Tensor]] = {part.name: {"hit": outcomes()} for part in parts}
+    first, last = torch.ones(count), torch.full((count,), 99.0)
+    measured |= {"ca+": {"place": first, "clean_place": last}, "ca-": {"place": last, "clean_place": first}}
     names = [member.name for member in members(audited, Ensemble().budget(audited, None))]
     assert names[0] == "apgd-misrank"
     assert names[-1] == "square"
@@ -91,9 +93,6 @@ def test_it_is_the_count_of_a_plain_loop(audited: Subject, seed: int, monkeypatc
             assert (place in asked[name]) == holds, "what is broken is not attacked again"
             holds = holds and bool(drawn[name][place])
         held += holds
-    measured |= {
-        name: {"place": torch.ones(count), "clean_place": torch.full((count,), 99.0)} for name in ("ca+", "ca-")
-    }
     robust.report(figures, measured)
     assert figures.values["robust R@1"] == pytest.approx(100 * held / count)
     document = figures.extra["robust"]
@@ -149,15 +148,57 @@ def test_robust_recall_is_the_same_when_attacks_share_their_passes(
 ) -> None:
     """Those from random places begin elsewhere, so that only the others can be compared."""
     held = []
+    monkeypatch.setattr(Robust, "_attack_candidates", lambda *_: None)
     for filled in (1, 100):
         monkeypatch.setattr(Subject, "filled", filled)
         robust = Robust(Ensemble(eps=WEAK), audit.Ers(), dataclasses.replace(steady, block=7), [])
-        robust.members, robust.own_candidates = robust.members[:5], []
+        robust.members = robust.members[:5]
         measured: dict[str, dict[str, Tensor]] = {}
         robust.attack(measured, None, Progress(Passes()))
         held.append((robust.hit.tolist(), robust.broken_by, measured["robust"]["by"].tolist()))
     assert held[0] == held[1]
     assert 0 < sum(held[0][0]) < len(steady.rows)
+
+
+def test_gallery_images_that_the_protocol_left_are_attacked_again(steady: Subject) -> None:
+    """Each pair counts by the better of both attacks; what is moved already is not attacked again."""
+    once, full = Budget(eps=8 / 255, steps=1, step=2 / 255), Ensemble().budget(steady, None)
+    attacked: dict[Budget, dict[str, dict[str, Tensor]]] = {
+        budget: {
+            name: steady.attack_on(name, name, budget, lambda found: found.measures, asks=False)(slice(None))
+            for name in ("ca+", "ca-")
+        }
+        for budget in (once, full)
+    }
+    parts = [Part(name, lambda block: {}, budget=Budget(eps=8 / 255)) for name in ("ca+", "ca-")]
+    robust, figures, passes = (
+        Robust(Ensemble(), audit.Ers(), dataclasses.replace(steady, block=7), parts),
+        Figures(0),
+        [0],
+    )
+    robust.members = []
+    measured = {name: dict(found) for name, found in attacked[once].items()}
+
+    def count(images: int, back: bool) -> None:
+        passes[0] += images * back
+
+    with counting(count):
+        robust.attack(measured, None, Progress(Passes()))
+    robust.report(figures, measured)
+    left = 0
+    for name, figure in (("ca+", "gallery enters@10"), ("ca-", "gallery leaves@10")):
+
+        def reached(place: float, name: str = name) -> bool:
+            return place <= 10 if name == "ca+" else place > 10
+
+        weak, strong = (attacked[budget][name]["place"].tolist() for budget in (once, full))
+        moved = [reached(one) or reached(other) for one, other in zip(weak, strong, strict=True)]
+        before = [reached(place) for place in attacked[once][name]["clean_place"].tolist()]
+        asked = [now for now, was in zip(moved, before, strict=True) if not was]
+        assert figures.values[figure] == pytest.approx(100 * sum(asked) / len(asked))
+        assert sum(moved) > sum(map(reached, weak)), "one step does not do all that thirty do"
+        left += sum(not reached(place) for place in weak)
+    assert 0 < passes[0] <= full.steps * left
 
 
 @pytest.mark.parametrize("protocol", ["ers", "adml", "stax", "thorough"])

@@ -30,6 +30,7 @@ from holdfast.audit.figures import Figures
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.state import AuditState, Cost, Measured, Queue, attack_all
 from holdfast.audit.subject import Subject
+from holdfast.config import instantiate
 from holdfast.errors import RecipeError
 from holdfast.metric_info import MetricInfo
 from holdfast.metrics.retrieval import Retrieval
@@ -175,6 +176,11 @@ def _passes(attacks: Sequence[Member], subject: Subject) -> Passes:
     return sum((member.passes(subject) for member in attacks), Passes())
 
 
+def _digest(rows: Tensor) -> str:
+    """Of which images; blocks of a killed audit are those of the same ones, and of no others."""
+    return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:8]
+
+
 def _eps(part: Part) -> float:
     """How far a part goes."""
     return part.budget.eps if part.budget else math.inf
@@ -185,7 +191,7 @@ class Robust:
 
     A query is robust if it finds its class first when clean, under every attack of the protocol that changed it alone
     within the ball, under every member of the ensemble, which attacks what is left by then, and under every probe for
-    masked gradients. Where the protocol attacked as the ensemble does, within the same ball, it is not repeated.
+    masked gradients. Gallery images are attacked likewise: APGD moves those that the protocol's own attacks left.
 
     Args:
         ensemble: the ball.
@@ -202,7 +208,7 @@ class Robust:
         inside = sorted((part for part in parts if part.budget and self._within(part.budget)), key=_eps)
         self.counted = [part.name for part in inside if part.name not in MOVES]
         full = [part for part in inside if _eps(part) * ROUNDING >= self.budget.eps]
-        self.own_candidates = [name for name in MOVES if name not in {part.name for part in full}]
+        self.moved_before = [name for name in MOVES if name in {part.name for part in full}]
         if any(part.exhaustive for part in full):
             self.members = []
         self.hit = torch.empty(0)
@@ -215,13 +221,14 @@ class Robust:
     def passes(self, falls: bool = False) -> Passes:
         """What all of it takes at most for one image; `falls` where the first member will break nearly every one."""
         attacks = _passes(self.members[:1] if falls else self.members, self.subject)
-        return attacks + self.subject.passes(self.budget) * len(self.own_candidates)
+        known = len(self.moved_before) if falls or not self.subject.differentiable else 0
+        return attacks + self.subject.passes(self.budget) * (len(MOVES) - known)
 
     def attack(self, measured: dict[str, Measured], state: AuditState | None, progress: Progress) -> None:
         """Attack what the protocol left, and keep the outcome under `robust` beside its measurements.
 
         Args:
-            measured: what the protocol's attacks came to; candidates that it did not attack are added.
+            measured: what the protocol's attacks came to; the best of all attacks on candidates is added.
             state: where blocks are kept; the main process alone has one.
             progress: counts the passes.
         """
@@ -280,17 +287,43 @@ class Robust:
             found = run_together(subject, goals, block)
             return {name: one.measures["hit"] for name, one in zip(names, found, strict=True)}
 
-        # Blocks of a killed audit are those of the same images, and of no others.
-        which = hashlib.sha256(left.numpy().tobytes()).hexdigest()[:8]
-        part = Part(f"ensemble/{'+'.join(names)}/{which}", attack, passes=_passes(attacks, subject))
+        part = Part(f"ensemble/{'+'.join(names)}/{_digest(left)}", attack, passes=_passes(attacks, subject))
         return self._run(part, subject, state, progress, words)
 
     def _attack_candidates(self, measured: dict[str, Measured], state: AuditState | None, progress: Progress) -> None:
-        """Where the protocol did not."""
-        for name in self.own_candidates:
-            attack = self.subject.attack_on(name, name, self.budget, lambda found: found.measures, asks=False)
-            part = Part(f"ensemble/{name}", attack, passes=self.subject.passes(self.budget))
-            measured[part.name] = self._run(part, self.subject, state, progress, f"gallery, {name}")
+        """Those that the protocol left, or all; where both go by random search it is not repeated."""
+        for name, better in (("ca+", torch.minimum), ("ca-", torch.maximum)):
+            left = torch.arange(len(self.subject.rows))
+            if name in self.moved_before:
+                place = measured[name]["place"].clone()
+                if self.subject.differentiable:
+                    left = (~self._moved(name, place)).nonzero().squeeze(1)
+                    progress.skip(self.subject.passes(self.budget) * (len(place) - len(left)))
+                    if len(left):
+                        place[left] = better(place[left], self._attack_pairs(name, left, state, progress)["place"])
+                clean = measured[name]["clean_place"].clone()  # what is stored shares no memory
+                measured[f"ensemble/{name}"] = {"place": place, "clean_place": clean}
+            else:
+                measured[f"ensemble/{name}"] = self._attack_pairs(name, left, state, progress)
+
+    def _attack_pairs(self, name: str, left: Tensor, state: AuditState | None, progress: Progress) -> Measured:
+        """Where some gallery images end in the lists that they are to enter or to leave."""
+        whole, chosen = self.subject, left.to(self.subject.rows.device)
+        subject = dataclasses.replace(whole, rows=whole.rows[chosen])
+        pairs = instantiate(Goal, name).bind(whole.references, whole.rows, whole.generator("targets", name))
+        goal = pairs.take(chosen)
+
+        def attack(block: slice) -> dict[str, Tensor]:
+            generator = whole.generator("start", name, block.start)
+            found = subject.attack(subject.images(subject.rows[block]), goal.take(block), self.budget, generator)
+            return found.measures
+
+        part = Part(f"ensemble/{name}/{_digest(left)}", attack, passes=whole.passes(self.budget))
+        return self._run(part, subject, state, progress, f"gallery, {name}")
+
+    def _moved(self, name: str, places: Tensor) -> Tensor:
+        """Which places are what an attack on a candidate wants."""
+        return places <= self.top if name == "ca+" else places > self.top
 
     def _run(self, part: Part, subject: Subject, state: AuditState | None, progress: Progress, words: str) -> Measured:
         measured, costs = attack_all(Queue.of([part], subject, Passes(), state), subject, state, progress, words)
@@ -321,9 +354,8 @@ class Robust:
         """Add its figures to those of the protocol, and what stands behind them."""
         figures.share(ROBUST, self.hit)
         for name in MOVES:
-            found = measured[f"ensemble/{name}" if name in self.own_candidates else name]
-            first, before = (found[place] <= self.top for place in ("place", "clean_place"))
-            moved, was = (first, before) if name == "ca+" else (~first, ~before)
+            found = measured[f"ensemble/{name}"]
+            moved, was = (self._moved(name, found[key]) for key in ("place", "clean_place"))
             otherwise = f"{'every' if name == 'ca+' else 'no'} clean image was among the first {self.top}"
             figures.share(self._key(name), moved.double().masked_fill(was, torch.nan), otherwise)
         figures.extra["robust"] = self.document()
