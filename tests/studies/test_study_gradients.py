@@ -211,7 +211,7 @@ def test_a_rate_that_the_split_does_not_prefer_is_told() -> None:
 
 def test_pocket_tables_share_their_trainings() -> None:
     cells = [cell for name in IDS for cell in base.get(name).cells("pocket", (0,))]
-    assert len({cell.key for cell in cells}) == 40
+    assert len({cell.key for cell in cells}) == 59
 
 
 def test_a_direction_that_retrieves_better_flips_the_verdict() -> None:
