@@ -201,6 +201,21 @@ def test_gallery_images_that_the_protocol_left_are_attacked_again(steady: Subjec
     assert 0 < passes[0] <= full.steps * left
 
 
+def test_gallery_images_are_not_searched_for_twice_without_gradients(audited: Subject) -> None:
+    """The protocol searched at random as the ensemble would: what it came to stands."""
+    blind, count = dataclasses.replace(audited, differentiable=False), len(audited.rows)
+    parts = [Part(name, lambda block: {}, budget=Budget(eps=8 / 255)) for name in ("ca+", "ca-")]
+    robust = Robust(Ensemble(), audit.Ers(), blind, parts)
+    assert robust.passes() == blind.search_passes, "the one member"
+    robust.members = []
+    places = {"place": torch.full((count,), 30.0), "clean_place": torch.full((count,), 40.0)}
+    measured = {name: dict(places) for name in ("ca+", "ca-")}
+    with counting(lambda images, back: pytest.fail("nothing is attacked")):
+        robust.attack(measured, None, Progress(Passes()))
+    for name in ("ca+", "ca-"):
+        assert measured[f"ensemble/{name}"]["place"].tolist() == places["place"].tolist()
+
+
 @pytest.mark.parametrize("protocol", ["ers", "adml", "stax", "thorough"])
 def test_it_is_never_above_a_single_attack(protocol: str, model: Embedder, table: ImageTable, tmp_path: Path) -> None:
     document = audit.run(model, table, protocol, limit=10, out=tmp_path).document

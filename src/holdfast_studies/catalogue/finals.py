@@ -76,10 +76,8 @@ def _seeds(scale: Scale) -> tuple[int, ...] | None:
 
 def _measures(text: dict[str, Any]) -> tuple[Measure, ...]:
     """ERS in both modes, and the worst case at several strengths."""
-    fixed, published = (
-        AuditMeasure(limit=text["audited"], checks=True),
-        AuditMeasure(mode="published", limit=text["audited"]),
-    )
+    fixed = AuditMeasure(limit=text["audited"], checks=True)
+    published = AuditMeasure(mode="published", limit=text["audited"])
     worst = AuditMeasure(protocol="thorough", limit=text["worst"], eps=f"{STRENGTHS[-1]}/255", name="worst")
     return fixed, published, worst
 
