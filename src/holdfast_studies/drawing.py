@@ -332,7 +332,7 @@ def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figu
             colour = PALETTE[place % len(PALETTE)]
             axes.plot(xs, ys, label=arm, color=colour, linewidth=1.6, linestyle=style, marker=marker, markersize=3.5)
         axes.set(xlabel=drawing.x, ylabel=drawing.y)
-        _legend(axes)
+        _legend(axes, length=3.4 if len(known) > len(PALETTE) else None)
         return figure
     columns = min(MOST, len(known))
     rows = -(-len(known) // columns)
@@ -360,10 +360,11 @@ def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figu
     return figure
 
 
-def _legend(axes: Axes, always: bool = False) -> None:
-    """Beside the axes, where it hides nothing."""
+def _legend(axes: Axes, always: bool = False, length: float | None = None) -> None:
+    """Beside the axes, where it hides nothing; dashes need a longer line than usual to be told."""
     if always or len(axes.get_legend_handles_labels()[1]) > 1:
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, borderaxespad=0.2)
+        place: Any = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "borderaxespad": 0.2}
+        axes.legend(frameon=False, fontsize=8, handlelength=length, **place)
 
 
 def _kinds(found: Sequence[Sequence[float]]) -> dict[float | None, list[Sequence[float]]]:
