@@ -21,7 +21,7 @@ def attacks_on_trained(scale: Scale) -> Plan:
 
 
 _ARMS = paper("adml")["arms"]
-TABLE_3 = ("standard", "+T", "+A", "+U")
+TABLE_3 = TABLE_4 = ("standard", "+T", "+A", "+U")
 
 
 @study("A2")
@@ -32,8 +32,9 @@ def clean_gain(scale: Scale) -> Plan:
     """
     arms = adml_arms.variants(scale) + adml_arms.others(scale)
     if scale == "paper":
-        arms += [adml_arms.arm(scale, "standard", "standard, 28 × 4", settings=adml_arms.BALANCED), *adml_arms.tuned()]
         kinds = tuple(adml_arms.RECIPES)
+        arms.append(adml_arms.arm(scale, "standard", "standard, 28 × 4", settings=adml_arms.BALANCED))
+        arms += [*map(adml_arms.tuned, kinds), adml_arms.tuned("+A", adml_arms.PIXELS)]
         arms += adml_arms.elsewhere("cars", "CARS ", kinds)
         arms += adml_arms.elsewhere("cars", f"CARS {adml_arms.TUNED_MARK} ", kinds, adml_arms.TUNED)
         arms += adml_arms.elsewhere("sop", "SOP ", TABLE_3) + adml_arms.elsewhere("inshop", "In-shop ", TABLE_3)
@@ -51,7 +52,9 @@ def robustness_grows(scale: Scale) -> Plan:
     own, other = (tuple(a for said, a in audits.items() if said.startswith(usual) == same) for same in (True, False))
     arms = [adml_arms.arm(scale, "standard", measures=tuple(audits.values()))]
     arms += adml_arms.variants(scale, ("+T", "+U", "+A"), own)
-    arms += adml_arms.others(scale, ("+T", "+U", "+A"), other) if scale == "paper" else []
+    if scale == "paper":
+        arms += adml_arms.others(scale, ("+T", "+U", "+A"), other)
+        arms += [adml_arms.tuned(kind, measures=own) for kind in TABLE_4]
     weights = tuple(w for of_kind in adml_arms.WEIGHTS[scale].values() for w in of_kind if w >= least)
     known = {*called(arms)}
     arms += [arm for arm in adml_arms.weighted(scale, weights, own[:1]) if arm.name not in known]

@@ -112,15 +112,12 @@ def others(scale: Scale, kinds: tuple[str, ...] = ("+A", "+U"), measures: tuple[
     return [arm(scale, kind, reading=OTHER[scale], measures=measures) for kind in kinds]
 
 
-def tuned() -> list[Arm]:
-    """On ground of ours on CUB, where standard training reaches what the paper prints: all kinds, and +A in pixels."""
-    kinds = [(kind, None) for kind in RECIPES] + [("+A", PIXELS)]
-    found = []
-    for kind, reading in kinds:
-        recipe, settings = (TUNED_RECIPES[kind], {}) if kind in TUNED_RECIPES else (RECIPES[kind], TUNED)
-        name = f"{TUNED_MARK} {kind}" + (f" {SUFFIX[reading]}" if reading else "")
-        found.append(arm("paper", kind, name, reading=reading, settings=settings, recipe=recipe, seeds=SEVERAL))
-    return found
+def tuned(kind: str, reading: str | None = None, measures: tuple[Measure, ...] = ()) -> Arm:
+    """A kind on ground of ours on CUB, where standard training reaches what the paper prints."""
+    recipe, settings = (TUNED_RECIPES[kind], {}) if kind in TUNED_RECIPES else (RECIPES[kind], TUNED)
+    name = f"{TUNED_MARK} {kind}" + (f" {SUFFIX[reading]}" if reading else "")
+    ground = {"settings": settings, "recipe": recipe, "seeds": SEVERAL}
+    return arm("paper", kind, name, reading=reading, measures=measures, **ground)
 
 
 def elsewhere(data: str, prefix: str, kinds: tuple[str, ...], ground: Mapping[str, Any] | None = None) -> list[Arm]:
