@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from holdfast.attacks import Budget
 from holdfast.audit.base import Part
-from holdfast.audit.ensemble import ROBUST, Ensemble, Robust, run_together
+from holdfast.audit.ensemble import Ensemble, Robust, run_together
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.preparation import Execution, Selection, borrow_model, make_subject, speed_up
 from holdfast.audit.state import Queue, attack_all
@@ -30,6 +30,7 @@ from holdfast.audit.thorough import Thorough, label, scores, smallest_eps, suite
 from holdfast.data import ImageTable
 from holdfast.devices import choose_device
 from holdfast.evaluation import choose_split, read_table
+from holdfast.robustness import ROBUST
 
 
 class Exhaustive(Thorough):

@@ -165,6 +165,12 @@ def test_attacks_on_gallery_images_may_fail_now_and_then() -> None:
     assert backfires({"es": {"shift": clean}}) == []
 
 
+def test_ranks_that_rounding_moves_in_a_large_gallery_are_no_failure() -> None:
+    clean = torch.linspace(1e5, 1e6, 50)
+    assert backfires({"ca+": {"place": clean + 20, "clean_place": clean}}) == []
+    assert backfires({"ca+": {"place": clean * 1.1, "clean_place": clean}}) != []
+
+
 class RandomBatchStatistics(BatchStatistics):
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images + 0.01 * torch.randn_like(images))

@@ -20,6 +20,7 @@ from holdfast.cli import main
 from holdfast.data import load
 from holdfast.errors import RecipeError
 from holdfast.models import Embedder
+from holdfast.robustness import ROBUST
 
 DATA = {"name": "glyphs", "characters": 40, "per_class": 4, "size": 16}
 
@@ -208,7 +209,7 @@ def test_an_audit_without_checks_has_the_same_figures_for_fewer_passes(
     assert {flag["name"]: flag["level"] for flag in plain["flags"]}["unchecked"] == "note"
     assert "unchecked" not in {flag["name"] for flag in full["flags"]}
     left_out = full["metrics"].keys() - plain["metrics"].keys()
-    assert left_out == {key for key in full["metrics"] if key == ensemble.ROBUST or key.startswith("gallery ")}
+    assert left_out == {key for key in full["metrics"] if key == ROBUST or key.startswith("gallery ")}
     assert plain["metrics"] == {key: value for key, value in full["metrics"].items() if key not in left_out}
     brief, whole = recorded
     assert brief.total.back < whole.total.back

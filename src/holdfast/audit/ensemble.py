@@ -25,7 +25,7 @@ from holdfast.attacks import (
 )
 from holdfast.attacks.budget import Norm
 from holdfast.audit.base import Part, Protocol
-from holdfast.audit.ers import usual_eps
+from holdfast.audit.ers import UPWARDS, usual_eps
 from holdfast.audit.figures import Figures
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.state import AuditState, Cost, Measured, Queue, attack_all
@@ -34,8 +34,8 @@ from holdfast.config import instantiate
 from holdfast.errors import RecipeError
 from holdfast.metric_info import MetricInfo
 from holdfast.metrics.retrieval import Retrieval
+from holdfast.robustness import ENTERS, LEAVES, ROBUST
 
-ROBUST = "robust R@1"
 STEPS = 30
 TARGETS = 3
 """Nearest wrong classes that are aimed at."""
@@ -43,8 +43,6 @@ RESTARTS = 2
 """Random starts towards the nearest wrong image."""
 TOP = 10
 """Images of a list that candidates enter or leave."""
-MOVES = {"ca+": "enters", "ca-": "leaves"}
-"""Attacks on a gallery image, and what it does if they succeed."""
 ROUNDING = 1.01
 """How much larger an eps is still the same ball: papers print 8/255 as 0.0314."""
 EUCLIDEAN = 1 / 4
@@ -206,9 +204,9 @@ class Robust:
         if not self.members:
             raise RecipeError("robust R@1 within an L2 ball needs gradients, which this model does not give; use linf")
         inside = sorted((part for part in parts if part.budget and self._within(part.budget)), key=_eps)
-        self.counted = [part.name for part in inside if part.name not in MOVES]
+        self.counted = [part.name for part in inside if part.name not in UPWARDS]
         full = [part for part in inside if _eps(part) * ROUNDING >= self.budget.eps]
-        self.moved_before = [name for name in MOVES if name in {part.name for part in full}]
+        self.moved_before = [name for name in UPWARDS if name in {part.name for part in full}]
         if any(part.exhaustive for part in full):
             self.members = []
         self.hit = torch.empty(0)
@@ -222,7 +220,7 @@ class Robust:
         """What all of it takes at most for one image; `falls` where the first member will break nearly every one."""
         attacks = _passes(self.members[:1] if falls else self.members, self.subject)
         known = len(self.moved_before) if falls or not self.subject.differentiable else 0
-        return attacks + self.subject.passes(self.budget) * (len(MOVES) - known)
+        return attacks + self.subject.passes(self.budget) * (len(UPWARDS) - known)
 
     def attack(self, measured: dict[str, Measured], state: AuditState | None, progress: Progress) -> None:
         """Attack what the protocol left, and keep the outcome under `robust` beside its measurements.
@@ -292,7 +290,7 @@ class Robust:
 
     def _attack_candidates(self, measured: dict[str, Measured], state: AuditState | None, progress: Progress) -> None:
         """Those that the protocol left, or all; where both go by random search it is not repeated."""
-        for name, better in (("ca+", torch.minimum), ("ca-", torch.maximum)):
+        for name, upwards in UPWARDS.items():
             left = torch.arange(len(self.subject.rows))
             if name in self.moved_before:
                 place = measured[name]["place"].clone()
@@ -300,7 +298,8 @@ class Robust:
                     left = (~self._moved(name, place)).nonzero().squeeze(1)
                     progress.skip(self.subject.passes(self.budget) * (len(place) - len(left)))
                     if len(left):
-                        place[left] = better(place[left], self._attack_pairs(name, left, state, progress)["place"])
+                        again = self._attack_pairs(name, left, state, progress)["place"]
+                        place[left] = (torch.minimum if upwards else torch.maximum)(place[left], again)
                 clean = measured[name]["clean_place"].clone()  # what is stored shares no memory
                 measured[f"ensemble/{name}"] = {"place": place, "clean_place": clean}
             else:
@@ -323,7 +322,7 @@ class Robust:
 
     def _moved(self, name: str, places: Tensor) -> Tensor:
         """Which places are what an attack on a candidate wants."""
-        return places <= self.top if name == "ca+" else places > self.top
+        return places <= self.top if UPWARDS[name] else places > self.top
 
     def _run(self, part: Part, subject: Subject, state: AuditState | None, progress: Progress, words: str) -> Measured:
         measured, costs = attack_all(Queue.of([part], subject, Passes(), state), subject, state, progress, words)
@@ -342,8 +341,10 @@ class Robust:
         ball = f"changes of {255 * eps:.3g}/255" if linf else f"changes of length {eps:.3g}"
         robust = f"queries that find their class under every attack within {ball}, %"
         moves = {
-            self._key(name): f"pairs in which one changed gallery image {word} the first {self.top}, %"
-            for name, word in MOVES.items()
+            self._key(
+                name
+            ): f"pairs in which one changed gallery image {'enters' if up else 'leaves'} the first {self.top}, %"
+            for name, up in UPWARDS.items()
         }
         return {
             ROBUST: MetricInfo(robust, digits=1, shown="headline", percent=True),
@@ -353,15 +354,15 @@ class Robust:
     def report(self, figures: Figures, measured: dict[str, Measured]) -> None:
         """Add its figures to those of the protocol, and what stands behind them."""
         figures.share(ROBUST, self.hit)
-        for name in MOVES:
+        for name, upwards in UPWARDS.items():
             found = measured[f"ensemble/{name}"]
             moved, was = (self._moved(name, found[key]) for key in ("place", "clean_place"))
-            otherwise = f"{'every' if name == 'ca+' else 'no'} clean image was among the first {self.top}"
+            otherwise = f"{'every' if upwards else 'no'} clean image was among the first {self.top}"
             figures.share(self._key(name), moved.double().masked_fill(was, torch.nan), otherwise)
         figures.extra["robust"] = self.document()
 
     def _key(self, name: str) -> str:
-        return f"gallery {MOVES[name]}@{self.top}"
+        return f"{ENTERS if UPWARDS[name] else LEAVES}{self.top}"
 
     def document(self) -> dict[str, Any]:
         """As an audit's JSON has it."""

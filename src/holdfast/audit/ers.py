@@ -67,8 +67,8 @@ SCORES: dict[str, Score] = {
 TERMS = {key: score.term for key, score in SCORES.items()}
 """What each score adds to ERS."""
 GOALS = tuple(dict.fromkeys(score.goal for score in SCORES.values()))
-CANDIDATE = ("ca+", "ca-")
-"""Attacks on an image that is to be found or hidden; all others change the query."""
+UPWARDS = {"ca+": True, "ca-": False}
+"""Attacks on a gallery image, and whether it is to rise in another's list or to fall; the others change the query."""
 SMALL_IMAGES = 28
 STEPS = 32
 
@@ -122,7 +122,7 @@ class Ers(Protocol):
         def kept(found: Attacked) -> dict[str, Tensor]:
             return found.measures | ({"shift": -found.previous} if published and name == "es" else {})
 
-        return subject.attack_on(name, goal, budget, kept, draws="search", asks=name not in CANDIDATE, shared=shared)
+        return subject.attack_on(name, goal, budget, kept, draws="search", asks=name not in UPWARDS, shared=shared)
 
     def figures(self, subject: Subject, measured: dict[str, dict[str, Tensor]]) -> Figures:
         """The ten scores, ERS, and clean R@1 beside it."""

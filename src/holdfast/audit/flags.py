@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from holdfast.audit.ers import UPWARDS
 from holdfast.errors import described, plural
 from holdfast.metrics import geometry, retrieval
 from holdfast.models import Embedder
@@ -56,6 +57,8 @@ MILDER: dict[str, Level] = {
 
 BACKFIRES = 0.1
 """Fraction of gallery images that an attack may leave farther from its aim; with sound models it leaves none there."""
+ROUNDED = 0.01
+"""Part of its place by which an image has to be farther: in a large gallery rounding alone moves one by a few."""
 
 OFTEN = (4, 6)
 """Images that are embedded again and again to see whether their vectors stay the same, and how many times twice."""
@@ -167,16 +170,16 @@ def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], di
 def backfires(measured: Mapping[str, Mapping[str, Tensor]]) -> list[Flag]:
     """Attacks on gallery images that leave many where their aim is farther away than it was."""
     found = []
-    for name, key, sign, wanted in (("ca+", "CA+", 1, "raise"), ("ca-", "CA-", -1, "lower")):
+    for name, upwards in UPWARDS.items():
         if name not in measured:
             continue
-        places = sign * (measured[name]["place"] - measured[name]["clean_place"])
-        fraction = float((places > 0).double().mean())
+        clean = measured[name]["clean_place"]
+        farther = (measured[name]["place"] - clean) * (1 if upwards else -1)
+        fraction = float((farther > ROUNDED * clean).double().mean())
         if fraction > BACKFIRES:
-            meant = "lower" if sign > 0 else "higher"
-            found.append(
-                f"{key} is to {wanted} images, and left {100 * fraction:.0f} % of them {meant} than without it"
-            )
+            aim, end = ("raise", "lower") if upwards else ("lower", "higher")
+            left = f"left {100 * fraction:.0f} % of them {end} than without it"
+            found.append(f"{name.upper()} is to {aim} images, and {left}")
     return [Flag("attack-backfires", "; ".join(found))] if found else []
 
 

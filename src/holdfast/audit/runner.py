@@ -19,7 +19,7 @@ from holdfast.attacks.forward import require_finite
 from holdfast.audit import flags
 from holdfast.audit.base import Protocol, registry
 from holdfast.audit.cut import Cut
-from holdfast.audit.ensemble import ROBUST, Ensemble, Robust
+from holdfast.audit.ensemble import Ensemble, Robust
 from holdfast.audit.examples import save_examples
 from holdfast.audit.files import audit_file, held, make_room
 from holdfast.audit.flags import Flag
@@ -41,6 +41,7 @@ from holdfast.models import Embedder
 from holdfast.models.card import write_card
 from holdfast.models.weights import raw_bytes
 from holdfast.processes import current_processes
+from holdfast.robustness import ROBUST
 from holdfast.versions import versions
 
 SCHEMA = 2
