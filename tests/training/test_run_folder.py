@@ -28,13 +28,14 @@ def test_a_damaged_evaluation_means_that_the_run_is_not_finished(tmp_path: Path,
     [
         ({"data": {"name": "folder", "root": "nowhere"}}, "nowhere"),
         ({"batch": {"classes": 400, "per_class": 3}}, "400"),
+        ({"start": {"batch": {"classes": 400, "per_class": 3}}}, "400"),
     ],
 )
 def test_a_run_that_cannot_begin_leaves_nothing(
     tiny: dict[str, Any], tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(HoldfastError, match=message):
-        holdfast.train({**tiny, **change}, out=tmp_path / "run")
+        holdfast.train({**tiny, **change}, out=tmp_path / "new" / "run")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,10 @@ class TrainingFolder:
         A run that stopped before its first checkpoint has nothing to lose and is replaced; one that failed before it
         wrote more than its recipe leaves nothing.
         """
-        new = not self.folder.exists()
+        new = [place for place in (self.folder, *self.folder.parents) if not place.exists()]
         with ExitStack() as stack:
             if new:
-                stack.push(self._leave_nothing)
+                stack.push(partial(self._leave_nothing, new))
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(self.folder / LOCK, str(self.folder)))
@@ -84,12 +85,13 @@ class TrainingFolder:
                 raise TrainingError(f"cannot write into {self.folder}: {reason}; give another --out") from error
             yield
 
-    def _leave_nothing(self, kind: type[BaseException] | None, *_: object) -> None:
-        """When a new run ends in an error and there is only its recipe."""
+    def _leave_nothing(self, new: Sequence[Path], kind: type[BaseException] | None, *_: object) -> None:
+        """When a run ends in an error and there is only its recipe: not its folder, nor those made on the way there."""
         with suppress(OSError):
             if kind is not None and [file.name for file in self.folder.iterdir()] == [self.recipe_file.name]:
                 self.recipe_file.unlink()
-                self.folder.rmdir()
+                for place in new:
+                    place.rmdir()
 
     def _begun(self) -> bool:
         return self.recipe_file.is_file() and (self.checkpoints.exists() or self.evaluation.exists())
