@@ -21,12 +21,14 @@ class View:
             black bars then make a square; `size` when left out.
         fit: what happens to an image that is no square.
         interpolation: of the resizing, antialiased.
+        enlarge: whether an image that is smaller than the canvas is brought to it; with `crop` alone it may stay.
     """
 
     size: int
     canvas: int = 0
     fit: Fit = "crop"
     interpolation: Interpolation = "bilinear"
+    enlarge: bool = True
 
     def __post_init__(self) -> None:
         if not self.canvas:
@@ -39,6 +41,8 @@ class View:
         if self.fit == "squash":
             return self.canvas, self.canvas
         short, long = sorted((height, width))
+        if self.fit == "crop" and not self.enlarge and short <= self.canvas:
+            return height, width
         # Whole pixels as torchvision counts them: the other side is cut off, not rounded.
         if self.fit == "crop":
             other = self.canvas * long // short

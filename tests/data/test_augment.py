@@ -215,6 +215,7 @@ def test_it_is_a_recipe_family() -> None:
     assert plain == {
         "name": "random-resized-crop",
         "size": 224,
+        "canvas": None,
         "scale": (0.5, 1.0),
         "ratio": (0.75, 4 / 3),
         "flip": True,

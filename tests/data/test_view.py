@@ -15,6 +15,8 @@ from torch import Tensor
 from holdfast.data import ImageStore, ImageTable, RaggedImages, centre_crop
 from holdfast.data.augment import RandomResizedCrop
 from holdfast.data.sources import FileSource, resized
+from holdfast.data.store import Cache
+from holdfast.errors import RecipeError
 from holdfast.models import Embedder
 from holdfast.models.names import ensure_torchvision
 from holdfast.view import Fit, View
@@ -79,6 +81,34 @@ def test_training_crops_are_torchvisions(seed: int, height: int, width: int, siz
     expected = peer.resized_crop(image, top, left, high, wide, [size, size], antialias=True)
     expected = peer.horizontal_flip(expected) if numbers[0, -1] < 0.5 else expected
     torch.testing.assert_close(augmentation.view(stored, numbers)[0], bytes_of(expected), rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("cache", ["memory", "none", "disk"])
+def test_training_crops_may_be_cut_from_the_files(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_CACHE", str(tmp_path / "cache"))
+    sizes, paths = [(90, 140), (37, 50), (300, 200)], [tmp_path / f"{number}.png" for number in range(3)]
+    for number, (size, path) in enumerate(zip(sizes, paths, strict=True)):
+        photograph(*size, seed=number).save(path)
+    ids = [path.name for path in paths]
+    table = ImageTable.of(FileSource(paths), classes=ids, splits=["train"] * 3, ids=ids, name="photographs")
+    view, augmentation = View(32, 40), RandomResizedCrop(size=32, canvas=150)
+    store = ImageStore(table, augmentation.stored(view), "cpu", cache)
+    assert [image.shape[:2] for image in store.get(torch.arange(3)).arrays()] == [(90, 140), (37, 50), (225, 150)]
+    for row, path in enumerate(paths[:2]):
+        numbers = augmentation.draw(1, torch.Generator().manual_seed(row))
+        size = torch.tensor([[side] for side in sizes[row]])
+        window = augmentation.windows(*size, numbers)[0].long().tolist()
+        expected = peer.resized_crop(Image.open(path), *window, [32, 32], antialias=True)
+        expected = peer.horizontal_flip(expected) if numbers[0, -1] < 0.5 else expected
+        found = store.views(torch.tensor([row]), augmentation, numbers)[0]
+        torch.testing.assert_close(found, bytes_of(expected), rtol=0, atol=CLOSE)
+
+
+def test_crops_are_not_cut_from_less_than_evaluation_sees() -> None:
+    with pytest.raises(RecipeError, match=r"augment.canvas \(30\) must not be smaller than model.canvas \(40\)"):
+        RandomResizedCrop(canvas=30).stored(View(32, 40))
 
 
 def test_windows_are_spread_as_torchvisions_are() -> None:

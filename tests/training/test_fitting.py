@@ -100,6 +100,19 @@ def test_training_goes_on_from_a_fitted_head(tiny: dict[str, Any], tmp_path: Pat
     assert load_model(str(run.folder)).dim == 16
 
 
+def test_a_head_is_fitted_to_what_the_model_sees_whatever_crops_are_cut_from(
+    tiny: dict[str, Any], photos: Path, tmp_path: Path
+) -> None:
+    data, batch = {"name": "folder", "root": str(photos)}, {"classes": 4, "per_class": 2}
+    recipe = whitened({**tiny, "data": data, "batch": batch}, dim=16, size=12, canvas=14)
+    models = []
+    for canvas in (None, 20):
+        augment = {"name": "random-resized-crop", "canvas": canvas}
+        run = holdfast.train({**recipe, "augment": augment}, out=tmp_path / str(canvas))
+        models.append(load_model(str(run.folder)).state_dict())
+    assert all(torch.equal(value, models[1][name]) for name, value in models[0].items())
+
+
 def test_more_dims_than_features_are_refused(tiny: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(holdfast.HoldfastError, match=r"model\.dim"):
         holdfast.train(whitened(tiny, dim=4096), out=tmp_path / "run")

@@ -42,6 +42,10 @@ class Augment(ABC):
             raise RecipeError(f"augment.size ({size}) does not fit into images of {view.canvas} px; raise model.canvas")
         return replace(self, size=size)
 
+    def stored(self, view: View) -> View:
+        """How images are kept for it, given a model's view."""
+        return view
+
     @property
     def room(self) -> int:
         """Pixels that are added around an image before it is cropped."""
@@ -221,6 +225,9 @@ class RandomResizedCrop(WindowAugment):
 
     Args:
         size: side of the result in pixels; training fills in the model's input size when left out.
+        canvas: windows are cut from the photographs as they are, those whose shorter side is longer than this shrunk
+            to it; when left out, from images brought to the model's canvas, which takes less memory and time and shows
+            less detail in small windows.
         scale: least and greatest fraction of the image's area.
         ratio: least and greatest width over height.
         flip: mirror left to right with probability one half; turn off where that changes the class, as for letters.
@@ -228,6 +235,7 @@ class RandomResizedCrop(WindowAugment):
     Relations: `random-crop` keeps the scale.
     """
 
+    canvas: int | None = None
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: bool = True
@@ -239,6 +247,14 @@ class RandomResizedCrop(WindowAugment):
             raise RecipeError(f"augment.scale must rise within (0, 1], got {list(self.scale)}")
         if not 0 < self.ratio[0] <= self.ratio[1]:
             raise RecipeError(f"augment.ratio must be positive and rise, got {list(self.ratio)}")
+
+    def stored(self, view: View) -> View:
+        """As the model's view has them, or larger."""
+        if self.canvas is None:
+            return view
+        if self.canvas < view.canvas:
+            raise RecipeError(f"augment.canvas ({self.canvas}) must not be smaller than model.canvas ({view.canvas})")
+        return replace(view, canvas=self.canvas, enlarge=False)
 
     def cut(self, images: RaggedImages, windows: Tensor, draws: Tensor) -> Tensor:
         """The window of each image, resized."""

@@ -148,7 +148,8 @@ class DiskImages:
 
     def _header(self) -> dict[str, Any]:
         stored = f"{self.view.canvas} px, {self.view.fit}, {self.view.interpolation}"
-        return {"format": FORMAT, "key": self.key, "images": len(self.table), "at": stored}
+        at = stored if self.view.enlarge else f"{stored}, at most"
+        return {"format": FORMAT, "key": self.key, "images": len(self.table), "at": at}
 
     def _fill(self, expected: int, workers: int, skip_bad: bool) -> None:
         """Decode what is missing; the lock is held."""
@@ -210,7 +211,8 @@ class DiskImages:
 
 def _key(table: ImageTable, view: View) -> str:
     """Names a set: the same files at the same canvas."""
-    digest = hashlib.blake2b(f"{FORMAT} {view.canvas} {view.fit} {view.interpolation}".encode(), digest_size=16)
+    stored = f"{FORMAT} {view.canvas} {view.fit} {view.interpolation}{'' if view.enlarge else ' at most'}"
+    digest = hashlib.blake2b(stored.encode(), digest_size=16)
     for name, position in zip(table.ids, table.positions.tolist(), strict=True):
         stamp = table.source.stamp(position)
         digest.update(f"{len(name)} {name} {len(stamp)} ".encode("utf-8", "surrogateescape") + stamp)

@@ -86,7 +86,7 @@ class Session:
         return "bfloat16" if self.accelerator.mixed_precision == "bf16" else "float32"
 
     def open_store(self, split: str, view: View | None = None) -> ImageStore:
-        """The images of a split that is not trained on, as the model sees them or in another view."""
+        """The images of a split as the model sees them, or in another view."""
         seen = view or self.model.view
         return ImageStore(self.table.split(split), seen, self.device, self.recipe.cache, self.skip_bad)
 
@@ -136,7 +136,8 @@ def build_session(
         )
     regime = extended(recipe.regime.build(), [_placed(extra, first).build() for extra in recipe.extras])
     add_sets(model, regime, recipe)
-    store = ImageStore(table.split("train"), model.view, accelerator.device, recipe.cache, skip_bad)
+    augment = recipe.augment.build()
+    store = ImageStore(table.split("train"), augment.stored(model.view), accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
     if store.skipped:
         console.say("skipped: " + ", ".join(image for image, _ in store.skipped[:5]))
@@ -164,7 +165,7 @@ def build_session(
         batches=SAMPLERS[recipe.batch.sampler](
             labels.cpu(), recipe.batch.classes, recipe.batch.per_class, recipe.seed, recipe.mining_groups
         ),
-        augment=recipe.augment.build().fitted(model.view),
+        augment=augment.fitted(model.view),
         model=model,
         criterion=criterion,
         regime=regime,
