@@ -25,6 +25,8 @@ NEUTRAL = (
 
 BACKBONE = ("model.backbone", "model.weights")
 """Keys in which a stand-in for the paper's backbone differs, with what it starts from."""
+STAND_IN = (*BACKBONE, "optimizer.lr")
+"""Those in which a training of another backbone may differ: a learning rate suits the size of its weights."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,8 @@ class Setting:
 
     def decides(self, levels: bool) -> bool:
         """Whether a paper's claim can be judged on it."""
-        return self.kind in ("paper", "shortened") or (self.kind == "stand-in" and not levels)
+        known = self.kind in ("paper", "shortened") or (self.kind == "stand-in" and not levels)
+        return known and self.length >= LEAST
 
 
 def setting(job: Job) -> Setting:
@@ -79,12 +82,15 @@ def setting(job: Job) -> Setting:
     length = [f"{now} of {printed} epochs"] if now < printed else []
     other += [f"{now} epochs for {printed}"] if now > printed else []
     backbone, _ = different.get("model.backbone", ("", None))
-    stand_in = [_told(key, *different.pop(key)) for key in BACKBONE if key in different]
+    may = STAND_IN if backbone else BACKBONE
+    stand_in = [_told(key, *different.pop(key)) for key in may if key in different]
     other += [_told(key, *values) for key, values in different.items()]
     found = _of([*other, *job.differs], [*length, *samples], stand_in)
     return dataclasses.replace(found, length=now / printed, stand_in=backbone)
 
 
+LEAST = 0.4
+"""Share of the paper's training below which nothing is decided: early leads need not last."""
 UNCOMPARED = "nobody has said how it differs from the paper's"
 """Of a computation on data or a backbone that declares nothing."""
 
@@ -99,7 +105,7 @@ def joint(settings: Iterable[Setting]) -> Setting:
             return Setting(kind="ours", how=("arms of other shares of the paper's length", *how))
         if len({one.stand_in for one in every}) > 1:
             return Setting(kind="ours", how=("arms with different backbones", *how))
-    return Setting(kind=kind, how=how)
+    return Setting(kind=kind, how=how, length=min((one.length for one in every), default=1.0))
 
 
 def settings(arms: Iterable[Arm]) -> dict[str, Setting]:

@@ -88,7 +88,7 @@ def test_pocket_trainings_keep_to_their_number() -> None:
 def test_every_arm_on_the_papers_data_is_in_its_setting_or_a_shorter_one() -> None:
     for name in IDS:
         for arm, found in settings(base.get(name).arms("paper")).items():
-            ours = "tuned" in arm or arm == "standard, 28 × 4"
+            ours = "tuned" in arm or arm in ("standard, 28 × 4", "standard, whole photographs")
             expected = ("ours",) if ours else ("paper", "shortened")
             assert found.kind in expected, (name, arm, found)
     main = settings(base.get("A2").arms("paper"))
@@ -116,8 +116,8 @@ def test_arms_are_what_the_paper_prints() -> None:
             regime = resolved("A2", f"{data} {kind}")["regime"]
             assert (regime["weight"], regime["goal"]["name"], regime["goal"]["reference"]) == (0.005, goal, "joint")
             assert [regime["budget"][key] for key in ("eps", "step", "steps")] == [0.01, 0.003, 5]
-    assert {resolved("A3", f"{kind} λ {w}")["regime"]["weight"] for kind in ("+A", "+U") for w in (0.2, 0.4, 0.6)} == {
-        *(0.2, 0.4, 0.6)
+    assert {resolved("A3", f"{kind} λ {w:g}")["regime"]["weight"] for kind in ("+A", "+U") for w in (0.2, 0.4, 1)} == {
+        *(0.2, 0.4, 1)
     }
     assert {resolved("A6", arm.name)["epochs"] for arm in base.get("A6").arms("paper")} == {50}
     assert [resolved("A7", name)["loss"]["s"] for name in ("energy", "energy, s = 0", "energy, s = 1")] == [1, 0, 1]
@@ -144,7 +144,8 @@ def test_claims_compare_arms_of_one_length_and_one_reading(name: str, scale: Sca
     assert mixed_readings(study.claims(scale), study.arms(scale), nothing) == []
     for verdict in verdicts(study, scale, nothing):
         assert "arms of other shares" not in " ".join(verdict.ground.how), verdict.claim
-        judged = "observation" if scale == "pocket" or "tuned" in verdict.claim else "verdict"
+        far = any(name in verdict.claim for name in ("tuned", "SOP", "In-shop"))  # 10 of 100 epochs decide nothing
+        judged = "observation" if scale == "pocket" or far else "verdict"
         assert verdict.standing == ("ours" if study.ours else judged), verdict.claim
 
 
@@ -265,7 +266,7 @@ def test_a3_grows_as_printed_at_paper_scale() -> None:
     grows = {claim.text[-2:]: claim for claim in study.claims("paper") if "grows" in claim.text}
     assert set(grows) == {"+A", "+U"}
     for kind, claim in grows.items():
-        values = [8.9, 19.2, 22.5, 24.5, 25.9, 27.5]
+        values = [8.9, 19.2, 22.5, 25.9]
         names = [name for weight, name in series("paper", kind).items() if weight != 0.1]
         assert claim.verdict(results(dict(zip(names, values, strict=True)), usual)).status == "holds"
         assert claim.verdict(results(dict(zip(names, values[::-1], strict=True)), usual)).status == "does not hold"

@@ -63,9 +63,9 @@ def test_printed_and_measured_stand_side_by_side_with_their_settings() -> None:
 
 
 def test_a_shortened_setting_says_by_how_much() -> None:
-    headings, rows = cited()["E"].table({"E2": results_of({"CARS triplet": 70.0})})
+    headings, rows = cited()["E"].table({"E3": results_of({"Omniglot triplet": 70.0})})
     (setting,) = (dict(zip(headings, row, strict=True)) for row in rows if row[0] == "setting")
-    assert setting["CARS"] == "shortened: 100 of 150 epochs"
+    assert setting["letters"] == "shortened: 100 of 150 epochs"
 
 
 def test_a_rate_is_no_part_of_an_arms_name() -> None:

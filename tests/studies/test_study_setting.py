@@ -154,13 +154,22 @@ def test_the_arms_of_a_claim_are_those_it_looks_at(claim: Claim) -> None:
         ("pocket", "seen at pocket scale", "holds (one seed)"),
     ],
 )
-def test_a_verdict_needs_the_papers_setting_or_a_shorter_one(kind: Any, order: str, level: str) -> None:
+def test_a_verdict_needs_the_papers_setting_or_not_much_less_of_it(kind: Any, order: str, level: str) -> None:
     assert judged(ABOVE, results(), grounds(kind)).words == order
     assert judged(HIGH, results(), grounds(kind)).words == level, "it looks at the other arm alone"
     both = All(text="both", parts=(ABOVE, HIGH))
     found = judged(both, results(), grounds(kind))
     assert found.decided == (kind in ("paper", "shortened")), "levels are not judged with another backbone"
     assert ("[holds]" in found.evidence) == found.decided
+
+
+@pytest.mark.parametrize(("kind", "weak"), [("shortened", ""), ("stand-in", "stand-in backbone, ")])
+def test_a_verdict_says_how_much_of_the_training_there_was(kind: Any, weak: str) -> None:
+    def told(length: float) -> str:
+        return judged(ABOVE, results(), {arm: Setting(kind=kind, length=length) for arm in ("a", "b")}).words
+
+    assert told(0.48) == f"holds ({weak}48 % of the length, one seed)"
+    assert told(0.39) == "observation", "an early lead need not last"
 
 
 def test_an_observation_refutes_nothing() -> None:

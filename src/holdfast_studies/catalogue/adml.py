@@ -22,6 +22,8 @@ def attacks_on_trained(scale: Scale) -> Plan:
 
 _ARMS = paper("adml")["arms"]
 TABLE_3 = TABLE_4 = ("standard", "+T", "+A", "+U")
+CARS = {"CARS ": None, f"CARS {adml_arms.TUNED_MARK} ": adml_arms.TUNED}
+"""How arms on CARS begin, and what is laid over their recipes; in the paper's setting, the dataset's own."""
 
 
 @study("A2")
@@ -33,10 +35,11 @@ def clean_gain(scale: Scale) -> Plan:
     arms = adml_arms.variants(scale) + adml_arms.others(scale)
     if scale == "paper":
         kinds = tuple(adml_arms.RECIPES)
-        arms.append(adml_arms.arm(scale, "standard", "standard, 28 × 4", settings=adml_arms.BALANCED))
+        for name, settings in (("28 × 4", adml_arms.BALANCED), ("whole photographs", adml_arms.PHOTOGRAPHS)):
+            arms.append(adml_arms.arm(scale, "standard", f"standard, {name}", settings=settings))
         arms += [*map(adml_arms.tuned, kinds), adml_arms.tuned("+A", adml_arms.PIXELS)]
-        arms += adml_arms.elsewhere("cars", "CARS ", kinds)
-        arms += adml_arms.elsewhere("cars", f"CARS {adml_arms.TUNED_MARK} ", kinds, adml_arms.TUNED)
+        for prefix, ground in CARS.items():
+            arms += adml_arms.elsewhere("cars", prefix, kinds, ground)
         arms += adml_arms.elsewhere("sop", "SOP ", TABLE_3) + adml_arms.elsewhere("inshop", "In-shop ", TABLE_3)
     return Plan(arms)
 
@@ -55,6 +58,8 @@ def robustness_grows(scale: Scale) -> Plan:
     if scale == "paper":
         arms += adml_arms.others(scale, ("+T", "+U", "+A"), other)
         arms += [adml_arms.tuned(kind, measures=own) for kind in TABLE_4]
+        for prefix, ground in CARS.items():
+            arms += adml_arms.elsewhere("cars", prefix, TABLE_4, ground, own)
     weights = tuple(w for of_kind in adml_arms.WEIGHTS[scale].values() for w in of_kind if w >= least)
     known = {*called(arms)}
     arms += [arm for arm in adml_arms.weighted(scale, weights, own[:1]) if arm.name not in known]

@@ -24,6 +24,7 @@ ELSEWHERE: Mapping[str, Mapping[str, Any]] = _ARMS["elsewhere"]
 
 RECIPES, TUNED_RECIPES, TUNED, GOALS = (_ARMS[key] for key in ("recipes", "tuned_recipes", "tuned", "goals"))
 BALANCED: Mapping[str, Any] = _ARMS["balanced"]
+PHOTOGRAPHS: Mapping[str, Any] = _ARMS["whole_photographs"]
 WEIGHTS, LOSSES, LIMITS = _ARMS["weights"], _ARMS["losses"], _ARMS["limits"]
 TUNED_MARK, HALF_MARK = "tuned", "half"
 """In the names of arms: on the ground of `resnet50-ms-tuned`, or of half the length."""
@@ -120,7 +121,13 @@ def tuned(kind: str, reading: str | None = None, measures: tuple[Measure, ...] =
     return arm("paper", kind, name, reading=reading, measures=measures, **ground)
 
 
-def elsewhere(data: str, prefix: str, kinds: tuple[str, ...], ground: Mapping[str, Any] | None = None) -> list[Arm]:
+def elsewhere(
+    data: str,
+    prefix: str,
+    kinds: tuple[str, ...],
+    ground: Mapping[str, Any] | None = None,
+    measures: tuple[Measure, ...] = (),
+) -> list[Arm]:
     """Kinds on another dataset, with its own weight and attack.
 
     Args:
@@ -128,6 +135,7 @@ def elsewhere(data: str, prefix: str, kinds: tuple[str, ...], ground: Mapping[st
         prefix: of the names of its arms.
         kinds: keys of `RECIPES`.
         ground: settings in the place of the dataset's own.
+        measures: of the trained models.
     """
     found = []
     for kind in kinds:
@@ -137,7 +145,8 @@ def elsewhere(data: str, prefix: str, kinds: tuple[str, ...], ground: Mapping[st
         elif kind != "standard":
             recipe, row = f"adml-a-{data}", {"regime.goal": {**GOALS[kind], "reference": "joint"}}
         settings = ELSEWHERE[data] if ground is None else ground
-        found.append(arm("paper", kind, f"{prefix}{kind}", row=row, settings=settings, recipe=recipe, data=data))
+        over = {"row": row, "settings": settings, "recipe": recipe, "data": data, "measures": measures}
+        found.append(arm("paper", kind, f"{prefix}{kind}", **over))
     return found
 
 

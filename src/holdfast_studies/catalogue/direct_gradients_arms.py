@@ -70,7 +70,7 @@ class RuleGround:
     rates: tuple[float, ...] = ()
     high: float = 0.0
     seeds: tuple[int, ...] | None = None
-    noise: float = 1.0
+    noise: float = 1.3
 
     def name(self, rule: str) -> str:
         """Of a rule here, whatever its learning rate."""
@@ -148,6 +148,8 @@ PRINTED_RATES = {
 """Rule → the best rate of the paper's appendix on CARS."""
 
 NAMED_RATES: dict[str, float] = paper("direct_gradients")["named_rates"]
+TRIED_RATES: dict[str, list[float]] = paper("direct_gradients")["tried_rates"]
+"""Of a split, for rules of which the paper prints no rate."""
 
 
 def _ground(name: str) -> RuleGround:

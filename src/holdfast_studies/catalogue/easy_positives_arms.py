@@ -22,7 +22,6 @@ class Pair:
         miner: how it is usually sampled.
         negative: the miner whose negatives go with easy positives.
         more: what else the paper has for both.
-        ours: laid over both where the values are not those that the paper prints.
         reading: of what the paper leaves unsaid about the usual sampling.
     """
 
@@ -30,7 +29,6 @@ class Pair:
     miner: str | Row
     negative: str
     more: Row = dataclasses.field(default_factory=dict)
-    ours: Row = dataclasses.field(default_factory=dict)
     reading: str = ""
 
     @property
@@ -100,8 +98,8 @@ class LossGround:
     ) -> list[Arm]:
         """A loss without and with easy positives: `LABEL NAME` and `LABEL NAME + EPS`."""
         return [
-            self.arm(name, pair.usual, measures, pair.ours, pair.reading, seeds),
-            self.arm(f"{name} + EPS", pair.easy, measures, pair.ours, seeds=seeds),
+            self.arm(name, pair.usual, measures, reading=pair.reading, seeds=seeds),
+            self.arm(f"{name} + EPS", pair.easy, measures, seeds=seeds),
         ]
 
     def names(self, name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""HM: mined triplets (H1), source and destination (H2), steps and parts (H3), rivals (H4), settings (H5)."""
+"""HM: mined triplets (H1), source and destination (H2), steps and parts (H3), rivals (H4), settings (H5), rate (H6)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.hardness_arms import (
+    AUDITED,
     FIXED,
     MINERS,
     PUBLISHED,
+    RATES,
     SETTINGS,
     STEPS,
     act,
@@ -19,8 +21,9 @@ from holdfast_studies.catalogue.hardness_arms import (
     standard,
     trained,
 )
+from holdfast_studies.catalogue.rules import VALIDATION, used
 from holdfast_studies.drawing import Lines
-from holdfast_studies.jobs import Arm, Computation, Job, Probe, Scale, Training
+from holdfast_studies.jobs import Arm, AuditMeasure, Computation, Job, Probe, Scale, Training
 
 
 def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Job:
@@ -161,3 +164,28 @@ def settings_of_hm(scale: Scale) -> Plan:
     for weight in (0.05, 0.5) if scale == "paper" else ():
         jobs[f"HM[S, LGA]&ICS, sop, weight {weight}"] = hm(scale, data="sop", regime={"ics": weight})
     return Plan(named(jobs))
+
+
+@study("H6")
+def rate_of_stand_in(scale: Scale) -> Plan:
+    """The learning rate that suits MobileNetV2 in the place of ResNet-18, chosen on a split of the training classes.
+
+    Nothing at pocket scale.
+    """
+    if scale == "pocket":
+        return Plan([])
+    audit = AuditMeasure(mode="published", split="val", limit=AUDITED, name="val-ers")
+    grid = {
+        rate: hm(scale, epochs=RATES["epochs"], measures=(audit,), over={"data.validation": 0.2, "optimizer.lr": rate})
+        for rate in RATES["tried"]
+    }
+    names = {rate: f"HM[S, LGA] @ {rate:g}" for rate in grid}
+    claim = used(
+        "the rate that the tables use suits the stand-in best", names, RATES["used"], (VALIDATION, "val-ers/ERS")
+    )
+    lines = {"HM[S, LGA]": names}
+    drawings = [
+        Lines(f"{title} by learning rate", lines, figure, x="learning rate", logarithmic=True)
+        for title, figure in (("Validation R@1", VALIDATION), ("Validation ERS", "val-ers/ERS"))
+    ]
+    return Plan(named({names[rate]: job for rate, job in grid.items()}), [claim], drawings)

@@ -14,7 +14,7 @@ MINERS = {"R": "random", "M": "semihard", "S": "softhard", "D": "distance", "H":
 AUDITED = 300
 """Images whose ERS is measured, against the whole gallery."""
 ERS = "ers-fixed/ERS"
-STEPS, LENGTHS, SETTINGS = (paper("hardness")["arms"][key] for key in ("steps", "lengths", "settings"))
+STEPS, LENGTHS, SETTINGS, RATES = (paper("hardness")["arms"][key] for key in ("steps", "lengths", "settings", "rates"))
 
 FIXED, PUBLISHED = AuditMeasure(limit=AUDITED, checks=True), AuditMeasure(mode="published", limit=AUDITED)
 """ERS with the attacks as they should be, and as they were published; the latter too where the paper's rows are."""
@@ -66,7 +66,7 @@ def trained(
     data = data or ("glyphs" if scale == "pocket" else "cub")
     length = epochs or LENGTHS[data]
     small = "triplet-pocket" if recipe == "resnet18-triplet" else f"{recipe}-pocket"
-    settings = {**SETTINGS[scale], "epochs": length, "evaluate_every": length, **(over or {})}
+    settings = {"evaluate_every": length, **SETTINGS[scale], "epochs": length, **(over or {})}
     audits = (FIXED, PUBLISHED) if scale == "paper" else (FIXED,)
     used = audits if measures is None else measures
     return Training(small if scale == "pocket" else recipe, data, row, settings, used)
@@ -131,6 +131,7 @@ def more_ers(
     noise: float,
     least: float = 0.0,
     printed: tuple[float, ...] = (),
+    limit: bool = False,
 ) -> Claim:
     """Each arm lies above the next in ERS; seeds in which one of them collapsed are left out.
 
@@ -141,8 +142,10 @@ def more_ers(
         noise: between two runs of one recipe, for verdicts on one seed.
         least: by how much at least.
         printed: ERS of each arm as the paper has it.
+        limit: as in `Claim`; of another protocol than the paper's, whose figures say nothing of it.
     """
-    claim = Ordered(text, arms, figure, noise=noise, least=least, printed=printed)
+    known = () if limit else printed
+    claim = Ordered(text, arms, figure, noise=noise, least=least, printed=known, limit=limit)
     return standing(claim, arms, favoured=arms[:-1])
 
 
@@ -153,7 +156,7 @@ def same_ers(text: str, arms: tuple[str, str], within: float, figure: str, noise
 
 
 @register("levels-off")
-def levels_off(text: str, arms: tuple[str, str, str], figure: str, noise: float) -> Claim:
+def levels_off(text: str, arms: tuple[str, str, str], figure: str, noise: float, limit: bool = False) -> Claim:
     """The gain from the first arm to the second is larger than that to the third, which must not be a loss.
 
     Args:
@@ -161,6 +164,7 @@ def levels_off(text: str, arms: tuple[str, str, str], figure: str, noise: float)
         arms: with η, twice and four times as many steps; names end with `, η STEPS`.
         figure: the ERS of one protocol.
         noise: of ERS between two runs of one recipe.
+        limit: as in `Claim`.
     """
 
     def rule(results: Results) -> tuple[Status, str]:
@@ -174,7 +178,7 @@ def levels_off(text: str, arms: tuple[str, str, str], figure: str, noise: float)
         evidence = f"{figure}: gain to {usual} less gain to {most}: {bend}; gain to {most}: {gain}"
         return joint([bend.status(), gain.status(-noise)]), evidence
 
-    return standing(Judged(text, rule), arms, favoured=arms)
+    return standing(Judged(text, rule, limit=limit), arms, favoured=arms)
 
 
 def standing(claim: Claim, arms: Sequence[str], favoured: Sequence[str]) -> Claim:

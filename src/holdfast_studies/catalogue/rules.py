@@ -162,30 +162,34 @@ def tuned(claim: Ordered | Near, grids: Mapping[str, Sequence[str]]) -> Judged:
     return ruled(claim, rule)
 
 
-def used(text: str, grid: Mapping[float, str], rate: float) -> Judged:
+def used(
+    text: str, grid: Mapping[float, str], rate: float, figures: Sequence[str] = (VALIDATION,), noise: float = 0.0
+) -> Judged:
     """The learning rate that tables use is the one that the validation classes prefer.
 
     Args:
         text: the claim in words.
         grid: learning rate → arm.
         rate: the one that tables use.
+        figures: of the validation classes, of which the sum counts.
+        noise: the rate in use stays where another is better by no more than this.
     """
 
     def rule(results: Results) -> tuple[Status, str]:
-        known = {tried: results.values(arm, VALIDATION) for tried, arm in sorted(grid.items())}
-        evidence = "; ".join(
-            f"{tried:g}: {statistics.fmean(values):.1f}" if values else f"{tried:g}: {NOT_RUN}"
-            for tried, values in known.items()
+        means = {tried: [results.mean(arm, figure) for figure in figures] for tried, arm in sorted(grid.items())}
+        known = {tried: sum(m for m in own if m is not None) for tried, own in means.items() if None not in own}
+        told = "; ".join(
+            f"{tried:g}: {known[tried]:.1f}" if tried in known else f"{tried:g}: {NOT_RUN}" for tried in means
         )
-        if not all(known.values()):
-            return "undecided", f"validation R@1 {evidence}"
-        preferred = max(known, key=lambda tried: statistics.fmean(known[tried]))
+        evidence = f"{' + '.join(figures)} {told}"
+        if len(known) < len(means):
+            return "undecided", evidence
+        preferred = max(known, key=lambda tried: known[tried])
+        if rate in known and known[preferred] - known[rate] <= noise:
+            preferred = rate
         if preferred in (min(known), max(known)):
-            return (
-                "does not hold",
-                f"validation R@1 {evidence}; the best lies at the edge: try rates beyond {preferred:g}",
-            )
-        return "holds" if preferred == rate else "does not hold", f"validation R@1 {evidence}; used is {rate:g}"
+            return "does not hold", f"{evidence}; the best lies at the edge: try rates beyond {preferred:g}"
+        return "holds" if preferred == rate else "does not hold", f"{evidence}; used is {rate:g}"
 
     return Judged(text=text, rule=rule)
 
