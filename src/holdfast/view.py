@@ -21,14 +21,12 @@ class View:
             black bars then make a square; `size` when left out.
         fit: what happens to an image that is no square.
         interpolation: of the resizing, antialiased.
-        enlarge: whether an image that is smaller than the canvas is brought to it; with `crop` alone it may stay.
     """
 
     size: int
     canvas: int = 0
     fit: Fit = "crop"
     interpolation: Interpolation = "bilinear"
-    enlarge: bool = True
 
     def __post_init__(self) -> None:
         if not self.canvas:
@@ -41,8 +39,6 @@ class View:
         if self.fit == "squash":
             return self.canvas, self.canvas
         short, long = sorted((height, width))
-        if self.fit == "crop" and not self.enlarge and short <= self.canvas:
-            return height, width
         # Whole pixels as torchvision counts them: the other side is cut off, not rounded.
         if self.fit == "crop":
             other = self.canvas * long // short
@@ -55,3 +51,16 @@ class View:
         fits = {"crop": "shape kept, centre crop", "squash": "squashed", "pad": "shape kept, black bars"}
         sizes = f"{self.size} px" if self.canvas == self.size else f"{self.canvas} → {self.size} px"
         return f"{sizes}, {fits[self.fit]}, {self.interpolation}"
+
+
+class AtMost(View):
+    """The same for photographs that are stored to be cropped: with `crop`, those smaller than the canvas stay."""
+
+    def resized(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width to which an image is resized, if it is."""
+        stays = self.fit == "crop" and min(height, width) <= self.canvas
+        return (height, width) if stays else super().resized(height, width)
+
+    def __str__(self) -> str:
+        """As a view says it."""
+        return f"at most {super().__str__()}"

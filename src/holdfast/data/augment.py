@@ -16,7 +16,7 @@ from holdfast.data.ragged import RaggedImages
 from holdfast.data.resampling import Pixels, places, view_windows
 from holdfast.errors import RecipeError
 from holdfast.registry import Registry
-from holdfast.view import Fit, View
+from holdfast.view import AtMost, Fit, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +254,7 @@ class RandomResizedCrop(WindowAugment):
             return view
         if self.canvas < view.canvas:
             raise RecipeError(f"augment.canvas ({self.canvas}) must not be smaller than model.canvas ({view.canvas})")
-        return replace(view, canvas=self.canvas, enlarge=False)
+        return AtMost(view.size, self.canvas, view.fit, view.interpolation)
 
     def cut(self, images: RaggedImages, windows: Tensor, draws: Tensor) -> Tensor:
         """The window of each image, resized."""

@@ -30,7 +30,7 @@ from holdfast.data.table import ImageTable
 from holdfast.errors import DataError, reason
 from holdfast.files import cache_folder, sync_folder
 from holdfast.locks import InUse, locked
-from holdfast.view import View
+from holdfast.view import AtMost, View
 
 FORMAT = 1
 SYNCED = 2**26
@@ -147,8 +147,7 @@ class DiskImages:
         return index if index.bytes <= size else DiskIndex()
 
     def _header(self) -> dict[str, Any]:
-        stored = f"{self.view.canvas} px, {self.view.fit}, {self.view.interpolation}"
-        at = stored if self.view.enlarge else f"{stored}, at most"
+        at = f"{self.view.canvas} px, {self.view.fit}, {self.view.interpolation}{_at_most(self.view)}"
         return {"format": FORMAT, "key": self.key, "images": len(self.table), "at": at}
 
     def _fill(self, expected: int, workers: int, skip_bad: bool) -> None:
@@ -211,12 +210,16 @@ class DiskImages:
 
 def _key(table: ImageTable, view: View) -> str:
     """Names a set: the same files at the same canvas."""
-    stored = f"{FORMAT} {view.canvas} {view.fit} {view.interpolation}{'' if view.enlarge else ' at most'}"
+    stored = f"{FORMAT} {view.canvas} {view.fit} {view.interpolation}{_at_most(view)}"
     digest = hashlib.blake2b(stored.encode(), digest_size=16)
     for name, position in zip(table.ids, table.positions.tolist(), strict=True):
         stamp = table.source.stamp(position)
         digest.update(f"{len(name)} {name} {len(stamp)} ".encode("utf-8", "surrogateescape") + stamp)
     return digest.hexdigest()
+
+
+def _at_most(view: View) -> str:
+    return " at most" if isinstance(view, AtMost) else ""
 
 
 def _line(entry: dict[str, Any]) -> bytes:
