@@ -13,8 +13,9 @@ from torch import Generator
 
 from holdfast import console
 from holdfast.losses import Triplet
-from holdfast.regimes import StepContext
+from holdfast.regimes import StepContext, StepResult
 from holdfast.regimes.standard import Standard
+from holdfast.training import captured
 from holdfast.training.captured import WARM, CapturedStep, Recorder, Work, obstacle
 from holdfast.training.optimizers import set_rates
 from holdfast.training.recipe import load_recipe
@@ -103,6 +104,28 @@ def test_an_attack_that_stops_early_is_not_captured(tiny: dict[str, Any]) -> Non
     recorder = Counting()
     learnt(tiny, recorder)
     assert recorder.recorded == 0
+
+
+@pytest.mark.parametrize(
+    ("seldom", "recorded"), [pytest.param(4, 1, id="seldom"), pytest.param(2, 0, id="as often as not")]
+)
+def test_steps_that_seldom_stop_early_are_captured_at_their_full_length(
+    tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, seldom: int, recorded: int
+) -> None:
+    monkeypatch.setattr(captured, "STOPPING", 4)
+    real, taken = captured.one_step, iter(range(STEPS))
+
+    def stopping(session: Session, context: StepContext, *more: Any) -> StepResult:
+        result, stops = real(session, context, *more), next(taken) % seldom == 1
+        context.passes, context.stopped_early = 6 if stops else 9, stops
+        return result
+
+    monkeypatch.setattr(captured, "one_step", stopping)
+    recorder = Counting()
+    _, _, passes = learnt(tiny, recorder)
+    assert recorder.recorded == recorded
+    assert [counted for counted, *_ in passes[:3]] == [9, 6, 9]
+    assert not recorded or {counted for counted, *_ in passes[5:]} == {9}
 
 
 class Failing(Counting):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import warnings
-from collections import Counter
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,9 +33,12 @@ WARM = 3
 """Steps of a kind that are queued before it is captured: libraries choose their algorithms, optimisers make their
 memory."""
 
-QUIET = 100
+STOPPING = 100
 """The same once an attack of that kind has stopped before its last step: a captured one never does, which costs passes
-and changes nothing. When none has stopped for so long, that costs less than queueing."""
+and changes nothing."""
+
+SPARED = 0.1
+"""Share of the passes of those steps that may have been spared in that way: captured, they cost less than queued."""
 
 MOST = 8
 """Kinds of steps that are captured, each in memory of its own."""
@@ -137,7 +140,7 @@ class CapturedStep:
         self._session, self._context = session, context
         self._recorder = recorder or _recorder(session)
         self._stopped: set[Kind] = set()
-        self._warmed: Counter[Kind] = Counter()
+        self._passes: defaultdict[Kind, deque[int]] = defaultdict(lambda: deque(maxlen=STOPPING))
         self._purposes: dict[Kind, list[Purpose]] = {}
         self._counted: dict[Kind, tuple[int, int, int]] = {}
         self._captured: dict[Kind, _Captured] = {}
@@ -150,7 +153,7 @@ class CapturedStep:
         if self._recorder is None or kind in self._queued or self._changes(kind):
             return one_step(self._session, self._context, batch, update, self._keep_gradients)
         captured = self._captured.get(kind)
-        if captured is None and self._warmed[kind] >= self._patience(kind):
+        if captured is None and self._warmed(kind):
             captured = self._capture(kind, batch, update)
             if captured is None:
                 return self(batch, update)
@@ -172,8 +175,15 @@ class CapturedStep:
             self._changing = True
         return None in kind[-1]
 
-    def _patience(self, kind: Kind) -> int:
-        return QUIET if kind in self._stopped else WARM
+    def _warmed(self, kind: Kind, ahead: int = 0) -> bool:
+        """Whether steps of a kind have warmed up, or will have after some more; what one counts must be all it may."""
+        passes = self._passes[kind]
+        if kind not in self._stopped:
+            return len(passes) + ahead >= WARM
+        if ahead or len(passes) < STOPPING:
+            return len(passes) + ahead >= STOPPING
+        most = max(passes)
+        return passes[-1] == most and sum(passes) >= (1 - SPARED) * most * STOPPING
 
     def _warm(self, kind: Kind, batch: Batch, update: bool) -> StepResult:
         """Queue a step; take note of what it draws and whether it could be captured."""
@@ -189,14 +199,12 @@ class CapturedStep:
                 return one_step(session, context, batch, update, self._keep_gradients)
 
         assert self._recorder is not None
-        result, waits = self._recorder.warm(work, watched=self._warmed[kind] == self._patience(kind) - 1)
+        result, waits = self._recorder.warm(work, watched=self._warmed(kind, ahead=1))
         if waits is not None:
             self._queue(kind, waits)
-        elif context.stopped_early:
+        if context.stopped_early:
             self._stopped.add(kind)
-            self._warmed[kind] = 0
-        else:
-            self._warmed[kind] += 1
+        self._passes[kind].append(context.passes)
         self._purposes[kind], self._counted[kind] = purposes, (context.passes, context.passed, context.looks)
         return result
 
