@@ -129,6 +129,7 @@ def write_overview(results: Path, found: Sequence[Finished]) -> None:
         counted=counted([verdict for own in judged.values() for verdict in own]),
         cells=plural(spent(every, every).cells, "cell"),
         time=duration(spent(gpu, every).seconds),
+        reading=_reading(results, "overview"),
         papers=list(_papers(found, judged, results)),
     )
     write_atomic(results / "README.md", re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
@@ -141,13 +142,18 @@ def _papers(
     ran = {one.study.id: one.results for one in found}
     for letter, own in cited().items():
         drawn = [(base.get(name).figures("paper")[0].title, f"figures/paper/{name}-1.png") for name in own.drawn]
-        reading = results / "reading" / f"overview-{letter}.md"
         yield {
             "heading": PAPERS[letter],
             "caption": own.caption,
             "table": own.table(ran) if own.ran(ran) else None,
             "shares": shares([verdict for name in judged if name[0] == letter for verdict in judged[name]]),
             "figure": next((one for one in drawn if (results / one[1]).is_file()), None),
-            "reading": reading.read_text("utf-8").strip() if reading.is_file() else "",
+            "reading": _reading(results, f"overview-{letter}"),
             "studies": [one.study.id for one in found if one.letter == letter],
         }
+
+
+def _reading(results: Path, name: str) -> str:
+    """What is said by hand; nothing where nothing is."""
+    file = results / "reading" / f"{name}.md"
+    return file.read_text("utf-8").strip() if file.is_file() else ""

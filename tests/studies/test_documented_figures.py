@@ -12,7 +12,6 @@ from holdfast_studies.results import spread
 
 ROOT = Path(__file__).resolve().parents[2]
 TUNED = {"resnet50-ms-tuned": "tuned standard", "adml-a-tuned": "tuned +A", "resnet50-ms": "standard", "adml-a": "+A"}
-ATTACKED = {"multi-similarity, 50 epochs": ("A9", "standard, half"), "triplet loss, 100 epochs": ("A1", "Triplet-D")}
 SEARCHED = {
     "passes per step": "log/passes",
     "R@1": "log/validation R@1",
@@ -56,14 +55,6 @@ def test_the_readmes_recipes(row: dict[str, str]) -> None:
     arm = TUNED[re.findall(r"`(.*?)`", row["recipe"])[0]]
     for figure in ("R@1", "mAP@C"):
         assert row[figure] == measured("A2", arm, figure)
-
-
-@pytest.mark.parametrize("row", table("README.md", "model, one seed"), ids=lambda row: row["model, one seed"])
-def test_the_readmes_attacks(row: dict[str, str]) -> None:
-    study, arm = ATTACKED[row["model, one seed"]]
-    assert row["clean"] == measured(study, arm, "R@1")
-    for goal in ("alignment", "uniformity", "triplet"):
-        assert row[goal] == measured(study, arm, f"adml-56x2-pixel/{goal}/R@1")
 
 
 @pytest.mark.parametrize("row", table("README.md", "robust recipe"), ids=lambda row: row["robust recipe"])
