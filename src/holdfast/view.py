@@ -54,13 +54,8 @@ class View:
 
 
 class AtMost(View):
-    """The same for photographs that are stored to be cropped: with `crop`, those smaller than the canvas stay."""
+    """How photographs are stored that windows are cut from: those smaller than the canvas stay as they are."""
 
     def resized(self, height: int, width: int) -> tuple[int, int]:
         """Height and width to which an image is resized, if it is."""
-        stays = self.fit == "crop" and min(height, width) <= self.canvas
-        return (height, width) if stays else super().resized(height, width)
-
-    def __str__(self) -> str:
-        """As a view says it."""
-        return f"at most {super().__str__()}"
+        return (height, width) if min(height, width) <= self.canvas else super().resized(height, width)

@@ -39,7 +39,7 @@ class Setting:
             data and a small network.
         how: what differs.
         length: share of the paper's training.
-        stand_in: the backbone in the place of the paper's; empty where it is the paper's.
+        stand_in: the backbone in the place of the paper's, and what differs with it; empty where it is the paper's.
     """
 
     kind: Kind
@@ -86,7 +86,7 @@ def setting(job: Job) -> Setting:
     stand_in = [_told(key, *different.pop(key)) for key in may if key in different]
     other += [_told(key, *values) for key, values in different.items()]
     found = _of([*other, *job.differs], [*length, *samples], stand_in)
-    return dataclasses.replace(found, length=now / printed, stand_in=backbone)
+    return dataclasses.replace(found, length=now / printed, stand_in="; ".join(stand_in))
 
 
 LEAST = 0.4
@@ -104,7 +104,7 @@ def joint(settings: Iterable[Setting]) -> Setting:
         if len({round(one.length, 2) for one in every}) > 1:
             return Setting(kind="ours", how=("arms of other shares of the paper's length", *how))
         if len({one.stand_in for one in every}) > 1:
-            return Setting(kind="ours", how=("arms with different backbones", *how))
+            return Setting(kind="ours", how=("arms with different backbones, or rates of theirs", *how))
     return Setting(kind=kind, how=how, length=min((one.length for one in every), default=1.0))
 
 

@@ -106,6 +106,29 @@ def test_training_crops_may_be_cut_from_the_files(
         torch.testing.assert_close(found, bytes_of(expected), rtol=0, atol=CLOSE)
 
 
+def test_room_is_made_for_photographs_as_they_are(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.png" for number in range(3)]
+    for number, path in enumerate(paths):
+        photograph(45, 60, seed=number).save(path)
+    ids = [path.name for path in paths]
+    table = ImageTable.of(FileSource(paths), classes=ids, splits=["train"] * 3, ids=ids, name="photographs")
+    assert table.sizes() == [(60, 45)] * 3
+    store = ImageStore(table, RandomResizedCrop(canvas=640).stored(View(32, 40)), "cpu", "memory")
+    assert store.get(torch.arange(3)).pixels.untyped_storage().nbytes() == 3 * 3 * 45 * 60
+
+
+def test_crops_may_be_larger_than_what_evaluation_sees_where_photographs_are() -> None:
+    assert RandomResizedCrop(size=48, canvas=640).fitted(View(32, 40)).size == 48
+    with pytest.raises(RecipeError, match=r"raise model\.canvas"):
+        RandomResizedCrop(size=48).fitted(View(32, 40))
+
+
+@pytest.mark.parametrize("fit", ["squash", "pad"])
+def test_photographs_that_are_squashed_or_padded_are_stored_so(fit: Fit) -> None:
+    with pytest.raises(RecipeError, match=f"augment.canvas needs model.fit: crop, not {fit}"):
+        RandomResizedCrop(canvas=640).stored(View(32, 40, fit))
+
+
 def test_crops_are_not_cut_from_less_than_evaluation_sees() -> None:
     with pytest.raises(RecipeError, match=r"augment.canvas \(30\) must not be smaller than model.canvas \(40\)"):
         RandomResizedCrop(canvas=30).stored(View(32, 40))

@@ -1,4 +1,4 @@
-"""Studies H1 to H5 and X2: arms, figures and verdicts."""
+"""Studies H1 to H6 and X2: arms, figures and verdicts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from figures_of import asked, figures_of, made_up, undecided_before_decided_after
 
 from holdfast_studies import base
-from holdfast_studies.catalogue.hardness_arms import more_ers
+from holdfast_studies.catalogue.hardness_arms import RATES, more_ers
 from holdfast_studies.catalogue.prices import Price
 from holdfast_studies.claims import Verdict
 from holdfast_studies.drawing import Bars, Scatter
@@ -239,3 +239,28 @@ def test_more_ers_flips() -> None:
     scores = {"EST[R]": [8.0] * 3, "ACT[R]": [31.0] * 3, "HM[S, LGA]": [32.0] * 3, "HM[S, LGA]&ICS": [33.0] * 3}
     assert claim.verdict(results(scores)).status == "holds"
     assert claim.verdict(results({**scores, "ACT[R]": [32.5] * 3})).status == "does not hold"
+
+
+@pytest.mark.parametrize("name", ["H2", "H3", "H4", "H5"])
+def test_ers_is_judged_as_the_paper_measured_it(name: str) -> None:
+    beyond = {claim.text: claim.limit for claim in base.get(name).claims("paper") if "ERS" in claim.text}
+    assert all(limit == ("fixed protocol" in text) for text, limit in beyond.items())
+    assert set(beyond.values()) == {False, True}
+    assert not any(claim.limit for claim in base.get(name).claims("pocket"))
+
+
+@pytest.mark.parametrize("best", RATES["tried"])
+def test_the_rate_of_the_stand_in_is_the_one_in_use_or_told(best: float) -> None:
+    (claim,) = base.get("H6").claims("paper")
+    figures = {"log/validation R@1": 50.0, "val-ers/ERS": 30.0}
+    arms = {f"HM[S, LGA] @ {rate:g}": 1.0 if rate == best else 0.9 for rate in RATES["tried"]}
+    found = claim.verdict(
+        Results(
+            outcomes={
+                arm: [Outcome(seed=0, figures={name: part * value for name, value in figures.items()})]
+                for arm, part in arms.items()
+            }
+        )
+    )
+    assert found.status == ("holds" if best == RATES["used"] else "does not hold")
+    assert ("beyond" in found.evidence) == (best in (min(RATES["tried"]), max(RATES["tried"])))

@@ -172,6 +172,19 @@ def test_a_verdict_says_how_much_of_the_training_there_was(kind: Any, weak: str)
     assert told(0.39) == "observation", "an early lead need not last"
 
 
+def test_a_claim_of_ours_has_no_papers_length() -> None:
+    short = {arm: Setting(kind="ours", length=0.2) for arm in ("a", "b")}
+    assert judged(ABOVE, results(), short, ours=True).words == "holds (one seed)"
+
+
+def test_stand_ins_that_learn_at_other_rates_are_not_compared() -> None:
+    backbone = {"model.backbone": "torchvision:mobilenet_v2"}
+    one, other = (setting(Training("act", "cub", settings={**backbone, "optimizer.lr": rate})) for rate in (1e-4, 3e-4))
+    assert one.kind == other.kind == "stand-in"
+    assert joint([one, one]).kind == "stand-in"
+    assert joint([one, other]).kind == "ours"
+
+
 def test_an_observation_refutes_nothing() -> None:
     found = judged(ABOVE, results(a=40.0), grounds("ours"))
     assert (found.words, found.decided) == ("observation", False)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from holdfast import console
 from holdfast.errors import RecipeError
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.training.recipe import load_recipe
@@ -95,3 +96,14 @@ def test_a_tracker_that_is_not_there_is_refused(tiny: dict[str, Any]) -> None:
     for name, message in (("foo", "Unsupported"), ("clearml", "clearml cannot be used here")):
         with pytest.raises(RecipeError, match=message):
             make_accelerator(load_recipe({**tiny, "trackers": [name]}), "cpu")
+
+
+@pytest.mark.parametrize(("canvas", "told"), [(18, False), (60, True)])
+def test_a_canvas_that_no_photograph_fills_is_told(
+    tiny: dict[str, Any], photos: Path, capsys: pytest.CaptureFixture[str], canvas: int, told: bool
+) -> None:
+    tiny |= {"data": {"name": "folder", "root": str(photos)}, "batch": {"classes": 4, "per_class": 2}}
+    tiny["model"] = {**tiny["model"], "size": 12, "canvas": canvas}
+    with console.shown():
+        build_session(load_recipe(tiny | {"augment": {"name": "random-resized-crop", "canvas": 640}}), "cpu")
+    assert ("augment.canvas is of no use" in capsys.readouterr().err) == told

@@ -38,7 +38,7 @@ class Augment(ABC):
     def fitted(self, view: View) -> Augment:
         """The same augmentation for a model's view: of its size, unless it has one of its own."""
         size = self.size or view.size
-        if size > view.canvas + 2 * self.room:
+        if size > view.canvas + 2 * self.room and self.stored(view) == view:
             raise RecipeError(f"augment.size ({size}) does not fit into images of {view.canvas} px; raise model.canvas")
         return replace(self, size=size)
 
@@ -252,6 +252,8 @@ class RandomResizedCrop(WindowAugment):
         """As the model's view has them, or larger."""
         if self.canvas is None:
             return view
+        if view.fit != "crop":
+            raise RecipeError(f"augment.canvas needs model.fit: crop, not {view.fit}; leave it out")
         if self.canvas < view.canvas:
             raise RecipeError(f"augment.canvas ({self.canvas}) must not be smaller than model.canvas ({view.canvas})")
         return AtMost(view.size, self.canvas, view.fit, view.interpolation)

@@ -20,7 +20,7 @@ from holdfast.data.workers import default_workers, expected_bytes
 from holdfast.devices import free_memory
 from holdfast.errors import DataError, plural
 from holdfast.files import cache_folder
-from holdfast.view import View
+from holdfast.view import AtMost, View
 
 Cache = Literal["auto", "device", "memory", "disk", "none"]
 
@@ -34,7 +34,8 @@ class ImageStore:
 
     Args:
         table: the images.
-        view: what a model sees of an image; images are stored at its canvas, and cropped when asked for.
+        view: what a model sees of an image; images are stored at its canvas (of `AtMost`, at theirs where that is
+            smaller), and cropped when asked for.
         device: where `get` delivers.
         cache: "device" keeps all images there, "memory" in the computer's memory, "disk" decoded in a file of the cache
             folder (`HOLDFAST_CACHE`), which later runs find again, "none" decodes at each use; "auto" takes the device
@@ -62,7 +63,7 @@ class ImageStore:
         self.workers = workers or default_workers()
         self.centre: Augment = CentreCrop(size=view.size).fitted(view)
         """What `inputs` shows."""
-        self._bytes = round(len(table) * expected_bytes(view))
+        self._bytes = _expected(table, view)
         self.cache: Cache = choose_cache(self._bytes, self.device, once) if cache == "auto" else cache
         self._images: RaggedImages | None = None
         self._where = ""
@@ -153,6 +154,13 @@ class ImageStore:
         odd = len(self.table.source.odd)
         warned = f"; {plural(odd, 'image')} with a warning (`holdfast check` says why)" if odd else ""
         return f"{plural(len(self.table), 'image')} {places[self.cache]} ({room}){skipped}{warned}"
+
+
+def _expected(table: ImageTable, view: View) -> int:
+    """Bytes that a table will take at a view's canvas, about; where images may stay smaller, as a few of them tell."""
+    stored = [view.resized(*size[::-1]) for size in table.sizes()] if isinstance(view, AtMost) else []
+    own = 3 * sum(height * width for height, width in stored) / len(stored) if stored else expected_bytes(view)
+    return round(len(table) * own)
 
 
 class _Buffer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -13,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from holdfast.data.ragged import RaggedImages
-from holdfast.data.sources import ImageSource
+from holdfast.data.sources import BadImage, ImageSource
 from holdfast.errors import DataError, one_line, plural, unknown
+from holdfast.seeds import derive
 from holdfast.view import View
 
 COLUMNS = ("positions", "labels", "splits", "coarse", "groups")
@@ -23,6 +25,9 @@ SPLITS = ("train", "val", "test", "query", "gallery")
 
 Level = Literal["fine", "coarse"]
 Integers = NDArray[np.int64]
+
+LOOKED_AT = 64
+"""Images whose sizes stand for those of all."""
 
 SHOWN = 2
 """Names that stand for the rest."""
@@ -118,6 +123,14 @@ class ImageTable:
         for split in np.unique(self.splits):
             if split not in SPLITS:
                 raise DataError(unknown("split", str(split), SPLITS))
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """Width and height of some images, the same ones at each call, without those that cannot be read."""
+        found = []
+        for row in np.random.default_rng(derive(0, "sizes")).permutation(len(self))[:LOOKED_AT]:
+            with suppress(BadImage):  # whoever reads the table will say so
+                found.append(self.source.size(int(self.positions[row])))
+        return found
 
     @classmethod
     def of(

@@ -140,7 +140,8 @@ class CapturedStep:
         self._session, self._context = session, context
         self._recorder = recorder or _recorder(session)
         self._stopped: set[Kind] = set()
-        self._passes: defaultdict[Kind, deque[int]] = defaultdict(lambda: deque(maxlen=STOPPING))
+        self._taken: defaultdict[Kind, deque[tuple[int, bool]]] = defaultdict(lambda: deque(maxlen=STOPPING))
+        """Passes of the last steps, and whether an attack stopped early in them."""
         self._purposes: dict[Kind, list[Purpose]] = {}
         self._counted: dict[Kind, tuple[int, int, int]] = {}
         self._captured: dict[Kind, _Captured] = {}
@@ -175,15 +176,16 @@ class CapturedStep:
             self._changing = True
         return None in kind[-1]
 
-    def _warmed(self, kind: Kind, ahead: int = 0) -> bool:
-        """Whether steps of a kind have warmed up, or will have after some more; what one counts must be all it may."""
-        passes = self._passes[kind]
-        if kind not in self._stopped:
-            return len(passes) + ahead >= WARM
-        if ahead or len(passes) < STOPPING:
-            return len(passes) + ahead >= STOPPING
-        most = max(passes)
-        return passes[-1] == most and sum(passes) >= (1 - SPARED) * most * STOPPING
+    def _patience(self, kind: Kind) -> int:
+        return STOPPING if kind in self._stopped else WARM
+
+    def _warmed(self, kind: Kind) -> bool:
+        """Whether a kind can be captured; the step before it must not have stopped, so that it counts all passes."""
+        taken = self._taken[kind]
+        if len(taken) < self._patience(kind):
+            return False
+        passes, stopped = taken[-1]
+        return not stopped and sum(found for found, _ in taken) >= (1 - SPARED) * passes * len(taken)
 
     def _warm(self, kind: Kind, batch: Batch, update: bool) -> StepResult:
         """Queue a step; take note of what it draws and whether it could be captured."""
@@ -199,12 +201,12 @@ class CapturedStep:
                 return one_step(session, context, batch, update, self._keep_gradients)
 
         assert self._recorder is not None
-        result, waits = self._recorder.warm(work, watched=self._warmed(kind, ahead=1))
+        result, waits = self._recorder.warm(work, watched=len(self._taken[kind]) == self._patience(kind) - 1)
         if waits is not None:
             self._queue(kind, waits)
         if context.stopped_early:
             self._stopped.add(kind)
-        self._passes[kind].append(context.passes)
+        self._taken[kind].append((context.passes, context.stopped_early))
         self._purposes[kind], self._counted[kind] = purposes, (context.passes, context.passed, context.looks)
         return result
 

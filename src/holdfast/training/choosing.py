@@ -11,17 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast.data import BadImage, ImageTable, load, spellings
+from holdfast.data import ImageTable, load, spellings
 from holdfast.errors import ModelError, RecipeError, plural
 from holdfast.models.backbones import build_backbone, pool_by_gem
 from holdfast.models.names import SMALL, SUFFIXES, TIMM, backbone_named, published_start
 from holdfast.models.preprocessing import preprocessing_of
 from holdfast.models.weights import require_weights
-from holdfast.seeds import derive
 from holdfast.training.recipe import Recipe
 
-LOOKED_AT = 32
-"""Images whose sizes stand for those of all."""
 SMALL_SIDE = 64
 """Shorter side in pixels up to which the small networks see all there is to see."""
 SHRUNK = 3
@@ -132,14 +129,7 @@ def _short(start: str) -> str:
 
 def shorter_side(table: ImageTable) -> float:
     """Pixels along the shorter side of the median image, from a sample of the table."""
-    rows = np.random.default_rng(derive(0, "sizes")).permutation(len(table))[:LOOKED_AT]
-    sides = []
-    for row in rows:
-        try:
-            sides.append(min(table.source.size(int(table.positions[row]))))
-        except BadImage:  # training, or `--skip-bad`, will say so
-            continue
-    return median(sides) if sides else 0.0
+    return median([min(size) for size in table.sizes()] or [0.0])
 
 
 def shrunk_line(recipe: Recipe, table: ImageTable) -> str | None:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast import console, metrics, seeds
+from holdfast.data import ImageStore
 from holdfast.errors import RecipeError
 from holdfast.evaluation import embed
 from holdfast.models import Embedder
@@ -111,7 +112,9 @@ def fit_head(session: Session) -> dict[str, Any]:
         raise RecipeError(f"model.dim ({dim}) is more than the backbone's features ({model.feature_dim}); lower it")
     seen = PooledFeatures(model)
     console.say(f"computing the features of {len(labels):,} training images once, to fit a head to")
-    store = session.store if session.store.view == model.view else session.open_store("train")
+    store = session.store
+    if store.view != model.view:  # crops of training are cut from larger images
+        store = ImageStore(store.table, model.view, session.device, session.recipe.cache)
     kept = embed(seen, store).double().chunk(len(seen.powers), dim=1)
     features = dict(zip(seen.powers, kept, strict=True))
     scores = cross_validated(features, labels, session.recipe.seed, model.normalize)

@@ -137,7 +137,13 @@ def build_session(
     regime = extended(recipe.regime.build(), [_placed(extra, first).build() for extra in recipe.extras])
     add_sets(model, regime, recipe)
     augment = recipe.augment.build()
-    store = ImageStore(table.split("train"), augment.stored(model.view), accelerator.device, recipe.cache, skip_bad)
+    learnt, view = table.split("train"), augment.stored(model.view)
+    if view != model.view and all(min(size) <= model.view.canvas for size in learnt.sizes()):
+        console.say(
+            "warning: augment.canvas is of no use, as the shorter sides of images are no longer than model.canvas "
+            f"({model.view.canvas}); use the original photographs, or leave it out"
+        )
+    store = ImageStore(learnt, view, accelerator.device, recipe.cache, skip_bad)
     console.say(store.describe())
     if store.skipped:
         console.say("skipped: " + ", ".join(image for image, _ in store.skipped[:5]))

@@ -44,10 +44,10 @@ def audit(reading: str, batches: str = "56x2") -> AuditMeasure:
 
 
 def attacks(scale: Scale) -> dict[str, AuditMeasure]:
-    """Reading → attacks, for a model that learnt from none: both units, the framework's batches and the other ones.
+    """Reading → attacks, for a model that learnt from none: both units, batches of 56 × 2 and of 28 × 4.
 
-    The paper says that batches are class-balanced; its framework makes them of 56 classes, and 28 × 4 comes nearest to
-    what it prints. At pocket scale single queries are attacked too.
+    The paper says that batches are class-balanced, and not of what; 28 × 4 comes nearest to what it prints. At pocket
+    scale single queries are attacked too.
     """
     whole = {reading: audit(reading) for reading in UNITS}
     whole |= {f"{reading}, batches 28 × 4": audit(reading, "28x4") for reading in UNITS}
