@@ -267,4 +267,4 @@ def printed(blocks: list[dict[str, Any]]) -> set[float]:
 def test_printed_figures_are_those_that_the_page_shows(study: str) -> None:
     figures, shown = printed(declared(study, "paper")["claims"]), base.get(study).published
     assert figures
-    assert all(f"{value:.1f}" in shown for value in figures)
+    assert all(f"{value:.3f}" in shown or f"{value:.1f}" in shown for value in figures)
