@@ -3,7 +3,7 @@
     python tools/results.py docs/results [--take runs/studies]
 
 `--take` first takes over the raw files that `holdfast study` wrote into its `--out` folder. Seeds of an arm that were
-run elsewhere and stand in docs/results already stay, as long as they count.
+run elsewhere and stand in docs/results already stay, as long as they count, and so do cells with more figures.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ def take(out: Path, results: Path) -> None:
 
 
 def joined(new: Results, before: Results) -> Results:
-    """New outcomes, and those from before of other seeds."""
+    """New outcomes, and those from before of other seeds, or with figures that the new one of their seed lacks."""
     outcomes = {}
     for arm, own in new.outcomes.items():
-        seeds = {outcome.seed for outcome in own}
-        more = [outcome for outcome in before.outcomes.get(arm, []) if outcome.seed not in seeds]
-        outcomes[arm] = sorted([*own, *more], key=lambda outcome: outcome.seed)
+        kept = {outcome.seed: outcome for outcome in before.outcomes.get(arm, [])}
+        fuller = (o for o in own if o.seed not in kept or kept[o.seed].figures.keys() <= o.figures.keys())
+        kept |= {outcome.seed: outcome for outcome in fuller}
+        outcomes[arm] = [kept[seed] for seed in sorted(kept)]
     return Results(outcomes=outcomes)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import re
 import runpy
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_study import FIGURE, registered, results, with_arms
@@ -21,7 +22,7 @@ from holdfast_studies.jobs import SCALES, Arm, Scale, Training
 from holdfast_studies.judging import POINTS
 from holdfast_studies.overview import write_overview
 from holdfast_studies.page import Finished, load, order, page_text, write_page
-from holdfast_studies.results import Results
+from holdfast_studies.results import Outcome, Results
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, TOOL = ROOT / "docs" / "results", ROOT / "tools" / "results.py"
@@ -265,12 +266,27 @@ def test_committed_results_are_where_they_belong(file: Path) -> None:
     assert not re.search(r"/(?:work|tmp|home|root)/", file.read_text("utf-8"))
 
 
-def test_the_tool_takes_raw_files_and_writes_all_pages(raw: Path, tmp_path: Path) -> None:
-    sys.path.insert(0, str(RESULTS.parents[1] / "tools"))
-    try:
-        import results as tool
-    finally:
-        sys.path.pop(0)
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`tools/results.py`."""
+    monkeypatch.syspath_prepend(RESULTS.parents[1] / "tools")
+    return importlib.import_module("results")
+
+
+def test_of_two_cells_of_a_seed_the_fuller_one_stays(tool: Any) -> None:
+    def cells(*figures: dict[str, float]) -> Results:
+        return Results(outcomes={"a": [Outcome(seed=seed, figures=own) for seed, own in enumerate(figures)]})
+
+    before = cells({"R@1": 1.0, "ERS": 2.0}, {"R@1": 3.0}, {"R@1": 4.0})
+    found = tool.joined(cells({"R@1": 5.0}, {"R@1": 6.0, "ERS": 7.0}), before)
+    assert [outcome.figures for outcome in found.outcomes["a"]] == [
+        {"R@1": 1.0, "ERS": 2.0},
+        {"R@1": 6.0, "ERS": 7.0},
+        {"R@1": 4.0},
+    ]
+
+
+def test_the_tool_takes_raw_files_and_writes_all_pages(tool: Any, raw: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     tool.take(raw.parent, docs)
     tool.write(docs)
