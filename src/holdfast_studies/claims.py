@@ -96,8 +96,8 @@ class Verdict:
             return f"limit: {_REACH[self.status]}"
         if self.standing == "observation":
             return f"{_SEEN[self.status]} at pocket scale" if self.ground.kind == "pocket" else "observation"
-        lengthy = self.ground.kind in ("shortened", "stand-in") and self.ground.length < 1
-        share = f"{100 * self.ground.length:.0f} % of the length" if lengthy else ""
+        shorter = self.ground.kind in ("shortened", "stand-in") and self.ground.length < 1
+        share = f"{100 * self.ground.length:.0f} % of the length" if shorter else ""
         grounds = {"shortened": "" if share else "shortened", "stand-in": "stand-in backbone", "pocket": "pocket scale"}
         weak = [grounds.get(self.ground.kind, ""), share, "level" * self.level, "one seed" * self.one_seed]
         return self.status + (f" ({', '.join(filter(None, weak))})" if any(weak) else "")

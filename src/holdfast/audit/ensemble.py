@@ -340,11 +340,10 @@ class Robust:
         eps, linf = self.budget.eps, self.budget.norm == "linf"
         ball = f"changes of {255 * eps:.3g}/255" if linf else f"changes of length {eps:.3g}"
         robust = f"queries that find their class under every attack within {ball}, %"
+        pairs = "pairs in which one changed gallery image"
         moves = {
-            self._key(
-                name
-            ): f"pairs in which one changed gallery image {'enters' if up else 'leaves'} the first {self.top}, %"
-            for name, up in UPWARDS.items()
+            self._key(name): f"{pairs} {'enters' if upwards else 'leaves'} the first {self.top}, %"
+            for name, upwards in UPWARDS.items()
         }
         return {
             ROBUST: MetricInfo(robust, digits=1, shown="headline", percent=True),

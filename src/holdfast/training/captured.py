@@ -38,7 +38,8 @@ STOPPING = 100
 and changes nothing."""
 
 SPARED = 0.1
-"""Share of the passes of those steps that may have been spared in that way: captured, they cost less than queued."""
+"""Share of the passes of those steps that may have been spared in that way. Chosen, not measured: captured, as many
+steps should still cost less than queued."""
 
 MOST = 8
 """Kinds of steps that are captured, each in memory of its own."""
