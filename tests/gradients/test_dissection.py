@@ -144,3 +144,12 @@ def test_a_batch_without_triplets_is_refused() -> None:
     z, labels = overlapping()
     with pytest.raises(DataError, match="no triplet"):
         gradients.dissect(losses.build("triplet"), z, torch.arange(len(labels)))
+
+
+def test_a_loss_with_a_memory_is_refused_and_keeps_it() -> None:
+    z, labels = overlapping()
+    loss = losses.build("contrastive", memory=2 * len(z))
+    loss(z, labels)
+    with pytest.raises(DataError, match="without memory"):
+        gradients.dissect(loss, z, labels)
+    assert len(loss.queue) == len(z)

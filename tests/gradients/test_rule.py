@@ -267,3 +267,19 @@ def test_recipes_name_rules_and_replace_their_parts() -> None:
     by_parts = load_recipe({"data": "glyphs", "loss": {**written, "miner": "ephn"}}).loss.build()
     assert isinstance(by_parts, gradients.DirectGradient)
     assert by_parts.components == RULES["best"]
+
+
+@pytest.mark.parametrize("name", gradients.names())
+def test_derivatives_by_torch_func(name: str) -> None:
+    z, labels = batch()
+    triplets = mining.build("random")(z, labels, torch.Generator().manual_seed(0))
+    rule = gradients.named(name)
+
+    def value(v: Tensor) -> Tensor:
+        found: Tensor = rule(v, labels, triplets)
+        return found
+
+    torch.testing.assert_close(torch.func.grad(value)(z), gradient_of(value, z))
+    several = torch.stack([z, z.flip(1)])
+    expected = torch.stack([gradient_of(value, v) for v in several])
+    torch.testing.assert_close(torch.vmap(torch.func.grad(value))(several), expected)

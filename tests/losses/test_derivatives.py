@@ -97,3 +97,19 @@ def test_matrices(matrix: Callable[[Tensor], Tensor], large: int) -> None:
     torch.testing.assert_close(torch.vmap(matrix)(both)[1], matrix(both[1]))
     jacobian = torch.func.jacrev(lambda v: matrix(v)[off])(z.detach())
     torch.testing.assert_close(torch.func.jacfwd(lambda v: matrix(v)[off])(z.detach()), jacobian)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_several_batches_at_once(name: str) -> None:
+    z, labels = batch(4, classes=4, dim=4)
+    several = torch.stack([z, z.flip(1)])
+    tuples = mining.build("random")(z, labels, torch.Generator().manual_seed(0))
+    loss = losses.build(name)
+
+    def one(v: Tensor) -> Tensor:
+        value: Tensor = loss(v, labels, tuples)
+        return value
+
+    torch.testing.assert_close(torch.vmap(one)(several), torch.stack([one(v) for v in several]))
+    gradients = torch.stack([gradient(one, v) for v in several])
+    torch.testing.assert_close(torch.vmap(torch.func.grad(one))(several), gradients, rtol=1e-4, atol=1e-5)

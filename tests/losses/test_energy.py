@@ -79,3 +79,18 @@ def test_gradients_are_right_and_finite_where_vectors_coincide(kind: str, s: flo
 def test_an_impossible_exponent_is_refused(kind: str, s: float) -> None:
     with pytest.raises(RecipeError, match="s must be"):
         losses.build("energy", kind=kind, s=s)
+
+
+@pytest.mark.parametrize("s", [1.0, 2.0])
+def test_riesz_energy_of_a_close_pair_is_no_rounding(s: float) -> None:
+    """In float32 the pair's squared distance, 9e-8, is lost in the products, and with it what pushes the two apart."""
+    z = torch.nn.functional.normalize(torch.randn(16, 64, generator=torch.Generator().manual_seed(0)), dim=1)
+    z[1] = torch.nn.functional.normalize(z[0] + 3e-4 * z[2], dim=0)
+    labels, loss = torch.arange(16), losses.build("energy", kind="riesz", s=s)
+    value, gradient = value_and_gradient(loss, z, labels)
+    wide, wide_gradient = value_and_gradient(loss, z.double(), labels)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value.double(), wide, rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        gradient.double(), wide_gradient, rtol=1e-4, atol=1e-4 * float(wide_gradient.abs().max())
+    )

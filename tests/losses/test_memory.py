@@ -243,3 +243,12 @@ def test_the_ways_through_large_batches_are_the_same_beside_a_memory(
             result = value_and_gradient(loss, *batch(seed, classes=64, per_class=2, dim=DIM))
         found.append(result)
     assert_same(*found)
+
+
+def test_labels_that_a_later_batch_cannot_hold_stay_apart() -> None:
+    z = F.normalize(torch.randn(4, DIM), dim=1)
+    loss = losses.build("contrastive", memory=MEMORY)
+    loss(z, torch.arange(300, 304))
+    loss(z, torch.arange(44, 48, dtype=torch.uint8))
+    assert loss.queue.labels.tolist() == [*range(300, 304), *range(44, 48)]
+    assert (loss.queue.images == -1).all()

@@ -120,3 +120,14 @@ def test_an_image_given_as_its_own_positive_counts(name: str) -> None:
     without = Pairs(index, triplets.negative, torch.zeros(SIZE, dtype=torch.bool))
     if name in ("info-nce", "lifted-structure", "circle", "multi-similarity"):
         assert found[0] > value_and_gradient(losses.build(name), z, labels, without)[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_copies_do_not_count_by_rounding(dtype: torch.dtype) -> None:
+    """A copy is at distance zero, so the mean over positives above zero is one over those that are none."""
+    z = torch.nn.functional.normalize(torch.randn(32, 64, generator=torch.Generator().manual_seed(0)), dim=1).to(dtype)
+    z, labels = z.repeat_interleave(2, 0), torch.arange(64) // 4
+    value, _ = value_and_gradient(losses.build("contrastive", margin=0), z, labels)
+    apart = (z[:, None] - z[None]).square().sum(2)
+    among = (labels[:, None] == labels[None]) & (apart > 1e-3)
+    torch.testing.assert_close(value, apart[among].mean())

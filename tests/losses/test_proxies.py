@@ -152,3 +152,17 @@ def test_missing_library_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning.reducers", None)
     with pytest.raises(ModelError, match="pip install pytorch-metric-learning"):
         built("arcface")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_arcface_where_an_image_meets_its_class_vector(sign: int) -> None:
+    """A solved image, or one as wrong as can be: acos has no derivative there."""
+    loss = built("arcface")
+    labels = torch.arange(5)
+    (vectors,) = loss.parameters()
+    z = sign * torch.nn.functional.normalize(vectors.detach().T, dim=1)
+    for shift in (0.0, 1e-8, 1e-4):
+        leaf = (z + shift).requires_grad_()
+        for found in torch.autograd.grad(loss(leaf, labels), [leaf, vectors]):
+            assert found.isfinite().all()
+            assert found.abs().max() < 100

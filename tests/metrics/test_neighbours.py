@@ -90,3 +90,14 @@ def test_impossible_k(k: int, exclude: bool) -> None:
 def test_excluding_self_needs_as_many_queries_as_items() -> None:
     with pytest.raises(DataError, match="exclude_self"):
         neighbours(torch.eye(3)[:2], torch.eye(3), 1, exclude_self=True)
+
+
+def test_neighbours_in_a_narrow_cone_are_in_order() -> None:
+    """Products in float32 find them, and differences order them."""
+    draw = torch.Generator().manual_seed(0)
+    spread = torch.randn(600, 32, generator=draw)
+    vectors = torch.nn.functional.normalize(torch.ones(32) + 0.005 * spread, dim=1)
+    found, indices = neighbours(vectors, vectors, 20)
+    assert (found.diff(dim=1) >= 0).all()
+    apart = (vectors[:, None] - vectors[indices]).double().norm(dim=2)
+    torch.testing.assert_close(found.double(), apart, rtol=1e-5, atol=1e-9)

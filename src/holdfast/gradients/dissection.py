@@ -124,6 +124,8 @@ def dissect(
 
     Requirements: unit vectors; a loss that takes tuples.
     """
+    if getattr(loss, "memory", None) is not None:
+        raise DataError("a memory compares triplets with other images; take the loss apart without memory")
     z = embeddings.detach().double()  # so that what is left unexplained is not rounding
     positive, negative = relations(z, labels)
     if triplets is None:

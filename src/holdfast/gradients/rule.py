@@ -145,11 +145,16 @@ class DirectGradient(Loss):
 class _Direct(torch.autograd.Function):
     """A given value forwards, a given gradient backwards; loss scaling multiplies it as it would any other."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, embeddings: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
-        ctx.dtype = embeddings.dtype
+    def forward(embeddings: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
         return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[2])
+        ctx.dtype = inputs[0].dtype
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> tuple[Tensor, None, None]:

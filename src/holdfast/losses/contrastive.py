@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from holdfast.losses.base import register
@@ -10,6 +11,9 @@ from holdfast.losses.unreduced import Unreduced
 from holdfast.mining import Miner
 from holdfast.pair_matrix import packed
 from holdfast.sphere import Mask
+
+ROUNDING = 8
+"""So many times the precision of the largest squared distance is what copies of an image may seem to be apart."""
 
 
 @register("contrastive")
@@ -43,4 +47,6 @@ class Contrastive(PairLoss):
     def pairs(self, s: Tensor, pos: Mask, neg: Mask) -> list[Unreduced]:
         """Both kinds, averaged apart."""
         few, s_pos = packed(pos, s)
+        if s.numel():  # copies are at distance zero, and rounding must not count them
+            s_pos = torch.where(s_pos > ROUNDING * torch.finfo(s.dtype).eps * s.detach().amax(), s_pos, 0)
         return [Unreduced(s_pos, few, active=True), Unreduced(self.margin - s, neg, active=True)]

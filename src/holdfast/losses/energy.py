@@ -14,7 +14,7 @@ from holdfast.losses.unreduced import require_positive
 from holdfast.mining import IndicesTuple
 from holdfast.mining.batch import require_labels
 from holdfast.mining.tuples import as_tuples
-from holdfast.sphere import Mask, masked_mean, squared_distances
+from holdfast.sphere import Mask, masked_mean, precise, squared_distances
 
 NONE = -1e9
 """In the place of an exponent that does not exist: its exponential is zero, and a sum of them still has a logarithm."""
@@ -53,13 +53,14 @@ class Energy(Loss):
         """The energy of all pairs, or of those given."""
         require_labels(embeddings, labels)
         self.check_lengths(embeddings)
-        squared = squared_distances(embeddings)
+        squared = squared_distances(embeddings if self.kind == "gaussian" else _widest(embeddings))
         if tuples is None:
             chosen = ~torch.eye(len(squared), dtype=torch.bool, device=squared.device)
         else:
             pos, neg = masks_of(as_tuples(tuples, squared.device), (len(squared), len(squared)))
             chosen = pos | neg
-        return self._gaussian(squared, chosen) if self.kind == "gaussian" else self._riesz(squared, chosen)
+        value = self._gaussian(squared, chosen) if self.kind == "gaussian" else self._riesz(squared, chosen)
+        return value.to(precise(embeddings).dtype)
 
     def _gaussian(self, squared: Tensor, chosen: Mask) -> Tensor:
         count = chosen.sum(dtype=squared.dtype)
@@ -69,3 +70,8 @@ class Energy(Loss):
     def _riesz(self, squared: Tensor, chosen: Mask) -> Tensor:
         log_distance = 0.5 * squared.clamp_min(1e-12).log()
         return masked_mean(-log_distance if self.s == 0 else (-self.s * log_distance).exp(), chosen)
+
+
+def _widest(embeddings: Tensor) -> Tensor:
+    """In float64 where there is any: small distances count most, and in float32 they are rounding."""
+    return embeddings if embeddings.device.type == "mps" else embeddings.double()

@@ -11,8 +11,7 @@ from holdfast.errors import DataError
 from holdfast.losses.base import register, require_class_labels
 from holdfast.losses.comparison import Comparison
 from holdfast.losses.tuples import Part, TripletLoss
-from holdfast.mining import Miner
-from holdfast.mining.batch import relations
+from holdfast.mining import Miner, Triplets
 from holdfast.sphere import Mask
 
 
@@ -64,20 +63,34 @@ class Margin(TripletLoss):
         """With the present average of β."""
         return super().arguments() | {"beta": round(float(self.beta.detach().mean()), 4)}
 
-    def matrix(self, compared: Comparison) -> Tensor:
-        """Distances measured from the boundary of the anchor's class."""
+    def boundary(self, compared: Comparison) -> Tensor:
+        """β of each anchor."""
         beta: Tensor = self.beta
         labels = compared.labels
         if self.classes is not None:
             if labels.dtype == torch.bool:
                 raise DataError("the margin loss learns one β per class; a relevance matrix needs classes left out")
             require_class_labels(labels, self.classes)
-            beta = beta[labels.long()]  # a uint8 tensor would be a mask
+            return beta[labels.long()]  # a uint8 tensor would be a mask
+        return beta.expand(len(labels))
+
+    def matrix(self, compared: Comparison) -> Tensor:
+        """Distances measured from the boundary of the anchor's class."""
         apart = super().matrix(compared)
         if self.part != "both":
-            pos, neg = relations(compared.embeddings, labels, recalled=compared.recalled)
+            pos, neg = compared.masks()
             apart = torch.where(neg if self.part == "positive" else pos, apart.detach(), apart)
-        return apart - beta[:, None]
+        return apart - self.boundary(compared)[:, None]
+
+    def entries(self, compared: Comparison, triplets: Triplets) -> tuple[Tensor, Tensor]:
+        """The same of triplets, whose pairs are of the kind that the triplets say."""
+        apart, beta = super().matrix(compared), self.boundary(compared)[triplets.anchor]
+        pos, neg = apart[triplets.anchor, triplets.positive], apart[triplets.anchor, triplets.negative]
+        if self.part == "positive":
+            neg = neg.detach()
+        elif self.part == "negative":
+            pos = pos.detach()
+        return pos - beta, neg - beta
 
     def constant(self, entries: Tensor) -> Tensor:
         """Their distances are constant in the matrix already; what is left to learn from them is β."""

@@ -55,8 +55,8 @@ class Memory(nn.Module):
             images: which image each row shows.
         """
         self._check(embeddings, labels)
-        vectors = precise(embeddings.detach())
-        numbers = torch.full_like(labels, -1) if images is None else images
+        vectors, labels = precise(embeddings.detach()), labels.long()  # a batch of bytes would cut those remembered
+        numbers = torch.full_like(labels, -1) if images is None else images.long()
         old = slice(max(0, len(self) + len(vectors) - self.size), None)
         before = self.vectors[old].to(vectors) if len(self) else vectors[:0]
         recalled = Recalled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -15,7 +15,7 @@ from holdfast.losses.base import register, require_class_labels
 from holdfast.losses.unreduced import AveragedLoss, Unreduced, require_positive
 from holdfast.mining import IndicesTuple, Triplets
 from holdfast.mining.tuples import as_tuples
-from holdfast.sphere import precise
+from holdfast.sphere import precise, safe_sqrt
 
 
 class ClassLoss(AveragedLoss):
@@ -152,8 +152,14 @@ class ArcFace(ClassLoss):
         """The library takes the margin in degrees."""
         from pytorch_metric_learning.losses import ArcFaceLoss
 
-        built: nn.Module = ArcFaceLoss(classes, dim, margin=math.degrees(self.margin), scale=self.scale, **common)
-        return built
+        built: Any = ArcFaceLoss(classes, dim, margin=math.degrees(self.margin), scale=self.scale, **common)
+        built.get_angles = _angles
+        return cast(nn.Module, built)
+
+
+def _angles(cosines: Tensor) -> Tensor:
+    """What they are cosines of, with a finite gradient also where an image meets its class vector, unlike acos."""
+    return torch.atan2(safe_sqrt((1 - cosines) * (1 + cosines)), cosines)
 
 
 @register("proxy-nca")

@@ -91,7 +91,8 @@ def masked_logsumexp(values: Tensor, mask: Mask, scale: float = 1.0) -> Tensor:
     # In place, and unlike `Tensor.logsumexp` with one exponential for both directions.
     lowest = torch.finfo(values.dtype).min / 4
     times = weights(~mask, values.dtype).mul_(lowest) if mask.dtype == torch.bool else mask.log().clamp_min_(lowest)
-    exponents = times.add_(values, alpha=scale)
+    add = torch.add if torch._C._are_functorch_transforms_active() else Tensor.add_  # one mask may serve many batches
+    exponents = add(times, values, alpha=scale)
     top = exponents.detach().amax(1, keepdim=True)
     return exponents.sub_(top).exp_().sum(1, keepdim=True).log_().add_(top).squeeze(1)
 

@@ -95,7 +95,8 @@ def neighbours(
 
     Returns:
         Distances and gallery indices, both of shape (n, k). Distances are computed from the difference of the
-        vectors, so that small ones keep their digits.
+        vectors, so that small ones keep their digits, and order those found. Which are found is decided by products in
+        float32: of vectors many times as far from the origin as from each other, some that are as near may be missing.
     """
     queries, gallery = precise(queries), precise(gallery)
     if exclude_self and len(queries) != len(gallery):
@@ -108,8 +109,9 @@ def neighbours(
     found_distances = torch.empty(len(queries), k, dtype=queries.dtype, device=queries.device)
     for rows in base.blocks(len(queries), max(min(len(gallery), WIDTH), k * gallery.shape[1]), chunk):
         first = rows.start if exclude_self else None
-        found[rows] = _nearest(searched, queries[rows], k, first) & INDEX
-        found_distances[rows] = distance(queries[rows][:, None], gallery[found[rows]])
+        nearest = (_nearest(searched, queries[rows], k, first) & INDEX).sort(1).values
+        apart, order = distance(queries[rows][:, None], gallery[nearest]).sort(dim=1, stable=True)
+        found_distances[rows], found[rows] = apart, nearest.gather(1, order)
     return found_distances, found
 
 
