@@ -19,14 +19,14 @@ def test_means_skip_what_does_not_count() -> None:
 
 def test_a_share_of_none_is_not_certain() -> None:
     figures = Figures(0)
-    figures.share("none", torch.tensor([0.0] * 40 + [math.nan]))
-    figures.share("some", torch.tensor([0.0] * 70 + [1.0] * 30))
-    figures.share("all", torch.ones(40))
+    figures.mean("none", torch.tensor([0.0] * 40 + [math.nan]), scale=100)
+    figures.mean("some", torch.tensor([0.0] * 70 + [1.0] * 30), scale=100)
+    figures.mean("all", torch.ones(40), scale=100)
     assert figures.values["none"] == 0
     assert figures.intervals["none"] == pytest.approx((0, 8.76), abs=0.01)
     assert figures.intervals["some"] == pytest.approx((21.89, 39.58), abs=0.01)
     assert figures.intervals["all"] == pytest.approx((91.24, 100), abs=0.01)
-    figures.share("unknown", torch.tensor([math.nan]))
+    figures.mean("unknown", torch.tensor([math.nan]), scale=100)
     assert figures.values["unknown"] is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -94,6 +95,21 @@ class NormalisedTwice(Wrapped):
         return ((images - mean) / std).clamp(0, 1)
 
 
+class OtherWithGradients(Wrapped):
+    """Shows attacks a network whose weights are a little off."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.shown = copy.deepcopy(model)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            for weight in self.shown.parameters():
+                weight += 0.2 * weight.std(correction=0) * torch.randn_like(weight)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.shown(images) if images.requires_grad else self.model(images)
+
+
 class Collapsed(Wrapped):
     def forward(self, images: Tensor) -> Tensor:
         z = self.model(images)
@@ -135,6 +151,7 @@ def test_a_sound_model_raises_none(model: Embedder, table: ImageTable) -> None:
         (Backwards, {"masked-before"}),
         (OneStepOnly, {"masked-before"}),
         (Collapsed, {"collapse"}),
+        (OtherWithGradients, {"gradient-path"}),
         (BatchStatistics, {"batch-dependent"}),
     ],
 )
@@ -142,6 +159,12 @@ def test_a_planted_fault_raises_its_flags(
     fault: type[Wrapped], raised: set[str], model: Embedder, table: ImageTable
 ) -> None:
     assert raised <= flags(fault(model).eval(), table)
+
+
+@pytest.mark.parametrize(("limit", "told"), [(6, True), (12, False)])
+def test_too_few_queries_to_find_a_mask_are_told(limit: int, told: bool, model: Embedder, learnt: ImageTable) -> None:
+    """Of six, even all that fall to another gradient alone may do so by chance."""
+    assert ("few-checked" in flags(model, learnt, limit=limit)) == told
 
 
 @pytest.mark.parametrize("eps", [None, "1/255", "64/255"])

@@ -139,23 +139,73 @@ def test_a_killed_audit_goes_on_and_gives_the_same_figures(
     model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = audit.run(model, table, protocol="stax", limit=130, out=tmp_path / "whole").document
-    real = runner.AuditState.put
-    calls = iter(range(100))
-
-    def dies(self: Any, *arguments: Any) -> None:
-        if next(calls) == 5:
-            raise KeyboardInterrupt
-        real(self, *arguments)
-
-    monkeypatch.setattr(runner.AuditState, "put", dies)
-    with pytest.raises(KeyboardInterrupt):
-        audit.run(model, table, protocol="stax", limit=130, out=tmp_path / "cut")
+    killed(tmp_path / "cut", monkeypatch, model, table, protocol="stax", limit=130)
     assert len(list((tmp_path / "cut" / "artifacts" / "audit-stax-fixed.partial").glob("*.safetensors"))) == 5
-    monkeypatch.undo()
     seen = audit.run(model, table, protocol="stax", limit=130, out=tmp_path / "cut")
     assert figures(seen.document) == figures(whole)
     assert all(value > 0 for value in seen.document["seconds"].values()), "also of what was done before the kill"
     assert not (tmp_path / "cut" / "artifacts" / "audit-stax-fixed.partial").exists()
+
+
+class Blurred(nn.Module):
+    """The same weights, and another function."""
+
+    def __init__(self, model: nn.Module, width: int) -> None:
+        super().__init__()
+        self.model, self.width = model, width
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        vectors: torch.Tensor = self.model(nn.functional.avg_pool2d(images, self.width, 1, self.width // 2))
+        return vectors
+
+
+def killed(out: Path, monkeypatch: pytest.MonkeyPatch, *arguments: Any, **settings: Any) -> None:
+    """An audit that is stopped once half of its attacks are done."""
+    real, calls = runner.AuditState.put, iter(range(100))
+
+    def dies(self: Any, *given: Any) -> None:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+        real(self, *given)
+
+    monkeypatch.setattr(runner.AuditState, "put", dies)
+    with pytest.raises(KeyboardInterrupt):
+        audit.run(*arguments, out=out, **settings)
+    monkeypatch.undo()
+
+
+def test_another_function_of_the_same_weights_is_another_audit(
+    model: Embedder, table: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, blurred = Blurred(model, 1).eval(), Blurred(model, 5).eval()
+    settings: dict[str, Any] = {"limit": 12, "size": 16, "quick": True}
+    killed(tmp_path / "cut", monkeypatch, plain, table, **settings)
+    found = audit.run(blurred, table, **settings, out=tmp_path / "cut").document
+    assert figures(found) == figures(audit.run(blurred, table, **settings, out=tmp_path / "whole").document)
+    audit.run(plain, table, **settings, out=tmp_path / "cut")
+    kept = json.loads((tmp_path / "cut" / "audit.1.json").read_text())
+    assert kept["metrics"] == found["metrics"], "evidence is never lost"
+
+
+def test_other_pixels_under_the_same_names_are_another_audit(
+    model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(0)
+
+    def drawn() -> None:
+        for name in ("a", "b", "c"):
+            (tmp_path / "images" / name).mkdir(parents=True, exist_ok=True)
+            for number in range(4):
+                pixels = draw.integers(0, 255, (16, 16, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "images" / name / f"{number}.png")
+
+    drawn()
+    settings: dict[str, Any] = {"split": "all", "quick": True}
+    data = f"folder:{tmp_path / 'images'}"
+    killed(tmp_path / "cut", monkeypatch, model, data, **settings)
+    drawn()
+    found = audit.run(model, data, **settings, out=tmp_path / "cut").document
+    assert figures(found) == figures(audit.run(model, data, **settings, out=tmp_path / "whole").document)
 
 
 def test_measurements_of_another_model_are_not_reused(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
@@ -425,7 +475,7 @@ def test_attacks_that_share_passes_come_to_the_same(
 def test_a_lesser_audit_does_not_take_the_place_of_a_full_one(lesser: dict[str, bool], tmp_path: Path) -> None:
     """Nor does it pile up; of another model, images or split it does."""
     file = tmp_path / "audit.json"
-    facts = {"weights": "w", "content": "c", "split": "test"}
+    facts = {"weights": "w", "content": "c", "split": "test", "vectors": [1.0, -2.0]}
     full = {**facts, "identity": "full", "quick": False, "checks": True}
     look = {**full, "identity": "look", **lesser}
 
@@ -438,7 +488,9 @@ def test_a_lesser_audit_does_not_take_the_place_of_a_full_one(lesser: dict[str, 
     assert written(full) == ("audit.json", "audit.1.json")
     for _ in range(2):
         assert written({**look, "identity": "again"}) == ("audit.2.json", None)
-    for number, changed in enumerate(({"weights": "v"}, {"content": "d"}, {"split": "val"}), 3):
+    others: list[dict[str, Any]] = [{"weights": "v"}, {"content": "d"}, {"split": "val"}, {"vectors": [1.0, -1.9]}]
+    for number, changed in enumerate(others, 3):
         assert written({**look, **changed, "identity": str(changed)}) == ("audit.json", f"audit.{number}.json")
         file.write_text(json.dumps(full))
-    assert len(list(tmp_path.iterdir())) == 6
+    assert len(list(tmp_path.iterdir())) == 7
+    assert written({**full, "vectors": [1.001, -2.001]}) == ("audit.json", None), "rounding"

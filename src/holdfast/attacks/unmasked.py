@@ -39,6 +39,7 @@ class Unmasked(nn.Module):
     resizing), gets the gradient of the image, scaled as the change scales; operations without a useful derivative get
     that of a smooth neighbour; vectors behind the last layer pass their gradient on to it. `no_grad`, `detach`, hooks
     and custom backward passes do nothing. Where none of this is met the gradient is the model's own, up to rounding.
+    What leaves torch and comes back is passed by only where it is the image.
 
     Args:
         model: maps images in [0, 1] to vectors.

@@ -352,12 +352,12 @@ class Robust:
 
     def report(self, figures: Figures, measured: dict[str, Measured]) -> None:
         """Add its figures to those of the protocol, and what stands behind them."""
-        figures.share(ROBUST, self.hit)
+        figures.mean(ROBUST, self.hit, scale=100)
         for name, upwards in UPWARDS.items():
             found = measured[f"ensemble/{name}"]
             moved, was = (self._moved(name, found[key]) for key in ("place", "clean_place"))
             otherwise = f"{'every' if upwards else 'no'} clean image was among the first {self.top}"
-            figures.share(self._key(name), moved.double().masked_fill(was, torch.nan), otherwise)
+            figures.mean(self._key(name), moved.double().masked_fill(was, torch.nan), 100, otherwise)
         figures.extra["robust"] = self.document()
 
     def _key(self, name: str) -> str:

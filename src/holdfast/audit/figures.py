@@ -35,23 +35,25 @@ class Figures:
         self._seed = seed
         self._batch = batch
 
-    def mean(self, key: str, per_image: Tensor, scale: float = 1.0) -> None:
-        """A mean over images; NaN marks images that do not count."""
+    def mean(self, key: str, per_image: Tensor, scale: float = 1.0, otherwise: str = NO_POSITIVE) -> None:
+        """A mean over images, or the share of those that have what others lack, in percent.
+
+        Args:
+            key: of the figure.
+            per_image: NaN marks images that do not count.
+            scale: of the figure.
+            otherwise: why no image counts, where none does.
+        """
         values = scale * per_image[~per_image.isnan()].double()
         if not len(values):
-            self.values.undefined(key, NO_POSITIVE)
-            return
-        self.values[key] = self._mean(values)
-        self.intervals[key] = mean_interval(values, self._seed)
-
-    def share(self, key: str, hits: Tensor, otherwise: str = NO_POSITIVE) -> None:
-        """A percentage of images, from ones and zeros; NaN marks those that do not count, `otherwise` why none does."""
-        known = hits[~hits.isnan()]
-        if not len(known):
             self.values.undefined(key, otherwise)
             return
-        low, high = share_interval(known)
-        self.values[key], self.intervals[key] = self._mean(100 * known.double()), (100 * low, 100 * high)
+        self.values[key] = self._mean(values)
+        if bool(((values == 0) | (values == 100)).all()):
+            low, high = share_interval(values / 100)
+            self.intervals[key] = 100 * low, 100 * high
+        else:
+            self.intervals[key] = mean_interval(values, self._seed)
 
     def _mean(self, values: Tensor) -> float:
         """Of images, or of batches of them."""

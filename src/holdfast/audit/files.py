@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,13 @@ from typing import Any
 from holdfast.files import inside
 from holdfast.locks import locked
 from holdfast.processes import current_processes
-from holdfast.run_files import parse_json
+from holdfast.run_files import finite, parse_json
 
-SAME = ("weights", "content", "split")
+VECTORS = "vectors"
+"""Key of what the clean vectors of all images come to, in a few numbers; absent from what older versions wrote."""
+CLOSE = 0.01
+"""How far these may be apart for rounding; images that another function embeds move them by about one."""
+SAME = ("weights", "content", "split", VECTORS)
 """Keys in which audits of the same model and images agree."""
 
 
@@ -42,6 +46,13 @@ def audit_file(title: str) -> str:
     return "audit.json" if title == "ers-fixed" else f"audit-{title}.json"
 
 
+def alike(one: Mapping[str, Any], other: Mapping[str, Any], keys: Iterable[str]) -> bool:
+    """Whether two descriptions of audits agree in some keys; vectors may differ by rounding."""
+    return all(
+        _close(one.get(key), other.get(key)) if key == VECTORS else one.get(key) == other.get(key) for key in keys
+    )
+
+
 def make_room(file: Path, document: Mapping[str, Any]) -> tuple[Path, Path | None]:
     """Where an audit is written, and where another one that was there went: evidence is never lost.
 
@@ -49,17 +60,24 @@ def make_room(file: Path, document: Mapping[str, Any]) -> tuple[Path, Path | Non
     itself where there is a full audit of the same model and images, whose figures are the better ones to quote.
     """
     there = _document(file)
-    if there is None or there.get("identity") == document["identity"]:
+    if there is None or alike(there, document, ("identity", VECTORS)):
         return file, None
     aside = (file.with_name(f"{file.stem}.{number}.json") for number in itertools.count(1))
-    if _lesser(document) and not _lesser(there) and all(there.get(key) == document[key] for key in SAME):
-        mine = document["identity"]
+    if _lesser(document) and not _lesser(there) and alike(there, document, SAME):
+        mine = ("identity", VECTORS)
         return next(
-            place for place in aside if (known := _document(place)) is None or known.get("identity") == mine
+            place for place in aside if (known := _document(place)) is None or alike(known, document, mine)
         ), None
     moved = next(place for place in aside if not place.exists())
     file.replace(moved)
     return file, moved
+
+
+def _close(one: Any, other: Any) -> bool:
+    if not isinstance(one, list) or not isinstance(other, list):
+        return True
+    both = itertools.zip_longest(one, other)
+    return all((a := finite(x)) is not None and (b := finite(y)) is not None and abs(a - b) <= CLOSE for x, y in both)
 
 
 def _lesser(document: Mapping[str, Any]) -> bool:

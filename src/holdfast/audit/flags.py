@@ -34,6 +34,8 @@ ADVICE = {
     "masked-inside": "the network hides its gradient; attack it with straight-through gradients, or without the cause",
     "masked-behind": "vectors are changed so that gradients vanish; attack the vectors of the last layer",
     "rough-surface": "the gradient is that of small bumps; average it over noise, and distrust attacks that do not",
+    "gradient-path": "attacks see another function than the one in use; let forward compute the same with gradients",
+    "few-checked": "attack more images before you rely on it: a masked gradient would not be seen here",
     "false-gradient": "attacks follow a gradient that is not the model's; trust attacks by search alone",
     "search-beats-gradient": "the gradient is masked, for no cause that was found; figures by gradient are too high",
     "large-eps-fails": "no model can hold when the image may be replaced; the attack is blind: distrust every figure",
@@ -47,6 +49,7 @@ MILDER: dict[str, Level] = {
     "non-unit-outputs": "note",
     "first-look": "note",
     "unchecked": "note",
+    "few-checked": "note",
     "training-mode": "warning",
     "randomised": "warning",
     "no-gradients": "warning",
@@ -155,6 +158,22 @@ def gradients(model: nn.Module, images: Tensor) -> list[Flag]:
     except Exception as error:  # numpy, a custom operation: each raises what it likes
         why = f"its backward pass breaks off ({described(error)})"
     return [Flag("no-gradients", f"{why}, so random search attacked it")] if why else []
+
+
+def gradient_path(model: nn.Module, images: Tensor) -> list[Flag]:
+    """A model that computes something else while gradients are recorded, which is what attacks follow."""
+    with torch.no_grad():
+        used = _unit(model, images)
+    try:
+        with torch.enable_grad():
+            followed = _unit(model, images.detach().clone().requires_grad_()).detach()
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception:  # one without gradients has a flag of its own
+        return []
+    change = float((used - followed).norm(dim=1).max())
+    why = f"an image's vector changes by up to {change:.2g} when gradients are recorded"
+    return [] if change < 1e-3 else [Flag("gradient-path", why)]
 
 
 def collapse(vectors: Tensor, labels: Tensor, seed: int) -> tuple[list[Flag], dict[str, Any]]:

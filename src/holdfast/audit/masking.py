@@ -37,8 +37,11 @@ from holdfast.audit.probes import (
     steps_of,
 )
 from holdfast.audit.subject import Expectation, Subject
+from holdfast.errors import plural
 
 HUGE = 0.5
+ENOUGH = math.ceil(-math.log2(probes.CHANCE))
+"""Queries of which all must do better by another gradient before that is no chance."""
 MARGIN = 0.1
 """Fraction of the queries that an attack may leave without saying anything."""
 TRIED = 4
@@ -100,6 +103,9 @@ def find_masking(subject: Subject, eps: float, reported: Mapping[str, Tensor], p
     made = MaskingProbes(subject, eps, hits, progress, rows)
     torch.manual_seed(seeds.derive(subject.seed, "probes"))  # for randomised models, also where an audit goes on
     found = made.flags() if bool(made.right.any()) else []
+    if len(made.rows) < ENOUGH and not found:
+        told = f"{plural(len(made.rows), 'query')} right when clean cannot tell whether another gradient gets farther"
+        found = [Flag("few-checked", told)]
     planned, taken = masking_passes(subject), made.taken
     progress.skip(Passes(max(0, planned.forward - taken.forward), max(0, planned.back - taken.back)))
     right = positions[made.right.cpu()]

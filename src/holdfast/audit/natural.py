@@ -102,7 +102,7 @@ class Natural(Protocol):
             figures.mean("natural R@1", every, scale=100)
             figures.mean("natural loss", clean.cpu().double() - every, scale=100)
         if PATCH in measured:
-            figures.share("patch R@1", measured[PATCH]["hit"])
+            figures.mean("patch R@1", measured[PATCH]["hit"], scale=100)
             by = "gradient" if subject.differentiable else "search"
             figures.extra["patch"] = {"area": self.area, "by": by, "steps": self.budget(subject).steps}
         cells = {kind: [_cell(column) for column in values.unbind(1)] for kind, values in hits.items()}

@@ -288,7 +288,7 @@ def _first_checks(
     probe = few_classes(labels, *PROBED, seed)
     images = store.inputs(probe)
     torch.manual_seed(seeds.derive(seed, "checks"))
-    with console.bar(4, unit="check", what="first checks") as bar:
+    with console.bar(5, unit="check", what="first checks") as bar:
         random = checks.randomised(embedder, images)
         bar.update()
         model: Embedder | Accompanied = Expectation(embedder) if random else embedder
@@ -298,5 +298,8 @@ def _first_checks(
         bar.update()
         if not random and (dependent := checks.batch_dependent(embedder, images[:APART])):
             model, raised = Accompanied(embedder), raised + dependent
+        bar.update()
+        if not random and embedder.differentiable:
+            raised += checks.gradient_path(embedder, images[:APART])
         bar.update()
     return model, raised

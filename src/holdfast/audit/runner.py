@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from holdfast import console
+from holdfast import console, seeds
 from holdfast.attacks import Budget
 from holdfast.attacks.forward import require_finite
 from holdfast.audit import flags
@@ -21,7 +21,7 @@ from holdfast.audit.base import Protocol, registry
 from holdfast.audit.cut import Cut
 from holdfast.audit.ensemble import Ensemble, Robust
 from holdfast.audit.examples import save_examples
-from holdfast.audit.files import audit_file, held, make_room
+from holdfast.audit.files import VECTORS, audit_file, held, make_room
 from holdfast.audit.flags import Flag
 from holdfast.audit.masking import falls_at_once, find_masking, reported_hits
 from holdfast.audit.plan import FEW, Passes, Progress, Speed, TimeLimit, duration
@@ -51,6 +51,8 @@ QUICK_IMAGES = 20
 """Images of a first look."""
 ENSEMBLE, CHECKS, EXAMPLES = "ensemble", "checks behind flags", "stored examples"
 """What comes behind the attacks."""
+PROJECTIONS = 4
+"""Numbers that clean vectors are summed up in."""
 FIRST_GUESS = 64
 """Images for which attacks are prepared to see how many attacks there are, before the images are chosen."""
 
@@ -144,8 +146,9 @@ def run(
         subject, skipped, more = make_subject(embedder, selection, execution, chosen.through_sets)
         require_finite(subject.references.vectors, subject.references.clean(subject.rows))
         partial = None if folder is None else inside(folder, folder / "artifacts" / f"audit-{title}.partial")
-        budget = chosen.budget(subject)
-        settings = {"settings": chosen.settings} | ({"quick": True} if quick else {})
+        budget, content = chosen.budget(subject), subject.content()
+        settings: dict[str, Any] = {"settings": chosen.settings, "content": content}
+        settings |= {"quick": True} if quick else {}
         settings |= {} if wanted == Ensemble() else {"ensemble": dataclasses.asdict(wanted)}
         settings |= {} if checks else {"checks": False}
         speed = measure_speed(subject, execution) if time_limit or console.visible() else None
@@ -201,7 +204,7 @@ def run(
             "model": type(model).__name__ if isinstance(model, nn.Module) else os.fspath(model),
             "images": len(subject.rows),
             "gallery": len(subject.references),
-            "content": subject.content(),
+            "content": content,
             "size": size,
             "view": str(embedder.view),
             "limit": limit,
@@ -233,6 +236,7 @@ def run(
         document["artifacts"] = [str(file.relative_to(folder)) for file in stored]
         document["identity"] = _short(identity)
         document["weights"] = identity["model"]
+        document[VECTORS] = identity[VECTORS]
         file, kept = make_room(folder / audit_file(title), document)
         if kept:
             console.say(f"an audit of something else was in {file.name}; it is now {kept.name}")
@@ -347,8 +351,22 @@ def _identity(embedder: Embedder, subject: Subject, budget: Budget, title: str) 
         "block": subject.block,
         "seed": subject.seed,
         "versions": versions(),
+        VECTORS: _projected(subject),
     }
 
 
+def _projected(subject: Subject) -> list[float]:
+    """What the clean vectors of all images come to: the same weights may belong to another function."""
+    draw = seeds.generator(0, "projections")
+    total = torch.zeros(PROJECTIONS, dtype=torch.float64)
+    references = subject.references
+    for vectors in (references.vectors, *([] if references.queries is None else [references.queries])):
+        directions = torch.randn(vectors.shape[1], PROJECTIONS, generator=draw)
+        weights = torch.randn(len(vectors), PROJECTIONS, generator=draw) / len(vectors) ** 0.5
+        total += ((vectors @ directions.to(vectors)).cpu() * weights).double().sum(0)
+    return [round(number, 4) for number in total.tolist()]
+
+
 def _short(identity: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+    exact = {key: value for key, value in identity.items() if key != VECTORS}
+    return hashlib.sha256(json.dumps(exact, sort_keys=True).encode()).hexdigest()[:8]

@@ -18,6 +18,7 @@ from holdfast import seeds
 from holdfast.attacks.forward import counting
 from holdfast.audit.base import Part
 from holdfast.audit.cut import Cut
+from holdfast.audit.files import alike
 from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.subject import Subject
 from holdfast.errors import HoldfastError
@@ -44,7 +45,8 @@ class AuditState:
         self._folder = folder
         self.resumed = False
         file = folder / "identity.json"
-        if file.is_file() and _read_json(file) == identity:
+        before = _read_json(file)
+        if isinstance(before, dict) and alike(before, identity, before.keys() | identity.keys()):
             self.resumed = True
             return
         shutil.rmtree(folder, ignore_errors=True)
