@@ -37,6 +37,8 @@ def small(job: Training) -> Training:
     settings = {**job.settings, **SMALL}
     if recipe.get("augment.size"):
         settings["augment.size"] = SMALL["model.size"]
+    if given := {**job.row, **job.settings}.get("extras"):
+        settings["extras"] = [{**extra, "size": 24} if "size" in extra else extra for extra in given]
     if labels == "coarse":
         settings["batch.classes"] = min(recipe["batch.classes"], SCRIPTS)
     start = small(job.start) if job.start else None
