@@ -32,11 +32,13 @@ def deterministic(device: torch.device) -> Iterator[None]:
         yield
         return
     settings: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
+    before = torch.are_deterministic_algorithms_enabled()
+    only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = settings.fill_uninitialized_memory
     settings.fill_uninitialized_memory = False  # a debugging aid that costs time
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=True)
-        settings.fill_uninitialized_memory = before[1]
+        torch.use_deterministic_algorithms(before, warn_only=only_warned)
+        settings.fill_uninitialized_memory = filled

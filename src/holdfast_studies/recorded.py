@@ -55,6 +55,12 @@ def shifted(recipe: Flat) -> bool:
     return recipe.get("regime.name") == "est" or "shift" in _named(recipe, "regime.goal")
 
 
+def rates_of_updates(recipe: Flat) -> bool:
+    """Whether the batches of one update have different learning rates."""
+    constant = recipe.get("schedule.name", recipe.get("schedule")) == "constant" and not recipe.get("schedule.warmup")
+    return recipe.get("accumulate", 1) > 1 and not constant
+
+
 def _named(recipe: Flat, key: str) -> tuple[Any, Any]:
     """A block's name, written alone or inside it."""
     return recipe.get(key), recipe.get(f"{key}.name")
@@ -111,6 +117,7 @@ CHANGES: tuple[Change, ...] = (
         "audit adml attacked class-balanced batches, and the triplet loss with its hinge",
         measure=_audited("adml"),
     ),
+    Change("mean-rate", "an update of several batches had the mean of their learning rates", rates_of_updates),
 )
 """In the order they came. Add one where a change makes another model, or another figure, of the same recipe."""
 

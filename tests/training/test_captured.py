@@ -99,6 +99,18 @@ def test_replayed_steps_are_the_steps(tiny: dict[str, Any], changes: dict[str, A
     assert_replayed(tiny | changes)
 
 
+def test_a_last_update_of_fewer_batches_is_captured_apart(tiny: dict[str, Any]) -> None:
+    """By how many a gradient is divided is part of a graph."""
+    session = build_session(load_recipe({**tiny, "accumulate": 3}), "cpu")
+    context = StepContext(session.model, session.criterion, session.accelerator, 0, total=STEPS)
+    learn = CapturedStep(session, context, Counting())
+    batch = load_batch(session, context, next(iter(session.batches)))
+    usual = learn._kind(batch, True)
+    assert learn._kind(batch, True) == usual
+    session.accelerator.gradient_accumulation_steps = 2
+    assert learn._kind(batch, True) != usual
+
+
 def test_an_attack_that_stops_early_is_not_captured(tiny: dict[str, Any]) -> None:
     tiny |= HM | {"regime": HM["regime"] | {"destination": -2.0}}  # every triplet is hard enough as it is
     recorder = Counting()

@@ -16,6 +16,7 @@ from holdfast.models import Embedder
 from holdfast.models.names import backbone_named, published_start
 from holdfast.training import choosing
 from holdfast.training.choosing import choose_recipe
+from holdfast.training.recipe import load_recipe
 
 CPU = torch.device("cpu")
 
@@ -54,6 +55,15 @@ def test_photographs_on_a_cpu_get_a_fitted_head(photographs: str, weights: Path)
     assert choice.recipe == "fitted-head"
     assert "batch.classes=4" in choice.settings
     assert "48 images of 12 classes, 100 px" in choice.lines[0]
+
+
+def test_weights_that_are_set_are_what_training_starts_from(photographs: str, weights: Path) -> None:
+    """Also where others lie in a cache."""
+    choice = choose_recipe(photographs, (f"model.weights={weights}",), CPU)
+    model = load_recipe(choice.recipe, photographs, [*choice.settings, f"model.weights={weights}"]).model
+    assert (model.backbone, model.weights) == ("torchvision:mobilenet_v2", str(weights))
+    with pytest.raises(holdfast.HoldfastError, match=r"of which backbone; add --set model\.backbone=NAME"):
+        choose_recipe(photographs, ("model.weights=imagenet",), CPU)
 
 
 def test_photographs_of_full_size_are_seen_larger_than_the_backbone_learnt(

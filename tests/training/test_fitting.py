@@ -16,6 +16,7 @@ from holdfast.models import Embedder, load_model
 from holdfast.models.backbones import GeM, gem_of
 from holdfast.training import load_recipe
 from holdfast.training.fitting import FLOORS, Whitening, choose, cross_validated, widest
+from holdfast.training.logs import read_log
 
 
 def blobs(nuisance: float, classes: int = 12, each: int = 8) -> tuple[Tensor, Tensor]:
@@ -98,6 +99,17 @@ def test_training_goes_on_from_a_fitted_head(tiny: dict[str, Any], tmp_path: Pat
     run = holdfast.train(recipe, out=tmp_path / "run")
     assert run.evaluation["kept"]["epoch"] == 1
     assert load_model(str(run.folder)).dim == 16
+
+
+def test_a_head_is_fitted_in_the_run_that_comes_first_alone(tiny: dict[str, Any], tmp_path: Path) -> None:
+    """What that run made of it is where this one starts."""
+    recipe = {**whitened(tiny, dim=16), "epochs": 1, "start": {"epochs": 2}}
+    run = holdfast.train(recipe, out=tmp_path / "run", device="cpu")
+    first, second = (read_log(folder / "metrics.jsonl") for folder in (run.folder / "start", run.folder))
+    assert any("fitted" in line for line in first)
+    assert not any("fitted" in line for line in second)
+    with pytest.raises(holdfast.HoldfastError, match="epochs must be 1 or more"):
+        load_recipe({**recipe, "epochs": 0})
 
 
 def test_a_head_is_fitted_to_what_the_model_sees_whatever_crops_are_cut_from(

@@ -38,6 +38,17 @@ def test_collapse_is_announced_once_and_only_when_it_lasts() -> None:
     assert "nearly the same vector" in str(said[STUCK_AFTER - 1])
 
 
+def test_a_watch_goes_on_where_another_stopped() -> None:
+    point = nn.functional.normalize(torch.ones(32, 8), dim=1)
+    first = CollapseWatch(None, "lower the rate")
+    assert all(first.look(0.3, point) is None for _ in range(STUCK_AFTER - 1))
+    second = CollapseWatch(None, "lower the rate", first.state())
+    assert "nearly the same vector" in str(second.look(0.3, point))
+    assert second.collapsed
+    third = CollapseWatch(None, "lower the rate", second.state())
+    assert third.look(0.3, point) is None, "it was said before"
+
+
 def test_a_loss_stuck_at_its_margin_is_announced() -> None:
     spread = nn.functional.normalize(torch.randn(32, 8), dim=1)
     watch = CollapseWatch(0.2, "lower the rate")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +14,21 @@ from interruption import break_off
 from safetensors.torch import load_file
 
 import holdfast
+from holdfast.config import builder
 from holdfast.errors import HoldfastError, RecipeError, TrainingError
 from holdfast.losses import Loss
+from holdfast.regimes import StepContext
 from holdfast.run_files import best_on_test, curve_on_test
-from holdfast.training import captured, loop
+from holdfast.training import captured, loop, lr_schedules
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import NARROW, Collapsed, keep_last_good
 from holdfast.training.logs import read_log
+from holdfast.training.recipe import load_recipe
+from holdfast.training.session import build_session
+from holdfast.training.step import load_batch, one_step
+
+build_schedule = builder(lr_schedules.registry)
 
 
 def weights(folder: Path, which: str = "last") -> dict[str, torch.Tensor]:
@@ -295,6 +303,89 @@ def test_a_collapse_stops_the_run_and_keeps_the_last_good_model(
     if not validation:
         packaged = weights(tmp_path / "run", "model")
         assert all(torch.equal(packaged[name], good.tensors[f"model.{name}"]) for name in packaged)
+
+
+def test_a_collapse_is_noticed_as_soon_by_a_resumed_run(
+    collapsing: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = {**collapsing, "checkpoint_every": 1}
+    stopped = []
+    for folder in (tmp_path / "whole", tmp_path / "cut"):
+        if folder.name == "cut":
+            break_off(recipe, folder, 12, monkeypatch)
+        with pytest.raises(Collapsed):
+            holdfast.train(recipe, out=folder)
+        stopped.append(read_log(folder / "metrics.jsonl")[-1]["step"])
+    assert stopped[0] == stopped[1]
+
+
+def test_a_run_that_collapsed_is_not_gone_on_with(collapsing: dict[str, Any], tmp_path: Path) -> None:
+    recipe = {**collapsing, "checkpoint_every": 1, "data": {**collapsing["data"], "validation": 0}}
+    run = TrainingFolder(tmp_path / "run")
+    with pytest.raises(Collapsed):
+        holdfast.train(recipe, out=run.folder)
+    before = {file: file.read_bytes() for file in run.folder.rglob("*.*") if file.is_file()}
+    with pytest.raises(Collapsed, match=r"collapsed at step .* kept in .*model.* --out.*softer miner") as again:
+        holdfast.train(recipe, out=run.folder)
+    assert "\n" not in str(again.value)
+    assert {file: file.read_bytes() for file in run.folder.rglob("*.*") if file.is_file()} == before
+
+
+def test_a_checkpoint_of_before_says_nothing_of_a_collapse(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = break_off(tiny, tmp_path / "run", 9, monkeypatch)
+    state = {key: value for key, value in found.state.items() if key != "watch"}
+    save_checkpoint(tmp_path / "run" / "checkpoint", Checkpoint(found.step, found.tensors, state))
+    assert holdfast.train(tiny, out=tmp_path / "run").evaluation["metrics"]
+
+
+@pytest.mark.parametrize("accumulate", [5, 4])
+def test_no_update_of_gathered_batches_is_wasted(accumulate: int, tiny: dict[str, Any], tmp_path: Path) -> None:
+    """Its rate is the mean of its batches'; that of its last batch, at the end of a cosine, is zero."""
+    tiny |= {"epochs": 1, "accumulate": accumulate, "schedule": "cosine", "checkpoint_every": None, "log_every": 1}
+    tiny["data"] |= {"validation": 0}
+    run = holdfast.train(tiny, out=tmp_path / "run", device="cpu")
+    rates = [line["lr"] for line in read_log(run.folder / "metrics.jsonl") if "lr" in line]
+    alone = [build_schedule("cosine").factor(step, 5) * 0.003 for step in range(5)]
+    windows = [alone[start : start + accumulate] for start in range(0, 5, accumulate)]
+    assert rates == pytest.approx([sum(window) / len(window) for window in windows for _ in window])
+
+
+def test_a_last_update_of_fewer_batches_is_their_mean(tiny: dict[str, Any], tmp_path: Path) -> None:
+    """By plain gradient descent, an update of one batch moves as far alone as at the end of more."""
+    sgd = {"name": "sgd", "lr": 1e-3, "weight_decay": 0.0}
+    tiny |= {"loss": "contrastive", "optimizer": sgd, "epochs": 1, "checkpoint_every": 1}
+    gathered = {**tiny, "accumulate": 4, "data": {**tiny["data"], "validation": 0}}  # of five
+    holdfast.train(gathered, out=tmp_path / "run", device="cpu")
+    session = build_session(load_recipe(gathered), "cpu")
+    shutil.rmtree(tmp_path / "run" / "checkpoint" / "000000005")
+    found = load_checkpoint(tmp_path / "run" / "checkpoint")
+    assert found is not None
+    session.restore(found)
+    before = session.model.head.weight.detach().clone()  # type: ignore[operator, union-attr]
+    context = StepContext(session.model, session.criterion, session.accelerator, 0)
+    context.start(4)
+    session.accelerator.gradient_accumulation_steps = 1
+    one_step(session, context, load_batch(session, context, list(session.batches)[4]), update=True)
+    moved = session.model.head.weight.detach() - before  # type: ignore[operator, union-attr]
+    torch.testing.assert_close(weights(tmp_path / "run")["head.weight"] - before, moved)
+
+
+def test_more_batches_per_update_than_there_are_are_refused(tiny: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"accumulate \(1000\) is more than all 12 steps"):
+        holdfast.train({**tiny, "accumulate": 1000}, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_callers_determinism_is_left_alone(tiny: dict[str, Any], tmp_path: Path) -> None:
+    torch.use_deterministic_algorithms(True, warn_only=False)
+    try:
+        holdfast.train({**tiny, "epochs": 1}, out=tmp_path / "run", device="cpu")
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_a_suspicion_that_passes_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -19,6 +19,12 @@ def test_every_schedule_stays_between_zero_and_one(name: str, warmup: float, tot
     assert factors[:rising] == sorted(factors[:rising])
 
 
+def test_milestones_anywhere_inside_training_are_taken() -> None:
+    step = build("step", at=[0.01, 0.99], gamma=0.0)
+    assert [step.factor(s, 100) for s in (0, 50, 99)] == [1.0, 0.0, 0.0]
+    assert build("step", at=[]).factor(99, 100) == 1.0
+
+
 def test_values() -> None:
     step = build("step", at=[0.5, 0.75], gamma=0.1)
     assert [step.factor(s, 8) for s in (0, 3, 4, 5, 6)] == pytest.approx([1, 1, 0.1, 0.1, 0.01])

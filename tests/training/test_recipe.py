@@ -67,6 +67,13 @@ HALVES = {"batch": {"classes": 8}, "mining_groups": 2}
         ({"model": {"batchnorm": "frozen"}}, r"model\.batchnorm: unknown value 'frozen'; did you mean 'freeze'"),
         ({"ema": 1.0}, "ema is a decay"),
         ({"schedule": {"name": "cosine", "warmup": 2}}, "warmup"),
+        ({"schedule": {"name": "cosine", "floor": -1}}, r"schedule: floor is a factor in \[0, 1\], got -1"),
+        ({"schedule": {"name": "step", "at": [60, 80]}}, r"schedule: at has fractions .* got 60; did you mean 0\.6\?"),
+        ({"schedule": {"name": "step", "at": [0]}}, r"at has fractions of training between 0 and 1, got 0$"),
+        ({"schedule": {"name": "step", "gamma": -1}}, "schedule: gamma is a factor of 0 or more, got -1"),
+        ({"optimizer": {"name": "sgd", "momentum": -1}}, r"optimizer: momentum is a decay rate in \[0, 1\), got -1"),
+        ({"optimizer": {"name": "sgd", "momentum": 1.5}}, "momentum is a decay rate"),
+        ({"optimizer": {"name": "sgd", "nesterov": True}}, r"nesterov needs momentum; set optimizer\.momentum"),
         ({"data": {"name": "glyphs", "sise": 3}}, "did you mean 'size'"),
         *(
             ({"regime": name, "model": {"normalize": False}}, f"regime {name} needs unit vectors; set model.normalize")
@@ -81,6 +88,22 @@ def test_mistakes_are_refused_with_the_way_out(tiny: dict[str, Any], change: dic
     with pytest.raises(RecipeError, match=message) as error:
         load_recipe({**tiny, **change})
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("regime", "rows"),
+    [
+        *((name, 54) for name in ("hm", "act", "tride", "free-hm", "min-max")),
+        ({"name": "hm", "source": {"name": "softhard", "anchors": "first"}}, 27),
+        ({"name": "mdprop", "variant": "released"}, 36),
+        *((name, 18) for name in ("standard", "at", "adml", "mdprop")),
+    ],
+)
+def test_a_memory_holds_what_the_regime_makes_of_a_batch(tiny: dict[str, Any], regime: Any, rows: int) -> None:
+    recipe = {**tiny, "regime": regime, "loss": {"name": "contrastive", "memory": rows}}
+    assert load_recipe(recipe).loss.plain["memory"] == rows
+    with pytest.raises(RecipeError, match=rf"memory \({rows - 1}\) must hold a batch .* {rows} images or more"):
+        load_recipe({**recipe, "loss": {"name": "contrastive", "memory": rows - 1}})
 
 
 def test_what_a_regime_needs_is_asked_of_it_alone(tiny: dict[str, Any]) -> None:
@@ -109,6 +132,8 @@ def test_a_published_model_to_start_from_is_the_recipes_backbone(
     assert load_recipe(tiny, settings=[f"model.backbone={init}"]).model.backbone == backbone
     with pytest.raises(RecipeError, match=r"leave out --set model\.backbone"):
         load_recipe(tiny, settings=[f"init={init}", "model.backbone=resnet50"])
+    with pytest.raises(RecipeError, match=r"leave out --set model\.weights"):
+        load_recipe(tiny, settings=[f"init={init}", "model.weights=mine.pth"])
 
 
 def test_weights_named_with_the_backbone(tiny: dict[str, Any], tmp_path: Path) -> None:

@@ -92,6 +92,22 @@ def test_a_model_to_start_from_says_how_images_are_seen(settings: dict[str, Any]
     assert load_model(str(tmp_path / "again")).preprocessing == model.preprocessing
 
 
+def test_a_model_to_start_from_keeps_its_activation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless the recipe names another, which is said."""
+    first = Embedder("conv-tiny", dim=4, activation="softplus").eval()
+    first.save_pretrained(tmp_path / "package")
+    images = torch.rand(2, 3, 32, 32)
+    second = start_from(ModelConfig(backbone="conv-tiny", dim=4), str(tmp_path / "package")).eval()
+    assert torch.equal(first(images), second(images))
+    second.save_pretrained(tmp_path / "again")
+    assert torch.equal(first(images), load_model(str(tmp_path / "again"))(images))
+    silu = ModelConfig(backbone="conv-tiny", dim=4, activation="silu")
+    with console.shown():
+        other = start_from(silu, str(tmp_path / "package")).eval()
+    assert not torch.equal(first(images), other(images))
+    assert "learnt with softplus, and goes on with model.activation: silu" in capsys.readouterr().err
+
+
 def test_a_tracker_that_is_not_there_is_refused(tiny: dict[str, Any]) -> None:
     for name, message in (("foo", "Unsupported"), ("clearml", "clearml cannot be used here")):
         with pytest.raises(RecipeError, match=message):

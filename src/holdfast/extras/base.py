@@ -39,7 +39,7 @@ class Extra(Configurable, ABC):
     """Whether it computes the loss of a batch more than once, as `ctx.repeat` does: not for a loss with a memory."""
 
     differentiates: ClassVar[bool] = False
-    """Whether it differentiates gradients of the loss, which must be `exact` then."""
+    """Whether it differentiates gradients of the loss, which must be `exact` and differentiable `twice` then."""
 
     @abstractmethod
     def step(self, ctx: StepContext, batch: Batch, inner: Inner) -> StepResult:
@@ -152,6 +152,10 @@ class Extended(Regime):
     def sets(self) -> tuple[SetStart, ...]:
         """Those of the regime and of every extra."""
         return self.regime.sets() + tuple(start for extra in self.extras for start in extra.sets())
+
+    def rows(self, images: int) -> int:
+        """Those of the regime: extras hand over no more at once."""
+        return self.regime.rows(images)
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """The regime's step, changed by every extra."""

@@ -30,8 +30,8 @@ class GradAlign(Term):
         weight: λ.
         eps: ε, in pixel units: that of the regime's budget.
 
-    Requirements: one process; a loss without `memory` that can be differentiated twice, so no direct gradient, `circle`
-        or `s2sd`.
+    Requirements: one process; a loss without `memory` that can be differentiated twice, so no direct gradient,
+        `circle`, `s2sd` or `proxy-nca`.
     Relations: for `at` and others with `budget: {steps: 1, start: uniform}`; more steps need it less.
     Reference: beyond the papers; Andriushchenko and Flammarion, NeurIPS 2020.
     """

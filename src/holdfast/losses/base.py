@@ -49,6 +49,9 @@ class Loss(Configurable, nn.Module):
     exact: ClassVar[bool] = True
     """Whether the gradient is the derivative of the value; not where parts of it are held constant or set directly."""
 
+    twice: ClassVar[bool] = True
+    """Whether torch can differentiate the gradient; not where an operation of it has no second derivative."""
+
     unit_vectors: ClassVar[bool] = False
     """Whether its formula assumes embeddings of unit length."""
 

@@ -178,6 +178,8 @@ class ProxyNCA(ClassLoss):
     Reference: Movshovitz-Attias et al., ICCV 2017, with the right class in the denominator as in ProxyNCA++.
     """
 
+    twice = False  # the library's distances come from torch.cdist
+
     def __init__(self, scale: float = 1.0, classes: int | None = None, dim: int | None = None) -> None:
         require_positive(scale=scale)
         self.scale = scale

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -33,7 +33,7 @@ class ModelConfig:
         weights: `imagenet` (published weights, fetched by timm or torchvision: those of the backbone's tag, or the
             library's present choice where it has none), a local file, or None for random.
         head: `whitened` fits the head to the training classes before the first step, from the backbone's features as
-            they are, with or without a `dim`; None leaves it random.
+            they are, with or without a `dim`; None leaves it random. A run with a `start` takes that of its start.
     """
 
     backbone: str = "resnet50"
@@ -71,12 +71,12 @@ class ModelConfig:
 
         Args:
             like: a trained model that it will start from, which sees images in its own way: what is left out here of
-                size, canvas, fit and interpolation is taken from it, and so are the colours.
+                size, canvas, fit, interpolation and activation is taken from it, and so are the colours.
         """
         arguments = dataclasses.asdict(self)
         weights, pooling, head = (arguments.pop(name) for name in ("weights", "pooling", "head"))
         if like is not None and like._hub_mixin_config is not None:  # a wrapped module says nothing of its own
-            own = like.preprocessing.settings()
+            own = {**like.preprocessing.settings(), "activation": activation_of(like)}
             if self.size not in (None, like.size):
                 del own["canvas"]  # of another size; the backbone knows its crop fraction
             arguments |= {key: value for key, value in own.items() if arguments.get(key) is None}
@@ -88,6 +88,13 @@ class ModelConfig:
         if head and self.dim is None:
             embedder.set_head(torch.eye(embedder.feature_dim))
         return embedder
+
+
+def activation_of(model: Embedder) -> Activation | None:
+    """The smooth function in the place of a model's ReLU, as far as it says; a wrapped module does not."""
+    settings: Any = model._hub_mixin_config or {}
+    found: Activation | None = settings.get("activation")
+    return found
 
 
 def spellings() -> list[str]:

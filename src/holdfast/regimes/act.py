@@ -10,7 +10,7 @@ from holdfast.attacks import Budget, Collapse, References
 from holdfast.attacks.frozen import Statistics
 from holdfast.mining import Miner
 from holdfast.regimes.base import EIGHT_STEPS, Adversarial, Batch, Regime, StepContext, StepResult, register
-from holdfast.regimes.triplet_layout import TripletLayout, mine_triplets, triplet_miner
+from holdfast.regimes.triplet_layout import TripletLayout, mine_triplets, triplet_miner, triplet_rows
 from holdfast.sphere import distance
 
 
@@ -51,6 +51,10 @@ class AntiCollapseTriplets(Regime):
     def passes(self) -> int:
         """The steps of crafting and the update."""
         return self.budget.steps + 1
+
+    def rows(self, images: int) -> int:
+        """Three for each triplet."""
+        return triplet_rows(self.source, images)
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, make positives and negatives collide, learn."""

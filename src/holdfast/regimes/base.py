@@ -167,6 +167,10 @@ class Regime(Configurable, ABC):
         """The auxiliary BatchNorm sets it needs."""
         return ()
 
+    def rows(self, images: int) -> int:
+        """How many embeddings the loss is given at once, at most, where a batch has so many images."""
+        return images
+
     @abstractmethod
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """The loss of one batch, with its graph."""

@@ -12,7 +12,7 @@ from holdfast.attacks.frozen import Statistics
 from holdfast.mining import Miner
 from holdfast.regimes.base import Batch, Regime, StepContext, require_positive
 from holdfast.regimes.hardness_schedules import Destination, Mined, as_destination
-from holdfast.regimes.triplet_layout import TripletLayout, hardness, mine_triplets, triplet_miner
+from holdfast.regimes.triplet_layout import TripletLayout, hardness, mine_triplets, triplet_miner, triplet_rows
 
 
 class Task(NamedTuple):
@@ -83,6 +83,10 @@ class Manipulation(Regime):
         self.u = u
         self.margin = margin
         self.statistics = statistics
+
+    def rows(self, images: int) -> int:
+        """Three for each triplet."""
+        return triplet_rows(self.source, images)
 
     def prepare(self, ctx: StepContext, batch: Batch) -> Task:
         """Look at the clean batch, mine it, and give each triplet its destination."""

@@ -144,6 +144,10 @@ class MDProp(Regime):
         fresh = self.variant == "released"
         return tuple(SetStart(d.name, d.noise, fresh) for d in self.distributions if self.separate)
 
+    def rows(self, images: int) -> int:
+        """`released` has one loss of clean and attacked images."""
+        return images if self.variant == "paper" else 2 * images
+
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, attack, learn."""
         return self._paper(ctx, batch) if self.variant == "paper" else self._released(ctx, batch)

@@ -13,7 +13,7 @@ from holdfast.attacks.goals.collapseness import collapseness, nearer_half
 from holdfast.losses import Encoded
 from holdfast.mining import Miner, SemiHard, Triplets
 from holdfast.regimes.base import Adversarial, Batch, Regime, StepContext, StepResult, register, require_not_negative
-from holdfast.regimes.triplet_layout import hardness, mine_triplets, triplet_miner
+from holdfast.regimes.triplet_layout import hardness, mine_triplets, triplet_miner, triplet_rows
 from holdfast.sphere import pairwise_distance
 
 SIXTEEN_STEPS = Budget(eps=8 / 255, step=1 / 255, steps=16)
@@ -86,6 +86,10 @@ class CollapseAwareTriplets(Regime):
     def phase(self, step: int, total: int) -> int:
         """0: candidates are attacked; 1: anchors are."""
         return step % 2
+
+    def rows(self, images: int) -> int:
+        """Three for each triplet."""
+        return triplet_rows(self.source, images)
 
     def step(self, ctx: StepContext, batch: Batch) -> StepResult:
         """Observe, mine, attack what is due, learn."""

@@ -60,6 +60,12 @@ def triplet_miner(miner: Miner | str, key: str = "regime.source") -> Miner:
     return found
 
 
+def triplet_rows(miner: Miner, images: int) -> int:
+    """How many rows the triplets of so many images are laid out in: three for each anchor, or for each first of two."""
+    anchors = -(-images // 2) if getattr(miner, "anchors", "each") == "first" else images
+    return 3 * anchors
+
+
 def mine_triplets(miner: Miner, encoded: Encoded, generator: Generator) -> Triplets:
     """The triplets that a miner finds in a batch."""
     found = miner(encoded.z, encoded.labels, generator, encoded.numbers)

@@ -168,7 +168,8 @@ class CapturedStep:
     def _kind(self, batch: Batch, update: bool) -> Kind:
         context, session = self._context, self._session
         phases = session.criterion.loss.phase(context.step), session.regime.phase(context.step, context.total)
-        return tuple(batch.images.shape), batch.images.dtype, update, batch.known, phases
+        gathered = session.accelerator.gradient_accumulation_steps
+        return tuple(batch.images.shape), batch.images.dtype, update, gathered, batch.known, phases
 
     def _changes(self, kind: Kind) -> bool:
         """Whether steps differ from one another for now, of which the user is told once."""

@@ -71,6 +71,8 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
         return RecipeChoice("pocket", batch, (f"chosen: the recipe pocket for {images}, on {where}", reason))
     said = next((own[key] for key in STARTS if key in own), None)
     start: tuple[str, ...] = ()
+    if said is None and (typed := own.get("model.weights")) is not None:
+        said, start = typed, (f"model.backbone={_backbone_of(typed)}",)
     if said is None and (said := weights_at_hand(largest=device.type == "cuda")):
         start = (f"init={said}",)
     if said is None:
@@ -100,6 +102,16 @@ def choose_recipe(data: str | dict[str, Any] | None, settings: Sequence[str], de
         more = _seen_larger(backbone, side) if _poolable(backbone) else ("model.pooling=null",)
     line = f"chosen: the recipe {name} from {_short(said)}, for {images}, on {where}"
     return RecipeChoice(name, (*start, *batch, *more), (line, why))
+
+
+def _backbone_of(weights: str) -> str:
+    """The backbone of a weights file that is named without one."""
+    if found := published_start(weights):
+        return found[0]
+    raise RecipeError(
+        f"model.weights: {weights} does not say of which backbone; add --set model.backbone=NAME, or give both with "
+        "--init torchvision:NAME@FILE or timm:NAME@FILE"
+    )
 
 
 def _seen_larger(backbone: str, side: float) -> tuple[str, ...]:

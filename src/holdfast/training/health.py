@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,11 @@ from holdfast.files import new_folder
 from holdfast.sphere import total_variation
 from holdfast.training.checkpoint import load_checkpoint
 from holdfast.training.folder import TrainingFolder
+from holdfast.training.logs import read_log
 from holdfast.training.session import Session
+
+COLLAPSED = "collapsed"
+"""The key of the last line of a log whose run was stopped by a collapse."""
 
 STUCK_AFTER = 10
 """Logged intervals in a row that must look bad before a warning is given."""
@@ -69,15 +74,21 @@ class CollapseWatch:
     Args:
         margin: the loss's margin, if it has one.
         advice: what to do about it.
+        state: what `state()` was when training stopped.
     """
 
-    def __init__(self, margin: float | None, advice: str) -> None:
+    def __init__(self, margin: float | None, advice: str, state: Mapping[str, int] | None = None) -> None:
+        before = state or {"tight": 0, "stuck": 0, "warned": False}
         self._margin = margin
         self._advice = advice
-        self._tight = 0
-        self._stuck = 0
-        self._warned = False
+        self._tight: int = before["tight"]
+        self._stuck: int = before["stuck"]
+        self._warned = bool(before["warned"])
         self.spread = 1.0
+
+    def state(self) -> dict[str, int]:
+        """What a checkpoint must hold for a resumed run to notice as soon."""
+        return {"tight": self._tight, "stuck": self._stuck, "warned": self._warned}
 
     @property
     def suspicious(self) -> bool:
@@ -135,3 +146,23 @@ def package_last_good(session: Session, run: TrainingFolder) -> str:
         session.restore(found)
         run.save_model(session.evaluated_model, run.model, session.recipe)
     return f"The last good model is kept in {run.model}"
+
+
+def refuse_collapsed(run: TrainingFolder, advice: str) -> None:
+    """Refuse to go on with a run that collapsed: a model from after that would take the place of the last good one.
+
+    Args:
+        run: its folder; before the first checkpoint there is nothing to lose, and it begins anew.
+        advice: what to change.
+    """
+    try:
+        last = read_log(run.metrics)[-1:]
+    except OSError:
+        return  # training says what is wrong with it
+    if not run.checkpoints.exists() or not last or COLLAPSED not in last[0]:
+        return
+    kept = f"the last good model is kept in {run.model}" if run.model.exists() else "there is no good model of it"
+    raise Collapsed(
+        f"{run.folder} holds a run that collapsed at step {last[0]['step']}; {kept}. Give another --out, and {advice}, "
+        "or go on in spite of it with --set on_collapse=warn"
+    )

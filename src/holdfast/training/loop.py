@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from types import FrameType
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch import Tensor
 from holdfast import console, metrics, seeds
 from holdfast.data import ImageStore
 from holdfast.devices import choose_device, seeded_devices, tiny_as_zero
-from holdfast.errors import HoldfastError, TrainingError
+from holdfast.errors import HoldfastError, RecipeError, TrainingError
 from holdfast.evaluation import embed
 from holdfast.models.compile_choice import CompileChoice, CompileMeter, CompileTimes, choose_compiling, shared_compiling
 from holdfast.processes import current_processes, joined, starts_first
@@ -106,6 +107,7 @@ def train(
         if done is not None:
             console.say(f"{run.folder} is already finished")
             return Run(run.folder, checked, done)
+        processes.tell(lambda: health.refuse_collapsed(run, checked.regime.build().advice))
         processes.tell(lambda: stack.enter_context(run.held(checked)))
         stack.enter_context(tiny_as_zero(place))
         stack.enter_context(torch.random.fork_rng(seeded_devices(place)))  # the caller's random state is its own
@@ -125,6 +127,8 @@ class Loop:
         self.session, self.run, self.processes = session, run, current_processes()
         self.recipe, self.epoch_steps = session.recipe, len(session.batches)
         self.total = self.recipe.epochs * self.epoch_steps
+        if self.recipe.accumulate > max(1, self.total):
+            raise RecipeError(f"accumulate ({self.recipe.accumulate}) is more than all {self.total} steps; lower it")
         self.step = 0
         self.saved: int | None = None
         self.seen = self.score = ""
@@ -144,19 +148,19 @@ class Loop:
             self.step = self.saved = found.step
             console.say(f"resuming {self.run.folder} at step {found.step} of {self.total}")
         try:
-            self._learn(found.state.get("interval") if found else None)
+            self._learn(found.state if found else {})
         except OSError as error:
             raise TrainingError(
                 f"{error.filename or self.run.folder}: {error.strerror or error}; {self._kept()}. "
                 "Mend that (free some space?) and run the same command again"
             ) from error
 
-    def _learn(self, interval: dict[str, Any] | None) -> None:
+    def _learn(self, state: dict[str, Any]) -> None:
         session, recipe = self.session, self.recipe
         self.log = MetricsLog(self.run.metrics, self.saved) if self.processes.main else None
         self.finite = health.Finite(session.device)
         margin = float(recipe.loss.plain["margin"]) if recipe.loss.name == "triplet" else None
-        self.watch = health.CollapseWatch(margin, session.regime.advice)
+        self.watch = health.CollapseWatch(margin, session.regime.advice, state.get("watch"))
         self.validation = session.open_store("val") if session.table.has("val") else None
         if recipe.robust_validation and self.validation is None:
             raise TrainingError("robust_validation: there are no validation classes to choose by; set data.validation")
@@ -165,7 +169,7 @@ class Loop:
         context = StepContext(session.model, session.criterion, session.accelerator, recipe.seed, compiled, self.total)
         learn = CapturedStep(session, context)
         schedule = recipe.schedule.build()
-        self.interval = Interval(session.device, interval)
+        self.interval = Interval(session.device, state.get("interval"))
         if self.log and self.saved == self.total:  # a kill may have come while older checkpoints were removed
             remove_useless(self.run.checkpoints, self.step)
         if recipe.trackers:
@@ -173,21 +177,22 @@ class Loop:
         if self.step == 0:
             with self.interval.paused():
                 self._write({"epoch": 0, START: measure_start(session, self.validation, self.test_stores)})
-                if recipe.model.head:
+                if recipe.model.head and recipe.start is None:  # otherwise the run that came first has fitted it
                     self._write({"epoch": 0, FITTED: fit_head(session)})
         with stop_signals() as stop, console.bar(self.total, self.step, what="training") as self.bar:
             if self.step == 0:
                 self._evaluate()
             save_due = False
             for rows, coming in look_ahead(_rows_from(session, self.step), AHEAD):
-                self.rate = set_rates(session.optimizer, schedule.factor(self.step, self.total))
+                window = self._window()
+                session.accelerator.gradient_accumulation_steps = len(window)
+                self.rate = set_rates(session.optimizer, fmean(schedule.factor(s, self.total) for s in window))
                 context.start(self.step)
                 batch = load_batch(session, context, rows)
                 for distance, following in coming:
                     prefetch(session, context, following, self.step + distance)
                 self.step += 1
-                last = self.step == self.total
-                update = last or self.step % recipe.accumulate == 0
+                last, update = self.step == self.total, self.step == window.stop
                 result = learn(batch, update)
                 self.finite.watch(result.loss)
                 self.interval.add(result, context.passes / recipe.mining_groups, context.passed)
@@ -207,6 +212,11 @@ class Loop:
                         raise Interrupted(f"stopped at step {self.step} of {self.total}; run the same command to go on")
         if recipe.trackers:
             session.accelerator.end_training()
+
+    def _window(self) -> range:
+        """The steps whose gradients are one update, among them the present one; the last of training may be fewer."""
+        first = self.step - self.step % self.recipe.accumulate
+        return range(first, min(first + self.recipe.accumulate, self.total))
 
     def _choose_compiling(self) -> bool:
         """Whether to compile, said and written down where it was a question; one process decides for all."""
@@ -246,6 +256,7 @@ class Loop:
             health.keep_last_good(self.run, self.watch.suspicious)
         if self.watch.collapsed and self.recipe.on_collapse == "stop":
             kept = self.processes.tell(lambda: health.package_last_good(self.session, self.run))
+            self._write({health.COLLAPSED: True})
             raise health.Collapsed(
                 f"all embeddings are nearly the same vector, {health.STUCK_AFTER} checks in a row: the model has "
                 f"collapsed. {kept}; for the next run, {self.session.regime.advice}"
@@ -299,7 +310,8 @@ class Loop:
         self.finite.check(self.step, self._kept(), self.session.model)
         if self.log:
             self.log.sync()
-            save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step, interval=self.interval.state()))
+            state = {"interval": self.interval.state(), "watch": self.watch.state()}
+            save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step, **state))
         self.saved = self.step
 
     def _write(self, entry: dict[str, Any]) -> None:

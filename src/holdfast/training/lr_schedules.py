@@ -57,6 +57,15 @@ class Step(Schedule):
     at: list[float] = dataclasses.field(default_factory=lambda: [0.6])
     gamma: float = 0.1
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for fraction in self.at:
+            if not 0 < fraction < 1:
+                meant = f"; did you mean {fraction / 100:g}?" if 1 < fraction < 100 else ""
+                raise ValueError(f"at has fractions of training between 0 and 1, got {fraction:g}{meant}")
+        if not 0 <= self.gamma < math.inf:
+            raise ValueError(f"gamma is a factor of 0 or more, got {self.gamma}")
+
     def after_warmup(self, progress: float) -> float:
         """`gamma` to the number of milestones passed."""
         return float(self.gamma ** sum(progress > fraction for fraction in self.at))
@@ -68,6 +77,11 @@ class Cosine(Schedule):
     """Half a cosine from one down to `floor`."""
 
     floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.floor <= 1:
+            raise ValueError(f"floor is a factor in [0, 1], got {self.floor}")
 
     def after_warmup(self, progress: float) -> float:
         """The cosine between one and the floor."""

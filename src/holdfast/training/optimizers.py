@@ -108,6 +108,13 @@ class SGD(Optimizer):
     torch_class = torch.optim.SGD
     on_gpu = {"fused": True}  # noqa: RUF012
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum is a decay rate in [0, 1), got {self.momentum:g}")
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov needs momentum; set optimizer.momentum, such as 0.9")
+
 
 class Average(nn.Module):
     """A moving average of a model's weights, of which those before training are no part; buffers are copied.

@@ -77,7 +77,7 @@ class Recipe:
         batch: classes per batch and images per class.
         augment: random views of the training images.
         init: a model to start from instead of `model.weights`. A run, package or hub id of the same backbone; where
-            `model` leaves open how images are seen, they are seen as that model saw them. `timm:NAME@FILE` or
+            `model` leaves open how images are seen, or the activation, they are that model's. `timm:NAME@FILE` or
             `torchvision:NAME@FILE` stands for `model.backbone` and `model.weights`, and so does a FILE whose name
             begins with a backbone's.
         start: settings of a run that comes first, in the run folder's `start`, and whose model this one starts from:
@@ -101,7 +101,7 @@ class Recipe:
         compile: run the network through `torch.compile`; `auto` does on a GPU where it saves more time than it takes.
             On a GPU steps are captured as CUDA graphs too, where that can be had; `false` leaves both out.
         clip: largest gradient norm; None leaves gradients as they are.
-        accumulate: batches per update.
+        accumulate: batches per update, whose learning rate is the mean of theirs.
         mining_groups: parts of a batch that are mined and learnt apart, gradients averaged: one device as several.
         on_collapse: `stop` when all embeddings gather in one point, keeping the last good model, or only `warn`.
         ema: decay of an average of the weights since training began, which is then evaluated and packaged; None for the
@@ -144,7 +144,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.model.head and self.init:
             raise ValueError("model.head: whitened is fitted to a backbone's own features; leave out init")
-        if self.epochs < (0 if self.model.head else 1):
+        if self.epochs < (0 if self.model.head and self.start is None else 1):
             raise ValueError(f"epochs must be 1 or more, got {self.epochs}; 0 only where model.head is fitted")
         for name in ("evaluate_every", "accumulate", "mining_groups", "log_every", "checkpoint_every"):
             value = getattr(self, name)
@@ -183,12 +183,16 @@ class Recipe:
         return built
 
     def _check_loss(self, rows: int, extras: Sequence[Extra]) -> None:
-        """Refuse a memory that a batch of so many images does not fit into, and a loss that extras cannot deal with."""
+        """Refuse a memory that so many rows of a batch do not fit into, and a loss that extras cannot deal with."""
         losses = [part for part in self.loss.build().modules() if isinstance(part, (Loss, Memory))]
         memory = min((part.size for part in losses if isinstance(part, Memory)), default=None)
         if memory is not None and memory < rows:
-            raise ValueError(f"loss.memory ({memory}) must hold a batch (of a mining group), {rows} images or more")
+            raise ValueError(
+                f"loss.memory ({memory}) must hold a batch (of a mining group) as regime {self.regime.name} makes it, "
+                f"{rows} images or more"
+            )
         inexact = any(not part.exact for part in losses if isinstance(part, Loss))
+        once = any(not part.twice for part in losses if isinstance(part, Loss))
         for name, extra in zip((extra.name for extra in self.extras), extras, strict=True):
             if extra.repeats and memory is not None:
                 raise ValueError(
@@ -199,6 +203,11 @@ class Recipe:
                 raise ValueError(
                     f"extras: {name} differentiates the gradient of the loss, and that of {self.loss.name} is "
                     "not the derivative of its value; choose another loss"
+                )
+            if extra.differentiates and once:
+                raise ValueError(
+                    f"extras: {name} differentiates the gradient of the loss, and that of {self.loss.name} has no "
+                    "derivative in torch; choose another loss"
                 )
 
     def _check_batch(self) -> None:
@@ -211,7 +220,7 @@ class Recipe:
                 f"mining_groups ({self.mining_groups}) must cut batch.classes ({self.batch.classes}) into equal parts "
                 "of 2 or more"
             )
-        self._check_loss(classes * self.batch.per_class, added)
+        self._check_loss(regime.rows(classes * self.batch.per_class), added)
         if regime.replays > 1 and (self.accumulate > 1 or self.mining_groups > 1):
             raise ValueError(
                 f"regime {self.regime.name} updates after every replay of a batch; leave accumulate and mining_groups "
@@ -306,8 +315,8 @@ def _start_from_published(plain: dict[str, Any], typed: Sequence[str]) -> None:
     model = plain.get("model", {})
     if start is None or not isinstance(model, dict):
         return
-    if "model.backbone" in typed:
-        raise RecipeError(f"init: {plain['init']} is a backbone with weights; leave out --set model.backbone")
+    if twice := [key for key in ("model.backbone", "model.weights") if key in typed]:
+        raise RecipeError(f"init: {plain['init']} is a backbone with weights; leave out --set {twice[0]}")
     plain["model"] = {**model, "backbone": start[0], "weights": start[1]}
     del plain["init"]
 

@@ -26,6 +26,7 @@ from holdfast.extras import START, Extra, extended, prepare
 from holdfast.losses import Criterion
 from holdfast.models import Embedder, ModelConfig, load_model
 from holdfast.models.bank import batchnorm_layers
+from holdfast.models.load import activation_of
 from holdfast.models.weights import raw_bytes
 from holdfast.processes import current_processes
 from holdfast.regimes import Regime
@@ -243,13 +244,19 @@ def _placed(extra: Block[Extra], first: str | None) -> Block[Extra]:
 
 
 def start_from(config: ModelConfig, spec: str) -> Embedder:
-    """A recipe's model with the weights of another run's of the same shape, which also says how images are seen.
+    """A recipe's model with the weights of another run's of the same shape.
+
+    What the recipe leaves open of how images are seen, and of the activation, is as in that model.
 
     Args:
         config: the recipe's. If its backbone is the user's own code, the other model may name that code and no other.
         spec: the other model.
     """
     other = load_model(spec, trust_code=config.backbone)
+    own = activation_of(other)
+    if config.activation not in (None, own):
+        before = own or "the activation of its backbone"
+        console.say(f"init: {spec} learnt with {before}, and goes on with model.activation: {config.activation}")
     model = config.build(like=other)
     try:
         model.load_state_dict(other.state_dict())
