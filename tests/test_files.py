@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.files import kind_of, new_folder, recover_folder
+from holdfast.files import kind_of, new_folder, recover_folder, write_atomic
 
 
 class Dies(BaseException):
@@ -59,6 +59,12 @@ def test_what_lies_at_a_path(tmp_path: Path) -> None:
         "file": "file", "link": "file", ".": "folder", "pipe": "other", "none": None, "x" * 5000: None, "\0": None,
         "\ud800": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [".", "/", ""])
+def test_a_folder_is_not_written_over(name: str) -> None:
+    with pytest.raises(IsADirectoryError):
+        write_atomic(Path(name), "new")
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, f"{'x' * 5000}.yaml", f"{'x' * 300}/y"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -37,6 +38,8 @@ def cache_folder() -> Path | None:
 
 def write_atomic(file: Path, content: bytes | str) -> None:
     """Write aside, sync, rename."""
+    if not file.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     data = content.encode() if isinstance(content, str) else content
     aside = file.with_name(f".{file.name}.tmp")
     aside.unlink(missing_ok=True)  # a stranger's folder may hold a link of that name, and writing would follow it

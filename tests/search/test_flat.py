@@ -54,6 +54,14 @@ def test_one_huge_vector_does_not_blur_the_others() -> None:
     np.testing.assert_allclose(distances(vectors, queries, 5), by_hand(vectors, queries, 5), rtol=1e-5)
 
 
+@pytest.mark.parametrize("apart", [1e-3, 1e-4, 1e-5])
+def test_near_duplicates_among_others_are_told_apart(apart: float) -> None:
+    alike = unit_vectors(1, 64) + np.float32(apart) * unit_vectors(300, 64, seed=1)
+    vectors = np.concatenate([alike, unit_vectors(2000, 64, seed=2)])
+    queries = np.concatenate([alike[:40], vectors[-40:]])
+    np.testing.assert_allclose(distances(vectors, queries, 14), by_hand(vectors, queries, 14), rtol=1e-4, atol=1e-9)
+
+
 def test_an_index_of_near_ties_returns_them_in_order() -> None:
     vectors = np.repeat(unit_vectors(1, 16), 400, 0)
     vectors[:, 0] += np.linspace(0, 2e-4, 400, dtype=np.float32)

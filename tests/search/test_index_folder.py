@@ -140,6 +140,45 @@ def test_of_two_who_add_at_once_the_second_is_told(tmp_path: Path) -> None:
     assert by_id(read_index(folder)) == by_id(theirs)
 
 
+def test_an_index_is_read_while_another_process_adds_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "index"
+    made(folder, 20)
+    manifest = read_manifest(folder)
+    grown, _ = add_images(folder, picture_table(pictures(2, seed=5), first=100))
+    assert by_id(read_index(folder, manifest)) == by_id(grown), "the files of that manifest are gone"
+    real = Path.rglob
+    monkeypatch.setattr(Path, "rglob", lambda self, pattern: [*real(self, pattern), self / ".manifest.json.tmp"])
+    assert by_id(read_index(folder)) == by_id(grown), "a file was moved into its place while the folder was looked at"
+    monkeypatch.undo()
+    (folder / read_manifest(folder)["names"]).unlink()
+    with pytest.raises(SearchError, match=r"names-.*missing"):
+        read_index(folder)
+
+
+@pytest.mark.parametrize(
+    ("reference", "shown"),
+    [
+        ("/home/me/nets.py:one", "nets.py:one"),
+        ("C:\\me\\nets.py:one", "nets.py:one"),
+        ("me@home/nets.py:one", "nets.py:one"),
+        ("onnx:/home/me/net.onnx", "onnx:net.onnx"),
+        ("timm:hf_hub:owner/name@/home/me/w@2.pth", "timm:hf_hub:owner/name@w@2.pth"),
+        ("timm:hf_hub:owner/name", "timm:hf_hub:owner/name"),
+        ("holdfast/pocket-robust", "holdfast/pocket-robust"),
+        ("hm", "hm"),
+        ("", ""),
+    ],
+)
+def test_what_the_model_is_called_names_no_folder(reference: str, shown: str, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    made(folder, 12, reference=reference, calibrate=0)
+    assert read_manifest(folder)["model"]["reference"] == shown
+    manifest = read_manifest(folder)
+    manifest["model"]["reference"] = reference  # as an index of before has it
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert read_index(folder).model.reference == shown
+
+
 def _one_more(index: MemoryIndex) -> tuple[Any, IndexedImages]:
     return -index.vectors[:1], images_of(1, first=1000)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -120,6 +121,28 @@ def test_a_filter_leaves_the_nearest_of_what_fits(kind: str, index_of_kind: Inde
             exact = [math.dist(vectors[row].tolist(), query.tolist()) for row in expected]
             np.testing.assert_allclose(apart[: len(exact)], exact, rtol=1e-5)
             assert np.isinf(apart[len(exact) :]).all()
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+@pytest.mark.parametrize(("count", "centres", "k"), [(200, 0, 100), (200, 0, 200), (2000, 20, 200), (2000, 1, 2000)])
+def test_as_many_neighbours_are_found_as_are_asked_for(
+    count: int, centres: int, k: int, kind: str, index_of_kind: IndexOf
+) -> None:
+    vectors = unit_vectors(count, DIM)
+    if centres:  # hundreds of copies each, which a graph links to one another alone
+        vectors = np.repeat(vectors[:centres], count // centres, 0)
+    found = names(index_of_kind(vectors, kind).search(vectors[:20], k))
+    assert {len(set(near)) for near in found} == {k}
+
+
+def test_the_memory_of_a_search_does_not_grow_with_its_queries() -> None:
+    vectors = unit_vectors(2000, 256)
+    index = index_of(vectors)
+    tracemalloc.start()
+    index.search(vectors, 50)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 80 * 2**20, "2,000 × 54 × 256 numbers would take 105 MB, and twice or more"
 
 
 def test_cells_grow_with_the_vectors() -> None:

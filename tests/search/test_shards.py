@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from holdfast.cli import main
+from holdfast.locks import locked
 from index_cases import small_model
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'holdfast[parquet]'")
@@ -84,6 +85,62 @@ def test_vectors_of_something_else_are_not_mixed_in(
     assert "something else" in capsys.readouterr().err
     (tmp_path / "v" / "shards.json").write_text("{")
     assert embed(model, photos, tmp_path / "v", "--shard", 25) == 2
+
+
+def test_a_model_without_weights_is_known_by_its_vectors(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "from torch import nn\n\n\ndef one():\n    return nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())\n"
+    (tmp_path / "nets.py").write_text(code + code.partition("\n\n\n")[2].replace("one", "other").replace("Avg", "Max"))
+    one, other = tmp_path / "nets.py:one", tmp_path / "nets.py:other"
+    assert embed(one, photos, tmp_path / "v", "--shard", 25, "--size", 32) == 0
+    next((tmp_path / "v").glob("part-*")).unlink()
+    capsys.readouterr()
+    assert embed(other, photos, tmp_path / "v", "--shard", 25, "--size", 32) == 2
+    assert "another model" in capsys.readouterr().err
+    assert embed(one, photos, tmp_path / "v", "--shard", 25, "--size", 32) == 0
+    assert json.loads(capsys.readouterr().out)["kept"] == 2
+
+
+@pytest.mark.parametrize("probe", [None, "x", [[0.0]], [[float("nan")] * 8] * 4])
+def test_a_probe_that_is_none_is_another_models(
+    probe: object, model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert embed(model, photos, tmp_path / "v", "--shard", 25) == 0
+    about = tmp_path / "v" / "shards.json"
+    told = json.loads(about.read_text())
+    about.write_text(json.dumps({**told, "probe": probe}))
+    assert embed(model, photos, tmp_path / "v", "--shard", 25) == 2
+    assert "another model" in capsys.readouterr().err
+    del told["probe"]
+    about.write_text(json.dumps(told))
+    assert embed(model, photos, tmp_path / "v", "--shard", 25) == 0, "one of before goes by the weights"
+
+
+def test_a_second_command_in_the_folder_is_refused(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "v").mkdir()
+    with locked(tmp_path / "v" / ".lock", "it"):
+        assert embed(model, photos, tmp_path / "v", "--shard", 25) == 2
+    assert f"{tmp_path / 'v'} is in use by process" in capsys.readouterr().err
+    (tmp_path / "v" / ".lock").touch()  # as a killed command leaves it
+    assert embed(model, photos, tmp_path / "v", "--shard", 25) == 0
+    assert not (tmp_path / "v" / ".lock").exists()
+
+
+def test_a_file_of_unreadable_images_is_empty(
+    model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for image in sorted(photos.rglob("*.png"))[:10]:
+        image.write_bytes(b"no image")
+    assert embed(model, photos, tmp_path / "v", "--shard", 10) == 2
+    assert embed(model, photos, tmp_path / "v", "--shard", 10, "--skip-bad") == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["files"], told["skipped"]) == (6, 10)
+    tables = [parquet.read_table(file) for file in sorted((tmp_path / "v").glob("part-*"))]
+    assert sorted(len(table) for table in tables) == [0, 10, 10, 10, 10, 10]
+    assert len({str(table.schema) for table in tables}) == 1
 
 
 def test_a_killed_process_loses_one_file_at_most(

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, SearchError
 from holdfast.search import calibrate
-from holdfast.search.verification import LEAST_ACCEPTED, VerificationPairs, pair_up, roc, thresholds
+from holdfast.search.verification import LEAST_ACCEPTED, VerificationPairs, pair_up, roc, threshold_at, thresholds
 from index_cases import picture_table, pictures, small_model, unit_vectors
 
 
@@ -64,13 +64,39 @@ def test_ties_never_break_the_promise() -> None:
 def test_a_rate_of_too_few_pairs_is_refused_with_the_smallest_there_is() -> None:
     pairs = pair_up(*labelled(40, 8))
     smallest = LEAST_ACCEPTED / len(pairs.negative)
-    assert pairs.smallest_far == smallest
+    assert smallest <= pairs.smallest_far <= 1.1 * smallest
     thresholds(pairs, [smallest])
-    with pytest.raises(DataError, match=f"{smallest:.1e}"):
+    with pytest.raises(DataError, match=f"smallest they allow is {pairs.smallest_far:.1e}"):
         thresholds(pairs, [smallest * 0.99])
     for wrong in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(DataError, match="between 0 and 1"):
             thresholds(pairs, [wrong])
+
+
+@pytest.mark.parametrize("count", [*range(11, 40), 100, 300, 1000, 12345, 10**6, 7_998_000])
+def test_the_smallest_rate_that_is_told_can_be_asked_for(count: int) -> None:
+    none = np.empty(0, np.int64)
+    pairs = VerificationPairs(np.empty(0), none, np.zeros(count), none, none)
+    told = float(f"{pairs.smallest_far:.1e}")
+    assert pairs.can_tell(told)
+    assert not pairs.can_tell(told / 1.11)
+    assert threshold_at(((pairs.smallest_far, 0.5),), told) == 0.5
+
+
+def test_a_rate_is_known_by_its_first_digits() -> None:
+    known = ((1e-3, 0.2), (1.0005e-3, 0.25), (10 / 30, 0.4))
+    assert [threshold_at(known, far) for far in (0.001, 1.0004e-3, 0.333333, 0.3333, None)] == [
+        0.2,
+        0.25,
+        0.4,
+        0.4,
+        0.2,
+    ]
+    for wrong in (0.33, 2e-3):
+        with pytest.raises(SearchError, match="those known are"):
+            threshold_at(known, wrong)
+    with pytest.raises(SearchError, match="holdfast calibrate"):
+        threshold_at((), 0.1)
 
 
 def test_the_interval_holds_what_other_classes_give() -> None:

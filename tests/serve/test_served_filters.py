@@ -9,7 +9,8 @@ import pytest
 from served import COUNT, ask, png, served
 
 from holdfast.errors import SearchError
-from holdfast.search import Filter, Searcher, create_index, read_index
+from holdfast.search import Filter, MemoryIndex, Searcher, SearchResult, create_index, read_index
+from holdfast.search.flat import Vectors
 from holdfast.serve import GalleryImages, Service
 from index_cases import picture_table, pictures, small_model
 
@@ -42,6 +43,30 @@ def test_requests_of_several_filters_are_computed_together(service: Service) -> 
         assert len(found.answer.matches) == one.k
 
 
+def test_a_filter_that_cannot_be_answered_spoils_no_other(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.serve.service import SearchReply, SearchRequest
+
+    real, odd = MemoryIndex._nearest, Filter(("odd",))
+
+    def nearest(index: MemoryIndex, queries: Vectors, k: int, where: Filter) -> SearchResult:
+        if where == odd:
+            raise SearchError("too odd")
+        return real(index, queries, k, where)
+
+    monkeypatch.setattr(MemoryIndex, "_nearest", nearest)
+    one, other, third = service.compute(
+        [
+            SearchRequest(picture, 3, where)
+            for picture, where in zip(pictures(3), (Filter(), odd, Filter()), strict=True)
+        ]
+    )
+    assert isinstance(one, SearchReply)
+    assert isinstance(other, SearchError)
+    assert isinstance(third, SearchReply)
+    with pytest.raises(SearchError, match="too odd"):
+        service.attack(pictures(1)[0], 8 / 255, 3, odd)
+
+
 def test_an_index_in_milvus_is_served_like_another(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -59,6 +84,9 @@ def test_an_index_in_milvus_is_served_like_another(
         assert (found["tampered"], found["threshold"]) == (expected["tampered"], expected["threshold"])
         assert {about["kind"] for about in ask(port, "/health").json["indexes"]} == {"milvus", "flat"}
         assert len(ask(port, "/samples").json["samples"]) == 12
+
+        odd = ask(port, "/search?index=far&label=%01", image)
+        assert (odd.status, odd.json["matches"]) == (200, [])
 
         def gone(*_: object) -> None:
             raise SearchError(f"Milvus at {place} says: gone")

@@ -6,7 +6,9 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import http.client
 import io
+import itertools
 import json
 import os
 import re
@@ -236,6 +238,45 @@ def test_too_much_is_refused(service: Service) -> None:
     with served(service, Limits(bodies=1000)) as port:
         assert ask(port, "/search", bytes(1500)).status == 503
         assert ask(port, "/search", png(pictures(1)[0])).status == 200, "room is given back"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/search?k=0", {}, 400),
+        ("/search?index=nobody", {}, 404),
+        ("/nowhere", {}, 404),
+        ("/health", {}, 405),
+        ("/search", {"Content-Type": "multipart/form-data; boundary=b"}, 415),
+        ("/search", {}, 413),
+        ("/search", {"Transfer-Encoding": "chunked"}, 413),
+        ("/search", {"Authorization": "Bearer wrong"}, 401),
+    ],
+)
+def test_who_sends_much_hears_why_it_is_refused(
+    service: Service, path: str, headers: dict[str, str], status: int
+) -> None:
+    let_in = {"Authorization": f"Bearer {SECRET}"}
+    with served(service, Limits(body=2**20), SECRET) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        for _ in range(3):  # on one connection, which is still good afterwards
+            chunks = iter([bytes(2**16)] * 64) if "Transfer-Encoding" in headers else bytes(2**22)
+            connection.request("POST", path, chunks, let_in | headers, encode_chunked="Transfer-Encoding" in headers)
+            answer = connection.getresponse()
+            assert answer.status == status
+            assert answer.read()
+        connection.request("POST", "/search", png(pictures(1)[0]), let_in)
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
+def test_what_a_refused_request_sends_without_end_is_not_taken_in_for_ever(service: Service) -> None:
+    with served(service, Limits(reading=0.5)) as port:
+        began = time.monotonic()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            ask(port, "/nowhere", itertools.repeat(bytes(1000)), {"Transfer-Encoding": "chunked"})
+        assert time.monotonic() - began < 5
+        assert ask(port, "/search", png(pictures(1)[0])).status == 200
 
 
 def test_a_slow_body_is_not_waited_for(service: Service) -> None:

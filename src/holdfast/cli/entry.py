@@ -132,8 +132,10 @@ def _os_line(error: OSError, options: argparse.Namespace) -> str:
     named = error.filename2 or error.filename
     file = Path(os.fsdecode(named)) if isinstance(named, (str, bytes)) else None
     for option in WRITTEN:
-        asked = Path(getattr(options, option, None) or "")
-        if asked.name and (file is None or asked in (file, *file.parents) or file.name == f".{asked.name}.tmp"):
+        given = getattr(options, option, None)
+        asked = Path(given or "")
+        written = asked.name and (file is None or asked in file.parents or file.name == f".{asked.name}.tmp")
+        if given and (asked == file or written):
             return f"{asked}: {what}; give another --{option}"
     return f"{file}: {what}" if file else what
 

@@ -125,8 +125,8 @@ def _refuse(options: argparse.Namespace) -> None:
         check_milvus(kind_for(0, options.kind), options.milvus)
         if options.own:
             raise HoldfastError("--model is for --add; here the model is the first argument: leave it out")
-        if not options.out:
-            raise HoldfastError("say where the index goes: --out FOLDER")
+        if not Path(options.out or "").name:  # nor is `.` the name of one that can be moved into its place
+            raise HoldfastError("say where the index goes: --out FOLDER, by its name")
         return
     refuse_idle(options, "--out", "the index stays where it is")
     refuse_idle(options, "--kind --seed --calibrate", "an index keeps its kind, seed and calibration")

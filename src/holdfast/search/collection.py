@@ -24,6 +24,8 @@ SECONDS, LONG = 60.0, 3600.0
 """For one call, and for one that may have to read or write everything."""
 LONGEST_WORD = 65_535
 """Bytes of a name, label or group: what Milvus holds."""
+UNSAYABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+"""What no condition of Milvus can quote."""
 AT_ONCE = 1_000
 """Names, or vectors that come back, of one call."""
 MOST = 16_384
@@ -248,6 +250,6 @@ def _one_of(field: str, words: Sequence[str]) -> str:
 
 def _holdable(word: str) -> bool:
     try:
-        return len(word.encode()) <= LONGEST_WORD
+        return len(word.encode()) <= LONGEST_WORD and not UNSAYABLE.search(word)
     except UnicodeEncodeError:
         return False

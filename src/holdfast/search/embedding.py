@@ -173,13 +173,19 @@ def model_facts(model: Embedder, reference: str) -> ModelFacts:
     return ModelFacts(reference, digest.hexdigest() if state else "", model.view, vectors)
 
 
+def same_model(own: Vectors, probe: Vectors) -> bool:
+    """Whether two probes are of one model."""
+    if own.shape != probe.shape:
+        return False
+    longest = max(np.linalg.norm(own, axis=1).max(), 1)
+    return bool(np.linalg.norm(own - probe, axis=1).max() <= SAME * longest)  # not where any is NaN
+
+
 def refuse_other_model(model: Embedder, facts: ModelFacts) -> None:
     """Refuse a model whose vectors cannot be compared with those of an index."""
     own = model_facts(model, "")
     advice = "give the one that made the index, or build an index with this one"
-    longest = max(np.linalg.norm(own.probe, axis=1).max(), 1)
-    other = own.probe.shape != facts.probe.shape
-    if other or not np.linalg.norm(own.probe - facts.probe, axis=1).max() <= SAME * longest:  # NaN too
+    if not same_model(own.probe, facts.probe):
         raise ModelError(f"this is not the model that made the index; {advice}")
     if own.view != facts.view:
         raise ModelError(f"this model sees images otherwise ({own.view}) than the index's ({facts.view}); {advice}")

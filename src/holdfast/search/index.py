@@ -29,6 +29,9 @@ COPIES = 4
 CHANGED_COPIES, CHANGED_COPIES_BEFORE = 3, 6
 """Copies of an image, a little changed, by which tampering is told; indexes of before 0.2 rest on more of them."""
 
+AT_ONCE = 2**22
+"""Numbers of the vectors whose distances are taken at a time."""
+
 STATISTICS = 4
 """Numbers on a query that tell whether it looks tampered with."""
 
@@ -143,9 +146,11 @@ class SearchResult:
         Distances come from the difference, so that small ones keep their digits.
         """
         distances = np.full(rows.shape, np.inf, np.float32)
-        if len(vectors):
-            near = np.linalg.norm(vectors[rows] - queries[:, None], axis=2)
-            distances = np.where(rows < 0, np.inf, near).astype(np.float32)
+        step = max(1, AT_ONCE // max(1, rows.shape[1] * queries.shape[1]))
+        for start in range(0, len(rows) if len(vectors) else 0, step):
+            some = slice(start, start + step)
+            distances[some] = np.linalg.norm(vectors[rows[some]] - queries[some, None], axis=2)
+        distances[rows < 0] = np.inf
         order = np.lexsort((rows, distances))
         return cls(np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1), images)
 

@@ -16,12 +16,11 @@ from holdfast.search.index import Filter, Index, IndexedImage, IndexedImages, Se
 
 
 def _ivf(vectors: Vectors, seed: int) -> Any:
-    """Cells around k-means centroids; a query is compared with the vectors of one in 32 cells, 16 at least."""
+    """Cells around k-means centroids."""
     cells = cell_count(len(vectors))
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(vectors.shape[1]), vectors.shape[1], cells)
     index.cp.niter, index.cp.seed = 10, seed % 2**31
     index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 1, 64
-    index.nprobe = min(cells, max(16, round(cells / 32)))
     index.train(vectors)
     index.add(vectors)
     return index
@@ -30,6 +29,11 @@ def _ivf(vectors: Vectors, seed: int) -> Any:
 def cell_count(vectors: int) -> int:
     """About 4 √n, as is usual; more than 4,096 would take longer to learn than they save."""
     return max(1, min(round(4 * math.sqrt(vectors)), 4096, vectors))
+
+
+def probed_cells(cells: int, vectors: int, k: int) -> int:
+    """With how many cells a query is compared: one in 32, 16 at least, and so many that they hold 2 k vectors or so."""
+    return min(cells, max(16, round(cells / 32), math.ceil(2 * k * cells / vectors)))
 
 
 def _hnsw(vectors: Vectors, seed: int) -> Any:
@@ -69,25 +73,33 @@ class Structure:
     def __init__(self, vectors: Vectors, kind: str, seed: int) -> None:
         self._build, self._pays_after = KINDS[kind]
         self._vectors, self._seed, self._asked = vectors, seed, 0
-        self._flat: Flat | None = Flat(vectors)
         self._faiss: Any = None
+
+    @functools.cached_property
+    def _flat(self) -> Flat:
+        return Flat(self._vectors)
 
     def prepare(self) -> None:
         """Build what makes searching faster, if there is such a thing and it is not there yet."""
         if self._build is not None:
             self._faiss, self._build = self._build(self._vectors, self._seed), None
-            self._flat = None
+            self.__dict__.pop("_flat", None)
 
     def search(self, queries: Vectors, k: int) -> Rows:
-        """Rows of the k nearest vectors of each query, or of most of them; -1 where fewer were found."""
+        """Rows of the k nearest vectors of each query, or of most of them, no more than there are."""
         self._asked += len(queries)
         if self._asked > self._pays_after:
             self.prepare()
-        if self._flat is not None:
+        if self._faiss is None:
             return self._flat.search(queries, k)
         if hasattr(self._faiss, "hnsw"):
             self._faiss.hnsw.efSearch = max(128, 2 * k)
+        else:
+            self._faiss.nprobe = probed_cells(self._faiss.nlist, len(self._vectors), k)
         rows: Rows = self._faiss.search(queries, k)[1]
+        short = (rows < 0).any(1)
+        if short.any():  # cells that hold too few, or a graph whose parts are not linked
+            rows[short] = self._flat.search(queries[short], k)
         return rows
 
 

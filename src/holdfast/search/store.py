@@ -15,6 +15,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import stat
 from pathlib import Path
 from typing import Any, get_args
 
@@ -53,6 +54,7 @@ VIEW_BEFORE = {"fit": "squash", "interpolation": "bilinear"}
 ENDING = {"arrays": ".safetensors", "names": ".json"}
 OTHER_SHAPES = "its arrays have other shapes than its manifest says"
 UNUSABLE = "it holds numbers that are not finite, or too large for any model"
+NAMED_BEFORE_FILE = re.compile(r"onnx:|(timm|torchvision):[^@]*@")
 COLLECTION = re.compile(r"\w{1,255}", re.ASCII)
 
 
@@ -91,7 +93,7 @@ def write_index(folder: Path, index: Index, replaces: dict[str, Any] | None = No
         **elsewhere,
         **({} if index.unfinished is None else {"unfinished": index.unfinished}),
         "model": {
-            "reference": facts.reference,
+            "reference": _without_folders(facts.reference),
             "weights": facts.weights,
             **dataclasses.asdict(facts.view),
             **({"audit": dict(facts.audit)} if facts.audit else {}),
@@ -110,9 +112,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The checked manifest of an index whose folder holds only plain files and folders."""
     if not (folder / MANIFEST).is_file():
         raise SearchError(f"there is no index in '{folder}'; make one: holdfast index MODEL --data DATA --out DIR")
-    for path in folder.rglob("*"):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise SearchError(f"{path} is a link or no plain file; an index with such files is not opened")
+    _refuse_links(folder)
     if (folder / MANIFEST).stat().st_size > LARGEST_MANIFEST:
         raise damaged(f"{MANIFEST} is too long")
     manifest = _parsed((folder / MANIFEST).read_bytes(), MANIFEST)
@@ -141,12 +141,11 @@ def read_index(folder: str | Path, manifest: dict[str, Any] | None = None, milvu
 
     Args:
         folder: of the index.
-        manifest: of the folder, if it was read already.
+        manifest: of the folder, if it was read already; one that was replaced since is read anew.
         milvus: where Milvus is, for an index of that kind: nothing else is connected to.
     """
     folder = Path(folder)
-    manifest = manifest or read_manifest(folder)
-    arrays = _arrays(folder / manifest["arrays"])
+    manifest, arrays, names = _loaded(folder, manifest or read_manifest(folder))
     probe, clean = _array(arrays, "probe", np.float32), _array(arrays, "clean", np.float32)
     count, dim = manifest["images"], manifest["dim"]
     if dim < 1 or (probe.shape[1:], clean.shape[1:]) != ((dim,), (STATISTICS,)):
@@ -156,7 +155,9 @@ def read_index(folder: str | Path, manifest: dict[str, Any] | None = None, milvu
     told = manifest["model"]
     audit, thresholds = block(told, "audit"), thresholds_of(told)
     facts = {
-        "model": ModelFacts(told["reference"], told["weights"], _view(told), probe, audit, thresholds),
+        "model": ModelFacts(
+            _without_folders(told["reference"]), told["weights"], _view(told), probe, audit, thresholds
+        ),
         "kind": manifest["kind"],
         "seed": manifest["seed"],
         "clean": clean,
@@ -169,13 +170,49 @@ def read_index(folder: str | Path, manifest: dict[str, Any] | None = None, milvu
         raise damaged(OTHER_SHAPES)
     if not usable(vectors).all():
         raise damaged(UNUSABLE)
-    names = _parsed(_read(folder / manifest["names"]), manifest["names"])
     if isinstance(names, dict):
         names.setdefault("groups", [""] * count)  # an index of before has none
     ids, labels, groups = (_words(names, part, count) for part in ("ids", "labels", "groups"))
     if len(set(ids)) != count:
         raise damaged("it names an image twice")
     return MemoryIndex(vectors, IndexedImages(ids, labels, groups, fingerprints), **facts)
+
+
+def _without_folders(reference: str) -> str:
+    """What a model is called, without the folders of the machine: of `file.py:function` and the like the last name."""
+    named = NAMED_BEFORE_FILE.match(reference)
+    if named is None and not reference.rpartition(":")[0].endswith(".py"):
+        return reference
+    start = named.end() if named else 0
+    return reference[:start] + re.split(r"[/\\]", reference[start:])[-1]
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse a folder that holds other than plain files and folders."""
+    for path in folder.rglob("*"):
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:  # another process writes there, and has put it in its place or removed it
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise SearchError(f"{path} is a link or no plain file; an index with such files is not opened")
+
+
+def _loaded(folder: Path, manifest: dict[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]], Any]:
+    """The manifest, its arrays and its names; where another process replaced all three meanwhile, the new ones."""
+    while True:
+        try:
+            arrays, in_milvus = _arrays(folder / manifest["arrays"]), manifest["kind"] == MILVUS
+            return (
+                manifest,
+                arrays,
+                None if in_milvus else _parsed(_read(folder / manifest["names"]), manifest["names"]),
+            )
+        except (FileNotFoundError, IsADirectoryError) as error:
+            newer = read_manifest(folder)
+            if newer == manifest:
+                raise damaged(f"{Path(error.filename).name} is missing") from error
+            manifest = newer
 
 
 def _in_milvus(manifest: dict[str, Any], milvus: str | None, facts: dict[str, Any]) -> MilvusIndex:
@@ -238,8 +275,6 @@ def _parsed(content: bytes, name: str) -> Any:
 
 def _read(file: Path) -> bytes:
     """The content of a file that is named by its digest."""
-    if not file.is_file():
-        raise damaged(f"{file.name} is missing")
     content = file.read_bytes()
     if _digest(content) not in file.name:
         raise damaged(f"{file.name} was cut short or changed")

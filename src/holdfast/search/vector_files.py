@@ -17,6 +17,8 @@ from holdfast.files import write_atomic
 
 def check_format(file: Path) -> Path:
     """The file, with `.npz` where it names no format; refused, before any work is done, if it cannot be written."""
+    if not file.name:
+        raise SearchError(f"'{file}' is the name of no file; give another --out")
     if not file.suffix:
         file = file.with_name(f"{file.name}.npz")
     if file.suffix not in WRITERS:
@@ -52,7 +54,7 @@ def _npz(out: io.BytesIO, vectors: Any, columns: dict[str, Any]) -> None:
 def _parquet(out: io.BytesIO, vectors: Any, columns: dict[str, Any]) -> None:
     arrow, parquet = _pyarrow()
     lists = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.reshape(-1)), vectors.shape[1])
-    plain = {name: arrow.array(column.tolist()) for name, column in columns.items()}
+    plain = {name: arrow.array(column) for name, column in columns.items()}
     parquet.write_table(arrow.table({**plain, "vectors": lists}), out)
 
 

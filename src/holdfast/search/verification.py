@@ -56,8 +56,18 @@ class VerificationPairs:
 
     @property
     def smallest_far(self) -> float:
-        """The smallest rate of false acceptance that so many negative pairs can estimate."""
+        """The smallest rate of false acceptance that so many negative pairs can estimate, rounded up to two digits."""
+        least = self._least
+        unit = 10.0 ** (math.floor(math.log10(least)) - 1)
+        return float(f"{math.ceil(least / unit - 1e-9) * unit:.1e}")
+
+    @property
+    def _least(self) -> float:
         return LEAST_ACCEPTED / max(len(self.negative), 1)
+
+    def can_tell(self, far: float) -> bool:
+        """Whether they are enough to estimate a rate of false acceptance."""
+        return far >= self._least
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +119,7 @@ def thresholds(pairs: VerificationPairs, fars: Sequence[float], seed: int = 0) -
     for far in fars:
         if not 0 < far < 1:
             raise DataError(f"a rate of false acceptance lies between 0 and 1, got {far:g}")
-        if far < pairs.smallest_far:
+        if not pairs.can_tell(far):
             few = f"{len(pairs.negative):,} negative pairs are too few to estimate a FAR of {far:g}"
             raise DataError(f"{few}; the smallest they allow is {pairs.smallest_far:.1e}: ask for that, or add images")
     found = []
@@ -196,7 +206,7 @@ def calibrate(
     groups = store.table.groups
     pairs = pair_up(vectors, torch.tensor(store.table.labels), None if groups is None else torch.tensor(groups))
     if fars is None:
-        fars = [far for far in USUAL_RATES if far >= pairs.smallest_far] or [pairs.smallest_far]
+        fars = [far for far in USUAL_RATES if pairs.can_tell(far)] or [pairs.smallest_far]
     return {
         "schema": SCHEMA,
         "split": chosen,
@@ -231,12 +241,15 @@ def read_thresholds(file: Path) -> Thresholds:
 
 
 def threshold_at(known: Thresholds, far: float | None = None) -> float | None:
-    """The distance for a rate of false acceptance, or for the first that is known; None where none is."""
+    """The distance for a rate of false acceptance, or for the first that is known; None where none is.
+
+    A rate is known by its first digits, as tables show it.
+    """
     if far is None:
         return known[0][1] if known else None
-    for rate, distance in known:
-        if math.isclose(rate, far):
-            return distance
+    nearest = min(known, key=lambda one: abs(one[0] - far), default=None)
+    if nearest is not None and math.isclose(nearest[0], far, rel_tol=1e-3):
+        return nearest[1]
     rates = ", ".join(f"{rate:g}" for rate, _ in known)
     raise SearchError(
         f"there is no threshold for a FAR of {far:g}; "

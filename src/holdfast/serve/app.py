@@ -72,9 +72,9 @@ def build_app(
 
 
 def _refused(_: Request, error: HTTPException) -> Response:
-    """One line on what to do otherwise; a body that was not read to its end is not waited for."""
-    unread = {"Connection": "close"} if error.status_code in (408, 413, 415) else {}
-    return JSONResponse({"error": error.detail}, error.status_code, {**unread, **(error.headers or {})})
+    """One line on what to do otherwise; a body that was too slow is not waited for any longer."""
+    slow = {"Connection": "close"} if error.status_code == 408 else {}
+    return JSONResponse({"error": error.detail}, error.status_code, {**slow, **(error.headers or {})})
 
 
 def _unusable(_: Request, error: ModelError) -> Response:

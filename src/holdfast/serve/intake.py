@@ -57,19 +57,13 @@ class Intake:
         told = request.headers.get("content-length", "")
         if told.isdecimal() and len(told) < 20 and int(told) > self.limits.body:
             raise self._too_large()
-        over = 0
         async for chunk in request.stream():
-            if over or len(content) + len(chunk) > self.limits.body:
-                over += len(chunk)  # read on for as much again, so that who is still sending hears the answer
-                if over > self.limits.body:
-                    break
-                continue
+            if len(content) + len(chunk) > self.limits.body:
+                raise self._too_large()
             content += chunk
             self._held += len(chunk)
             if self._held > self.limits.bodies:
                 raise _busy()
-        if over:
-            raise self._too_large()
         if not content:
             raise HTTPException(400, "the body is empty; send an image: curl --data-binary @photo.jpg ADDRESS")
 

@@ -38,7 +38,7 @@ class Guard:
         if scope["let_in"] or not asks or _path(scope) in OPEN:
             await self._app(scope, receive, send)
             return
-        headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
+        headers = {"WWW-Authenticate": "Bearer"}
         refused = JSONResponse({"error": "a token is needed: Authorization: Bearer TOKEN"}, 401, headers)
         await refused(scope, receive, send)
 

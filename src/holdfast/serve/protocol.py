@@ -13,14 +13,17 @@ LONGEST_HEAD = 2**16
 class GuardedProtocol(HttpToolsProtocol):
     """Closes a connection whose next request has not begun in time, or begins without end.
 
-    A request has begun when all of its headers are there; uvicorn would wait for them for ever.
+    A request has begun when all of its headers are there; uvicorn would wait for them for ever. Of a request that was
+    answered before its body was read, such as one that was refused, the rest is taken in and forgotten: whoever is
+    still sending would hear of a closed connection in place of the answer.
     """
 
     patience: float = 10.0
-    """Seconds for the headers of a request to arrive."""
+    """Seconds for the headers of a request to arrive, or for the rest of one that was answered."""
 
     _timer: asyncio.TimerHandle | None = None
     _head = 0
+    _in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody is there."""
@@ -33,6 +36,17 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         self._watch()
 
+    def on_headers_complete(self) -> None:
+        """What follows is a body, if there is one."""
+        self._in_body = True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """A request is there to its end."""
+        super().on_message_complete()
+        self._in_body = False
+        self._forget()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
         self._forget()
@@ -44,7 +58,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _watch(self) -> None:
         if not self._waits():
             self._forget()
-        elif self._head > LONGEST_HEAD:
+        elif self._head > LONGEST_HEAD and not self._in_body:
             self.transport.close()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.patience, self._expire)

@@ -19,7 +19,7 @@ from holdfast.data.augment import centre_crop
 from holdfast.data.ragged import RaggedImages
 from holdfast.data.resampling import Pixels
 from holdfast.data.sources import decode, size_of
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, SearchError
 from holdfast.models import Embedder
 from holdfast.search import Answer, Filter, Searcher
 from holdfast.search.embedding import fingerprints_of, vectors_and_moves
@@ -130,10 +130,10 @@ class Service:
             raise BadImage(SENT, f"at {width} × {height} it is a line rather than an image")
         return decode(lambda: io.BytesIO(content), SENT, self.model.view)
 
-    def compute(self, asked: list[SearchRequest]) -> Sequence[SearchReply | ModelError]:
+    def compute(self, asked: list[SearchRequest]) -> Sequence[SearchReply | ModelError | SearchError]:
         """What came of each image, or why nothing did."""
         vectors, moves = self._looked([one.pixels for one in asked])
-        found: list[SearchReply | ModelError] = [
+        found: list[SearchReply | ModelError | SearchError] = [
             SearchReply(vector, None) if fine else ModelError("the model gives this image a vector that is not finite")
             for vector, fine in zip(vectors, usable(vectors), strict=True)
         ]
@@ -145,7 +145,12 @@ class Service:
             fingerprints = fingerprints_of([asked[row].pixels for row in rows])
             k = max(asked[row].k for row in rows)
             moved = None if moves is None else moves[rows]
-            answers = self.searcher.answers([SENT] * len(rows), vectors[rows], moved, fingerprints, k, where)
+            try:
+                answers = self.searcher.answers([SENT] * len(rows), vectors[rows], moved, fingerprints, k, where)
+            except SearchError as error:  # other filters may be answered
+                for row in rows:
+                    found[row] = error
+                continue
             for row, answer in zip(rows, answers, strict=True):
                 cut = dataclasses.replace(answer, matches=answer.matches[: asked[row].k])
                 found[row] = SearchReply(vectors[row], cut)
@@ -170,7 +175,7 @@ class Service:
         # Eight bits per pixel, as somebody would send it.
         bytes_ = (changed[0] * 255).round().clamp(0, 255).byte().permute(1, 2, 0).cpu().numpy()
         (found,) = self.compute([SearchRequest(bytes_, k, where)])
-        if isinstance(found, ModelError):
+        if not isinstance(found, SearchReply):
             raise found
         out = io.BytesIO()
         Image.fromarray(bytes_).save(out, "png")
