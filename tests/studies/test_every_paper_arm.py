@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import mining
 from holdfast_studies import base
 from holdfast_studies.jobs import AuditMeasure, Cell, Measure, Training, taken, unplaced
 from holdfast_studies.running import Places, run_cell
@@ -55,9 +56,10 @@ def few(measure: Measure) -> Measure:
 
 
 def kind(job: Training) -> str:
-    """What trainings that differ in numbers only have in common."""
+    """What trainings that differ in numbers and in miners only have in common."""
     parts = [job.flat(0), [repr(measure) for measure in job.measures], job.start and kind(job.start)]
-    return re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "0", json.dumps(parts, sort_keys=True))
+    miners = "|".join(mining.names())
+    return re.sub(rf"-?\d+(\.\d+)?(e-?\d+)?|\b({miners})\b", "0", json.dumps(parts, sort_keys=True))
 
 
 @functools.cache
