@@ -275,7 +275,7 @@ def test_what_a_refused_request_sends_without_end_is_not_taken_in_for_ever(servi
         began = time.monotonic()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             ask(port, "/nowhere", itertools.repeat(bytes(1000)), {"Transfer-Encoding": "chunked"})
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30, "half a second, on a machine that is not busy"
         assert ask(port, "/search", png(pictures(1)[0])).status == 200
 
 
