@@ -170,7 +170,8 @@ def write(figure: Figure, file: Path) -> None:
     write_atomic(file, packed.getvalue())
 
 
-def _sheet(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
+def sheet(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
+    """An empty figure of the usual width, and its panels, row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor="white")
@@ -188,7 +189,7 @@ def _bars(drawing: Bars, results: Results, names: Mapping[str, str]) -> Figure |
         return None
     count = len(drawing.figures)
     thick = 0.8 / count
-    figure, (axes,) = _sheet(0.9 + len(arms) * max(0.3, 0.2 * count) + 0.18 * (count > 1))
+    figure, (axes,) = sheet(0.9 + len(arms) * max(0.3, 0.2 * count) + 0.18 * (count > 1))
     farthest = 0.0
     for place, (legend, key) in enumerate(drawing.figures.items()):
         colour = PALETTE[place % len(PALETTE)]
@@ -218,7 +219,7 @@ def _bars(drawing: Bars, results: Results, names: Mapping[str, str]) -> Figure |
 
 
 def _lines(drawing: Lines, results: Results, names: Mapping[str, str]) -> Figure | None:
-    figure, (axes,) = _sheet(3.4)
+    figure, (axes,) = sheet(3.4)
     ticks: set[float] = set()
     for place, (legend, arms) in enumerate(drawing.lines.items()):
         known = [(x, values) for x, arm in sorted(arms.items()) if (values := results.values(arm, drawing.figure))]
@@ -253,7 +254,7 @@ def _lines(drawing: Lines, results: Results, names: Mapping[str, str]) -> Figure
 
 
 def _scatter(drawing: Scatter, results: Results, names: Mapping[str, str]) -> Figure | None:
-    figure, (axes,) = _sheet(3.7)
+    figure, (axes,) = sheet(3.7)
     known = {arm: both for arm in drawing.arms if (both := _pairs(results, arm, drawing))}
     if not known:
         return None
@@ -324,7 +325,7 @@ def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figu
     if not known:
         return None
     if not drawing.points:
-        figure, (axes,) = _sheet(3.4)
+        figure, (axes,) = sheet(3.4)
         for place, (arm, found) in enumerate(known):
             style: Any = "-" if place < len(PALETTE) else (0, (4, 2))
             marker = "o" if len(found) <= 12 else None
@@ -336,7 +337,7 @@ def _curves(drawing: Curves, results: Results, names: Mapping[str, str]) -> Figu
         return figure
     columns = min(MOST, len(known))
     rows = -(-len(known) // columns)
-    figure, panels = _sheet(0.6 + rows * (WIDTH / max(columns, 2)), rows, columns, sharex=True, sharey=True)
+    figure, panels = sheet(0.6 + rows * (WIDTH / max(columns, 2)), rows, columns, sharex=True, sharey=True)
     kinds = sorted({kind for _, found in known for kind in _kinds(found)}, key=lambda kind: (kind is None, kind))
     for axes, (arm, found) in zip(panels, known, strict=False):
         for kind, points in _kinds(found).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,109 +9,15 @@ from typing import Any
 
 from holdfast.errors import plural
 from holdfast.files import write_atomic
-from holdfast_studies import base
+from holdfast_studies import base, drawing
+from holdfast_studies.cited import CitedTable, cited, draw
 from holdfast_studies.claims import Verdict
-from holdfast_studies.declared import paper
-from holdfast_studies.jobs import Arm
 from holdfast_studies.judging import counted, shares
 from holdfast_studies.page import PAPERS, Finished, all_verdicts, template
-from holdfast_studies.results import Results, spread
-from holdfast_studies.setting import setting
-from holdfast_studies.tables import Table, duration, spent
+from holdfast_studies.results import Results
+from holdfast_studies.tables import duration, spent
 
-NOTHING = Results(outcomes={})
-RATE = re.compile(r" @ [\d.]+$")
-"""At the end of an arm's name: its learning rate, which may come to be another one."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CitedColumn:
-    """A column of a paper's table: what is printed, or what was measured.
-
-    Args:
-        study: whose arms.
-        printed: the key of what the paper prints, in each row; empty where the column was measured.
-        arm: the name of an arm, with `{row}` for that of the row.
-        figure: of the arm.
-    """
-
-    study: str
-    printed: str = ""
-    arm: str = ""
-    figure: str = "R@1"
-
-    def measured(self, row: str) -> Arm | None:
-        """The arm of a row, if the study has it."""
-        wanted = self.arm.replace("{row}", row)
-        arms = base.get(self.study).arms("paper") if self.arm else []
-        return next((arm for arm in arms if RATE.sub("", arm.name) == wanted), None)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CitedTable:
-    """The table that a paper is cited for.
-
-    Args:
-        caption: what it shows.
-        drawn: studies, of which the first that has a figure shows it below the table.
-        columns: heading → column.
-        rows: name → what the paper prints, by key.
-    """
-
-    caption: str
-    drawn: Sequence[str]
-    columns: Mapping[str, CitedColumn]
-    rows: Mapping[str, Mapping[str, float]]
-
-    def table(self, results: Mapping[str, Results]) -> Table:
-        """Printed and measured side by side, and below them whose setting the measured ones are of.
-
-        Args:
-            results: study → what of it was run.
-        """
-        rows = [
-            [row, *(self._cell(column, row, printed, results) for column in self.columns.values())]
-            for row, printed in self.rows.items()
-        ]
-        return ["", *self.columns], [*rows, ["setting", *(self._setting(c, results) for c in self.columns.values())]]
-
-    def ran(self, results: Mapping[str, Results]) -> bool:
-        """Whether anything in it was measured."""
-        return any(self._ran(column, results) for column in self.columns.values())
-
-    def _cell(self, column: CitedColumn, row: str, printed: Mapping[str, float], results: Mapping[str, Results]) -> str:
-        if column.printed:
-            return f"{printed[column.printed]:.1f}" if column.printed in printed else ""
-        arm = column.measured(row)
-        if arm is None:
-            return ""
-        return spread(results.get(column.study, NOTHING).values(arm.name, column.figure), column.figure)
-
-    def _setting(self, column: CitedColumn, results: Mapping[str, Results]) -> str:
-        return "; ".join(dict.fromkeys(setting(arm.job).short for arm in self._ran(column, results)))
-
-    def _ran(self, column: CitedColumn, results: Mapping[str, Results]) -> list[Arm]:
-        """The arms of a column of which anything was run."""
-        ran = results.get(column.study, NOTHING).outcomes
-        return [arm for row in self.rows if (arm := column.measured(row)) is not None and ran.get(arm.name)]
-
-
-def cited() -> dict[str, CitedTable]:
-    """Letter of a paper → the table that it is cited for."""
-    return {
-        letter: CitedTable(
-            caption=block["caption"],
-            drawn=[
-                block.get("drawn", block["study"]),
-                *(own["study"] for own in block["columns"].values() if "study" in own),
-            ],
-            columns={
-                heading: CitedColumn(**{"study": block["study"], **own}) for heading, own in block["columns"].items()
-            },
-            rows=block["rows"],
-        )
-        for letter, block in paper("overview").items()
-    }
+FIGURES = "figures/paper"
 
 
 def write_overview(results: Path, found: Sequence[Finished]) -> None:
@@ -120,7 +25,7 @@ def write_overview(results: Path, found: Sequence[Finished]) -> None:
 
     Args:
         results: the folder; pages, figures and readings lie there.
-        found: studies at paper scale of which something was run.
+        found: studies at paper scale of which something was run, their figures drawn.
     """
     judged = all_verdicts("paper", found)
     every = [cell for one in found for cell in one.ran]
@@ -141,16 +46,28 @@ def _papers(
     """What the page says of each paper."""
     ran = {one.study.id: one.results for one in found}
     for letter, own in cited().items():
-        drawn = [(base.get(name).figures("paper")[0].title, f"figures/paper/{name}-1.png") for name in own.drawn]
         yield {
             "heading": PAPERS[letter],
             "caption": own.caption,
             "table": own.table(ran) if own.ran(ran) else None,
             "shares": shares([verdict for name in judged if name[0] == letter for verdict in judged[name]]),
-            "figure": next((one for one in drawn if (results / one[1]).is_file()), None),
+            "figures": list(_figures(letter, own, ran, results)),
             "reading": _reading(results, f"overview-{letter}"),
             "studies": [one.study.id for one in found if one.letter == letter],
         }
+
+
+def _figures(letter: str, own: CitedTable, ran: Mapping[str, Results], results: Path) -> Iterator[tuple[str, str]]:
+    """Title and link of a paper's figures: its table, drawn here, and that of the study which it names."""
+    file = results / FIGURES / f"overview-{letter}.png"
+    figure = draw(own.panels(ran))
+    if figure is None:
+        file.unlink(missing_ok=True)
+    else:
+        drawing.write(figure, file)
+        yield f"{PAPERS[letter]}: printed and measured", f"{FIGURES}/{file.name}"
+    if own.drawn and (results / FIGURES / f"{own.drawn}-1.png").is_file():
+        yield base.get(own.drawn).figures("paper")[0].title, f"{FIGURES}/{own.drawn}-1.png"
 
 
 def _reading(results: Path, name: str) -> str:
