@@ -59,14 +59,13 @@ class Pending:
         """The next cell that can be run now; those that never can be are failed on the way."""
         for cell in list(self.cells):
             start = _start(cell)
-            lost = None if start is None else self.store.stopped(start) or self.failed.get(start.key)
             if lacks := self.places.lacks(cell):
                 self.fail(cell, f"needs {lacks}")
-            elif lost is not None:
-                self.fail(cell, f"the model it starts from was not trained: {lost}")
-            elif start is None or self._over(start):
+            elif start is None or self._trained(start):
                 self.cells.remove(cell)
                 return cell
+            elif (lost := self.store.stopped(start) or self.failed.get(start.key)) is not None:
+                self.fail(cell, f"the model it starts from was not trained: {lost}")
         return None
 
     def put_back(self, cell: Cell) -> None:
@@ -79,10 +78,13 @@ class Pending:
         if cell in self.cells:
             self.cells.remove(cell)
 
+    def _trained(self, start: Cell) -> bool:
+        """Whether a start's model is there, measured or not; a record alone may be of another machine."""
+        return isinstance(start.job, Training) and self.store.trained(start.job, start.seed)
+
     def _over(self, start: Cell) -> bool:
-        """Whether a start's model is there, or never will be; a record alone may be of another machine."""
-        trained = isinstance(start.job, Training) and self.store.trained(start.job, start.seed)
-        return trained or self.store.stopped(start) is not None
+        """Whether a start's model is there, or never will be."""
+        return self._trained(start) or self.store.stopped(start) is not None
 
 
 def _start(cell: Cell) -> Cell | None:

@@ -6,14 +6,16 @@ import dataclasses
 import json
 from pathlib import Path
 
+import pytest
 from fake_training import FakeTraining, evaluation_of, fake_training
 
+from holdfast.errors import HoldfastError
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import Collapsed
 from holdfast.training.recipe import load_recipe
-from holdfast_studies import campaign
+from holdfast_studies import campaign, running
 from holdfast_studies.jobs import START as NAMED
-from holdfast_studies.jobs import Cell, Training
+from holdfast_studies.jobs import AuditMeasure, Cell, Training
 from holdfast_studies.running import Places, take_start
 from holdfast_studies.store import Store
 
@@ -101,6 +103,22 @@ def test_a_start_that_cannot_be_trained_is_not_tried_by_those_after_it(
     assert failed[FIRST.key] == "OSError: disk full"
     assert len(failed) == 3
     assert len(fake_training.folders) == 1
+
+
+def test_a_start_of_which_a_measure_fails_is_a_model_all_the_same(
+    tmp_path: Path, fake_training: FakeTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    audited = dataclasses.replace(FIRST, job=dataclasses.replace(START, measures=(AuditMeasure(),)))
+
+    def breaks(*_: object) -> None:
+        raise HoldfastError("no pairs")
+
+    monkeypatch.setattr(running, "_measure", breaks)
+    for _ in range(2):
+        assert campaign.run_cells([audited, *CELLS], store, Places(device="cpu")) == {FIRST.key: "no pairs"}
+    assert [store.done(cell) for cell in (audited, *CELLS)] == [False, True, True]
+    assert len(fake_training.folders) == 3
 
 
 def test_a_start_that_recipes_share_is_trained_once(tmp_path: Path) -> None:
