@@ -22,8 +22,12 @@ FRAME = 1536
 SMALL = ("recipe.yaml", "metrics.jsonl", "evaluation.json")
 """What every run is bundled with, as far as it has it."""
 
-Progress: TypeAlias = tuple[bool, int]
-"""Whether a run is finished; then whether its model is there, before that the step of its newest checkpoint."""
+Progress: TypeAlias = tuple[bool | int, ...]
+"""Whether a run is finished; then whether its model is there, before that the step of its newest checkpoint and the
+same of the run that it starts from."""
+
+NOTHING: Progress = (False, -1, False, -1)
+"""Of a run of which there is nothing to go on with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,15 +90,23 @@ def _parts(store: Store, cells: Sequence[Cell]) -> list[_Part]:
     others: list[_Part] = []
     for folder in _folders(store.runs):
         run = TrainingFolder(folder)
-        small = _there(folder / name for name in SMALL)
         if run.finished() is not None:
             kind = needed_runs if folder in needed else others
-            kind.append(_Part(f"the model of {folder.name}", [*small, *_inside(run.model)]))
-        elif newest := _checkpoints(run)[-1:]:
-            files = [*small, *_inside(newest[0]), *_inside(run.model), *_inside(run.good)]
-            open_runs.append(_Part(f"the checkpoint of {folder.name}", files))
+            kind.append(_Part(f"the model of {folder.name}", _to_go_on(run)))
+        elif _progress(folder) > NOTHING:
+            open_runs.append(_Part(f"the checkpoint of {folder.name}", _to_go_on(run)))
     smallest = [sorted(parts, key=lambda part: part.size) for parts in (audits, open_runs, needed_runs, others)]
     return [part for part in (records, *(part for parts in smallest for part in parts)) if part.files]
+
+
+def _to_go_on(run: TrainingFolder) -> list[Path]:
+    """What a run is carried as: its model once it is finished, before that its newest checkpoint and its start."""
+    files = [*_there(run.folder / name for name in SMALL), *_inside(run.model)]
+    if run.finished() is not None:
+        return files
+    start = _to_go_on(TrainingFolder(run.first)) if run.first.is_dir() else []
+    newest = [file for checkpoint in _checkpoints(run)[-1:] for file in _inside(checkpoint)]
+    return [*files, *newest, *_inside(run.good), *start]
 
 
 def _needed(store: Store, cells: Sequence[Cell]) -> Iterable[tuple[Training, int]]:
@@ -167,7 +179,8 @@ def _progress(folder: Path) -> Progress:
     run = TrainingFolder(folder)
     if run.finished() is not None:
         return True, int(run.model.is_dir())
-    return False, max((int(one.name) for one in _checkpoints(run)), default=-1)
+    newest = max((int(one.name) for one in _checkpoints(run)), default=-1)
+    return False, newest, *(_progress(run.first) if run.first.is_dir() else ())
 
 
 def _checkpoints(run: TrainingFolder) -> list[Path]:

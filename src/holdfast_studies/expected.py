@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.run_files import finite, log_lines, passed_images
+from holdfast.training.folder import TrainingFolder
 from holdfast_studies.ceilings import Network, network
 from holdfast_studies.jobs import AuditMeasure, Cell, Training, taken, unplaced
 from holdfast_studies.store import Store
@@ -46,7 +47,10 @@ def begun(cell: Cell, store: Store) -> bool:
     """Whether something of it is done: it should be finished before others are begun."""
     if store.missing(cell) is not None:
         return True
-    return isinstance(cell.job, Training) and (store.run(cell.job, cell.seed) / "checkpoint").is_dir()
+    if not isinstance(cell.job, Training):
+        return False
+    run = TrainingFolder(store.run(cell.job, cell.seed))
+    return run.checkpoints.is_dir() or run.first.is_dir()
 
 
 def work_done(cell: Cell, store: Store) -> float:

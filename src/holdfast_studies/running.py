@@ -27,7 +27,7 @@ from holdfast.run_files import batch_size, curve_on_test, finite, log_lines, pas
 from holdfast.training import train
 from holdfast.training.folder import TrainingFolder, differences
 from holdfast.training.health import Collapsed, Diverged
-from holdfast.training.recipe import load_recipe
+from holdfast.training.recipe import Recipe, load_recipe
 from holdfast.versions import versions
 from holdfast_studies import probes
 from holdfast_studies.job_count import ROOM
@@ -180,8 +180,8 @@ def _run_cell(cell: Cell, store: Store, places: Places) -> None:
 def _train(job: Training, seed: int, store: Store, places: Places) -> dict[str, Any]:
     """Train (or find trained) and read the run's files."""
     plain = _located(job, seed, store, places)
-    relocate(store.run(job, seed), plain)
     take_start(store.run(job, seed), plain)
+    relocate(store.run(job, seed), plain)
     run = train(plain, out=store.run(job, seed), device=places.device)
     lines = log_lines((run.folder / "metrics.jsonl").read_text("utf-8", "replace"))
     checked = _validated(lines)
@@ -284,15 +284,14 @@ def _place(cell: Cell, places: Places) -> dict[str, Any]:
 def relocate(folder: Path, plain: dict[str, Any]) -> None:
     """Write the paths of today into the recipe of a run that differs in nothing else, so that it goes on.
 
-    A file of weights may lie elsewhere but must be called the same; another name may mean another model.
+    The same of the run that comes before it, if any. A file of weights may lie elsewhere but must be called the same;
+    another name may mean another model.
     """
-    run = TrainingFolder(folder)
+    run, now = TrainingFolder(folder), load_recipe(plain)
+    if (first := now.first()) is not None:
+        relocate(run.first, first.plain())
     there = run.stored_recipe()
-    if there is None:
-        return  # training says what is wrong with it
-    now = load_recipe(plain)
-    different = differences(there, now.plain())
-    if different and all(_moved(key, flat(there), flat(now.plain())) for key in different):
+    if there is not None and there != now.plain() and _alike(there, now):  # else training says what is wrong with it
         write_atomic(run.recipe_file, now.yaml())
 
 
@@ -303,10 +302,17 @@ def take_start(folder: Path, plain: dict[str, Any]) -> None:
         return
     for start in sorted(folder.parent.glob(f"*/{wanted.name}")):
         run = TrainingFolder(start)
-        if run.finished() and not differences(run.stored_recipe(), first.plain()):
+        there = run.stored_recipe()
+        if run.finished() and there is not None and _alike(there, first):
             with new_folder(wanted) as aside:
                 shutil.copytree(start, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(run.checkpoints.name))
             return
+
+
+def _alike(there: dict[str, Any], now: Recipe) -> bool:
+    """Whether a stored recipe is that of today, paths aside."""
+    old, new = flat(there), flat(now.plain())
+    return all(_moved(key, old, new) for key in differences(there, now.plain()))
 
 
 def _moved(key: str, there: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

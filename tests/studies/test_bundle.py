@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.training.folder import TrainingFolder
 from holdfast_studies import campaign
 from holdfast_studies.bundle import MIB, take_bundle, write_bundle
+from holdfast_studies.expected import begun
 from holdfast_studies.jobs import AuditMeasure, Cell, Training
 from holdfast_studies.running import Places
 from holdfast_studies.store import Store
@@ -128,6 +130,36 @@ def test_the_run_that_is_further_stays(tmp_path: Path, store: Store) -> None:
     put(run_of(there, OPEN).checkpoints / "000000006" / "tensors.safetensors")
     take_bundle(file, there)
     assert (run_of(there, OPEN).checkpoints / "000000006").is_dir()
+
+
+def test_the_run_that_comes_first_is_carried_as_long_as_it_is_needed(tmp_path: Path) -> None:
+    """Where it is under way, and where it is finished and the run that starts from it is not."""
+    file, here, there = tmp_path / "b.tar.gz", Store(tmp_path / "a" / "pocket"), Store(tmp_path / "b" / "pocket")
+    assert isinstance(OPEN.job, Training)
+    ours, theirs = run_of(here, OPEN), run_of(there, OPEN)
+    first, taken = TrainingFolder(ours.first), TrainingFolder(theirs.first)
+    put(first.checkpoints / "000000007" / "tensors.safetensors")
+    assert begun(OPEN, here)
+    write_bundle(file, here, CELLS)
+    take_bundle(file, there)
+    assert (taken.checkpoints / "000000007").is_dir()
+    assert begun(OPEN, there)
+    put(first.model / "model.safetensors")
+    first.evaluation.write_text(json.dumps(evaluation_of(1.0)))
+    put(ours.checkpoints / "000000002" / "tensors.safetensors")
+    write_bundle(file, here, CELLS)
+    take_bundle(file, there)
+    assert (theirs.checkpoints / "000000002").is_dir()
+    assert taken.finished() is not None
+    assert taken.model.is_dir()
+    assert not taken.checkpoints.exists()
+    shutil.rmtree(ours.first)
+    put(ours.model / "model.safetensors")
+    ours.evaluation.write_text(json.dumps(evaluation_of(1.0)))
+    write_bundle(file, here, CELLS)
+    take_bundle(file, there)
+    assert theirs.finished() is not None
+    assert not taken.folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from holdfast.training.health import Diverged
 from holdfast.training.recipe import load_recipe
 from holdfast_studies import campaign, probes, running
 from holdfast_studies.jobs import AuditMeasure, Cell, Computation, Probe, Training, measure_key
-from holdfast_studies.running import Places, relocate
+from holdfast_studies.running import Places, relocate, take_start
 from holdfast_studies.store import Store
 
 __all__ = ["fake_training", "workers_here"]
@@ -195,3 +195,19 @@ def test_a_run_goes_on_where_its_files_have_moved(before: dict, after: dict, goe
         assert run.open(load_recipe(after)) == finished
     else:
         assert run.open(load_recipe(before)) == finished
+
+
+def test_the_run_that_comes_first_goes_on_where_its_files_have_moved(tmp_path: Path) -> None:
+    before, after = ({**placed(root, f"{root}/w.pth"), "start": {"epochs": 1}} for root in ("a", "b"))
+    first, there = load_recipe(after).first(), load_recipe(before).first()
+    assert first is not None
+    assert there is not None
+    run = TrainingFolder(TrainingFolder(tmp_path / "run").first)
+    run.folder.mkdir(parents=True)
+    run.recipe_file.write_text(there.yaml(), "utf-8")
+    run.evaluation.write_text(json.dumps(evaluation_of(1.0)), "utf-8")
+    take_start(tmp_path / "beside", after)
+    relocate(tmp_path / "beside", after)
+    relocate(tmp_path / "run", after)
+    assert run.open(first) == evaluation_of(1.0)
+    assert TrainingFolder(TrainingFolder(tmp_path / "beside").first).open(first) == evaluation_of(1.0)
