@@ -12,7 +12,7 @@ from typing import TypeAlias
 from holdfast import console
 from holdfast.errors import HoldfastError, plural, reason
 from holdfast.training.folder import TrainingFolder
-from holdfast_studies.jobs import Cell, Training
+from holdfast_studies.jobs import Cell, Job, Training
 from holdfast_studies.store import Store
 
 MIB = 1 << 20
@@ -118,13 +118,19 @@ def _needed(store: Store, cells: Sequence[Cell]) -> Iterable[tuple[Training, int
                 yield cell.job.start, cell.seed
 
 
-def take_bundle(file: Path, store: Store) -> None:
-    """Go on from a bundle: take over its records, and the runs that are further there than here."""
+def take_bundle(file: Path, store: Store, jobs: Iterable[Job] = ()) -> None:
+    """Go on from a bundle: take over its records, and the runs that are further there than here.
+
+    Args:
+        file: the bundle.
+        store: to go on with.
+        jobs: as for `Store.merge`.
+    """
     aside = store.folder / ".bundle"
     shutil.rmtree(aside, ignore_errors=True)
     try:
         names = _unpack(file, store, aside)
-        records = store.merge(aside).new if (aside / "cells").is_dir() else 0
+        records = store.merge(aside, jobs).new if (aside / "cells").is_dir() else 0
         runs = sum(_replace(theirs, store.runs / theirs.name) for theirs in _folders(aside / "runs"))
         for theirs in (*_folders(aside / "audits"), *_there([aside / store.machine.name])):
             ours = store.folder / theirs.relative_to(aside)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -46,12 +45,13 @@ def run(options: argparse.Namespace) -> None:
     cells = only_arms([cell for study in studies for cell in study.cells(scale, seeds)], options.arm)
     if options.part:
         cells = part_of(cells, options.part)
+    jobs = [arm.job for study in studies for arm in study.arms(scale)]
     bundle = None if options.bundle is None else Path(options.bundle)
     if bundle is not None and bundle.exists():
-        take_bundle(bundle, store)
+        take_bundle(bundle, store, jobs)
     for other in options.merge or ():
         nested = Path(other) / scale
-        for file in store.merge(nested if nested.is_dir() else other).differing:
+        for file in store.merge(nested if nested.is_dir() else other, jobs).differing:
             console.say(f"{file} is of another model than the record here; ours is kept")
     if options.list:
         _list(cells, store, places, options.json)
@@ -59,9 +59,9 @@ def run(options: argparse.Namespace) -> None:
     failed, tally = dict[str, str](), None
     if not options.summary:
         deadline = None if options.minutes is None else began + 60 * options.minutes
-        jobs, tally = None if options.jobs in (None, AUTO) else options.jobs, Tally()
+        count, tally = None if options.jobs in (None, AUTO) else options.jobs, Tally()
         try:
-            failed = run_cells(cells, store, places, jobs, deadline, devices, tally)
+            failed = run_cells(cells, store, places, count, deadline, devices, tally)
         finally:
             if bundle is not None:
                 write_bundle(bundle, store, cells, options.bundle_limit)
@@ -199,5 +199,4 @@ def state(cell: Cell, store: Store, places: Places) -> str:
 def gathered(study: Study, scale: Scale, store: Store, seeds: tuple[int, ...] | None) -> Results:
     """What is known of a study: of the seeds asked for, and of all others that were run some time."""
     asked = {cell.seed for cell in study.cells(scale, seeds)}
-    known = {int(found[1]) for file in store.records.glob("*.json") if (found := re.search(r"-s(\d+)$", file.stem))}
-    return store.results(study.arms(scale), study.cells(scale, tuple(sorted(asked | known))))
+    return store.results(study.arms(scale), study.cells(scale, tuple(sorted(asked | store.seeds()))))

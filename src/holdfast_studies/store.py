@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.files import write_json
 from holdfast.run_files import finite
 from holdfast.training.folder import TrainingFolder
-from holdfast_studies.jobs import Arm, Cell, Measure, Training, flat, measure_key, taken
+from holdfast_studies.jobs import Arm, Cell, Job, Measure, Training, flat, measure_key, taken
 from holdfast_studies.recorded import changed_keys, later, later_for, names, recipe_of
 from holdfast_studies.results import Outcome, Results
 
@@ -56,20 +57,11 @@ class Store:
 
     def read(self, cell: Cell) -> dict[str, Any]:
         """The record of a cell, empty where there is none or where it is void today; void measures are left out."""
-        file = self.records / f"{cell.key}.json"
-        record = _record(file) if file.is_file() else {}
-        known, recipe = record.get("changes", []), recipe_of(cell.job, cell.seed)
-        if isinstance(cell.job, Training):
-            recorded = flat(record["recipe"]) if "recipe" in record else recipe
-            if later(recorded, known) or changed_keys(recorded, cell.job, cell.seed):
-                return {}
-        measures = record.get("measures", {})
-        kept = {
-            key: found
-            for key, found in measures.items()
-            if not later_for(json.loads(key), recipe, found.get("changes", known))
-        }
-        return {**record, "measures": kept} if kept != measures else record
+        return _counting(self.records / f"{cell.key}.json", cell)
+
+    def seeds(self) -> set[int]:
+        """Of all records, also those that are void."""
+        return {int(found[1]) for file in self.records.glob("*.json") if (found := re.search(r"-s(\d+)$", file.stem))}
 
     def write(self, cell: Cell, record: dict[str, Any]) -> None:
         """Keep a record: what it says was made with the code of today, unless its parts say otherwise."""
@@ -127,16 +119,28 @@ class Store:
                 outcomes[cell.arm].append(found)
         return Results(outcomes=outcomes)
 
-    def merge(self, other: str | Path) -> Merged:
-        """Take over the records of another machine's folder; measures of one and the same model are joined."""
-        theirs = Path(other) / "cells"
-        if not theirs.is_dir():
+    def merge(self, other: str | Path, jobs: Iterable[Job] = ()) -> Merged:
+        """Take over the records of another machine's folder; measures of one and the same model are joined.
+
+        Args:
+            other: the folder.
+            jobs: those of which it is known what is void today; that is not taken over, and nothing of it is kept where
+                the other folder has what counts.
+        """
+        theirs = Store(other)
+        if not theirs.records.is_dir():
             raise HoldfastError(f"{other} holds no cells of studies; give the --out folder of the other machine")
         self.records.mkdir(parents=True, exist_ok=True)
+        every = [Cell(arm="", job=job, seed=seed) for job in jobs for seed in theirs.seeds()]
+        starts = [cell.job.first(cell.seed) for cell in every if isinstance(cell.job, Training)]
+        cells = {cell.key: cell for cell in (*every, *starts) if cell is not None}
         new, differing = 0, []
-        for file in sorted(theirs.glob("*.json")):
-            more, mine = _record(file), self.records / file.name
-            record = _record(mine) if mine.is_file() else {**more, "measures": {}}
+        for file in sorted(theirs.records.glob("*.json")):
+            mine, cell = self.records / file.name, cells.get(file.stem)
+            more, known = _counting(file, cell), _counting(mine, cell)
+            if not more:
+                continue
+            record = known or {**more, "measures": {}}
             if not same_model(record, more):
                 differing.append(file)
                 continue
@@ -144,7 +148,7 @@ class Store:
             joined = {**others, **own} | {
                 key: found for key, found in others.items() if _says_more(found, own.get(key))
             }
-            if not mine.is_file() or joined != record.get("measures", {}):
+            if not known or joined != own:
                 write_json(mine, {**record, "measures": joined})
                 new += 1
         return Merged(new=new, differing=tuple(differing))
@@ -161,6 +165,25 @@ class Merged:
 
     new: int
     differing: tuple[Path, ...]
+
+
+def _counting(file: Path, cell: Cell | None) -> dict[str, Any]:
+    """What counts of a record today, where it is known of which cell it is; empty where there is none or nothing."""
+    record = _record(file) if file.is_file() else {}
+    if cell is None:
+        return record
+    known, recipe = record.get("changes", []), recipe_of(cell.job, cell.seed)
+    if isinstance(cell.job, Training):
+        recorded = flat(record["recipe"]) if "recipe" in record else recipe
+        if later(recorded, known) or changed_keys(recorded, cell.job, cell.seed):
+            return {}
+    measures = record.get("measures", {})
+    kept = {
+        key: found
+        for key, found in measures.items()
+        if not later_for(json.loads(key), recipe, found.get("changes", known))
+    }
+    return {**record, "measures": kept} if kept != measures else record
 
 
 def _says_more(found: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:

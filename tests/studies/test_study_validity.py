@@ -16,7 +16,7 @@ from holdfast_studies.jobs import Arm, AuditMeasure, Cell, Scale, Training, flat
 from holdfast_studies.page import load, write_page
 from holdfast_studies.recorded import Change, changed_keys, common, recipe_of
 from holdfast_studies.results import Outcome, Results
-from holdfast_studies.store import Store
+from holdfast_studies.store import Merged, Store
 
 AUDIT = AuditMeasure(limit=10)
 OTHER = AuditMeasure(mode="published", limit=10)
@@ -216,6 +216,30 @@ def test_a_stored_cell_is_run_again_after_a_change_that_touches_it(
     monkeypatch.setattr(recorded, "CHANGES", (*recorded.CHANGES, everything))
     assert store.missing(cells["glyphs"]) is None
     assert store.run(cells["glyphs"].job, 0) != runs["glyphs"], "or the old model would be taken for the new one"  # type: ignore[arg-type]
+
+
+def test_what_another_machine_ran_again_takes_the_place_of_what_is_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of void measures; what is void there is not taken over."""
+    job = Training(recipe="pocket", data="cub", measures=(AUDIT, OTHER))
+    cell, today = Cell(arm="a", job=job, seed=7), recorded.names()
+    before = [name for name in today if name != "aspect"]
+    old, new, empty = (Store(tmp_path / name) for name in ("old", "new", "empty"))
+    stored(old, cell, before)
+    stored(new, cell, today)
+    again = new.read(cell)
+    new.write(cell, {**again, "figures": {"R@1": 60.0}})
+    assert empty.merge(old.folder, [job]) == Merged(new=0, differing=())
+    assert new.merge(old.folder, [job]) == Merged(new=0, differing=())
+    assert old.merge(new.folder, [job]) == Merged(new=1, differing=())
+    assert old.read(cell)["figures"] == {"R@1": 60.0}
+    monkeypatch.setattr(recorded, "CHANGES", (*recorded.CHANGES, PUBLISHED))
+    assert old.missing(cell) == [OTHER]
+    stored(new, cell, recorded.names())
+    new.write(cell, {**new.read(cell), "figures": {"R@1": 60.0}})
+    assert old.merge(new.folder, [job]) == Merged(new=1, differing=())
+    assert old.done(cell)
 
 
 def test_a_raw_file_says_what_it_was_made_with(study: base.Study, tmp_path: Path) -> None:
