@@ -175,6 +175,8 @@ def _run_cell(cell: Cell, store: Store, places: Places) -> None:
         found |= {"changes": names(), "passed": passed[True], "seconds": seconds}
         record["measures"] = {**record["measures"], measure_key(measure): found}
         store.write(cell, record)
+        if isinstance(cell.job, Training):
+            shutil.rmtree(store.audit(cell.job, cell.seed, measure), ignore_errors=True)  # what it measured is filed
 
 
 def _train(job: Training, seed: int, store: Store, places: Places) -> dict[str, Any]:
@@ -233,19 +235,18 @@ def _measure(
         model = load_model(str(folder), trust_code=recipe["model"]["backbone"], sets=True).to(scene.device)
         table = load(recipe["data"])
         return _probe(measure, dataclasses.replace(scene, model=model, table=table, run=recipe))
-    under_way = store.audit(job, seed, measure)
+    eps = {} if measure.eps is None else {"eps": measure.eps}  # which not every protocol has
     found = audit.run(
         str(folder),
         recipe["data"],
-        {"name": measure.protocol, "mode": measure.mode, "eps": measure.eps, **(measure.settings or {})},
+        {"name": measure.protocol, "mode": measure.mode, **eps, **(measure.settings or {})},
         limit=measure.limit,
         split=measure.split,
         seed=seed,
         device=places.device,
-        out=under_way,
+        out=store.audit(job, seed, measure),
         checks=measure.checks,
     )
-    shutil.rmtree(under_way, ignore_errors=True)
     values = {key: value for key, value in found.document["metrics"].items() if isinstance(value, (bool, int, float))}
     return {
         "figures": {key: float(value) for key, value in values.items()},

@@ -14,6 +14,9 @@ import torch
 from fake_training import FakeTraining, evaluation_of, fake_training
 from fake_workers import HereWorker, workers_here
 
+from holdfast import audit
+from holdfast.audit.base import Protocol
+from holdfast.config import instantiate
 from holdfast.training import Interrupted
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import Diverged
@@ -28,6 +31,7 @@ __all__ = ["fake_training", "workers_here"]
 AUDITS = (AuditMeasure(limit=10), AuditMeasure(mode="published"))
 CELLS = [Cell(arm=f"{n}", job=Training(recipe="pocket", settings={"epochs": n}), seed=0) for n in (1, 2, 3)]
 HERE = Places(device="cpu")
+MEASURE = running._measure
 
 
 @pytest.fixture(params=[1, 2])
@@ -118,10 +122,12 @@ def test_measures_of_another_model_are_dropped(same: bool, tmp_path: Path, fake_
     assert (record["place"]["device"] == "far") == same
 
 
-def test_an_audit_keeps_what_it_measured_until_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, job = Store(tmp_path), dataclasses.replace(CELLS[0].job, measures=AUDITS)
-    scene = probes.Scene(seed=0, device=torch.device("cpu"))
+def test_an_audit_keeps_what_it_measured_until_that_is_filed(
+    tmp_path: Path, fake_training: FakeTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, cell = Store(tmp_path), dataclasses.replace(CELLS[0], job=dataclasses.replace(CELLS[0].job, measures=AUDITS))
     found: list[bool] = []
+    write = store.write
 
     def attacks(*_: Any, out: Path, **__: Any) -> Any:
         found.append(out.is_dir())
@@ -130,12 +136,36 @@ def test_an_audit_keeps_what_it_measured_until_it_is_finished(tmp_path: Path, mo
             raise OSError("disk full")
         return SimpleNamespace(document={"metrics": {"ERS": 1.0}, "flags": [], "intervals": {}})
 
+    def full(cell: Cell, record: dict[str, Any]) -> None:
+        if record["measures"]:
+            raise OSError("disk full")
+        write(cell, record)
+
+    monkeypatch.setattr(running, "_measure", MEASURE)
     monkeypatch.setattr(running.audit, "run", attacks)
-    with pytest.raises(OSError, match="disk full"):
-        running._measure(AUDITS[0], job, 0, store, HERE, scene)
-    assert running._measure(AUDITS[0], job, 0, store, HERE, scene)["figures"] == {"ERS": 1.0}
-    assert found == [False, True], "the second goes on where the first was"
+    assert campaign.run_cells([cell], store, HERE) == {cell.key: "OSError: disk full"}
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write", full)
+        assert campaign.run_cells([cell], store, HERE) == {cell.key: "OSError: disk full"}
+    assert campaign.run_cells([cell], store, HERE) == {}
+    assert found == [False, True, True, False], "the first goes on where it was, the other begins"
     assert list(store.audits.iterdir()) == []
+
+
+@pytest.mark.parametrize("protocol", audit.names())
+def test_every_protocol_is_a_measure(protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that have no eps."""
+    asked: list[Any] = []
+
+    def attacks(model: str, data: Any, protocol: Any, **_: Any) -> Any:
+        asked.append(instantiate(Protocol, protocol, "protocol"))
+        return SimpleNamespace(document={"metrics": {}, "flags": [], "intervals": {}})
+
+    monkeypatch.setattr(running.audit, "run", attacks)
+    scene = probes.Scene(seed=0, device=torch.device("cpu"))
+    measure = AuditMeasure(protocol=protocol)
+    MEASURE(measure, CELLS[0].job, 0, Store(tmp_path), HERE, scene)
+    assert len(asked) == 1
 
 
 def test_the_file_of_weights_is_on_record(tmp_path: Path) -> None:
