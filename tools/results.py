@@ -20,7 +20,7 @@ from holdfast_studies.document import write as write_raw
 from holdfast_studies.jobs import SCALES
 from holdfast_studies.overview import write_overview
 from holdfast_studies.page import load, order, write_page
-from holdfast_studies.results import Results
+from holdfast_studies.results import Outcome, Results
 
 
 def take(out: Path, results: Path) -> None:
@@ -41,10 +41,16 @@ def joined(new: Results, before: Results) -> Results:
     outcomes = {}
     for arm, own in new.outcomes.items():
         kept = {outcome.seed: outcome for outcome in before.outcomes.get(arm, [])}
-        fuller = (o for o in own if o.seed not in kept or kept[o.seed].figures.keys() <= o.figures.keys())
-        kept |= {outcome.seed: outcome for outcome in fuller}
+        kept |= {outcome.seed: outcome for outcome in own if _fuller(outcome, kept.get(outcome.seed))}
         outcomes[arm] = [kept[seed] for seed in sorted(kept)]
     return Results(outcomes=outcomes)
+
+
+def _fuller(new: Outcome, before: Outcome | None) -> bool:
+    """Whether a new outcome has all that the one before has; one that stopped has nothing that a finished one lacks."""
+    if before is None or bool(new.stopped) < bool(before.stopped):
+        return True
+    return before.figures.keys() <= new.figures.keys()
 
 
 def write(results: Path) -> None:

@@ -286,6 +286,14 @@ def test_of_two_cells_of_a_seed_the_fuller_one_stays(tool: Any) -> None:
     ]
 
 
+def test_a_cell_that_stopped_gives_way_to_one_that_did_not(tool: Any) -> None:
+    stopped = Outcome(seed=0, figures={"collapsed": 1.0}, stopped="collapsed")
+    finished = Outcome(seed=0, figures={"R@1": 1.0})
+    for before, new in ((stopped, finished), (finished, stopped)):
+        found = tool.joined(*(Results(outcomes={"a": [one]}) for one in (new, before)))
+        assert found.outcomes["a"] == [finished]
+
+
 def test_the_tool_takes_raw_files_and_writes_all_pages(tool: Any, raw: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     tool.take(raw.parent, docs)
