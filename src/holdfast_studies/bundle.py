@@ -37,10 +37,12 @@ class _Part:
     Args:
         name: for people.
         files: of it.
+        always: whatever the limit; what is not there is run again.
     """
 
     name: str
     files: list[Path]
+    always: bool = False
 
     @property
     def size(self) -> int:
@@ -49,7 +51,7 @@ class _Part:
 
 
 def write_bundle(file: Path, store: Store, cells: Sequence[Cell], limit: int | None = None) -> None:
-    """Pack all records, and of audits and runs what fits: those that must go on before those that are finished.
+    """Pack all records, and of audits and runs what fits beside them: those that must go on before finished ones.
 
     What does not fit is named, the smallest of its kind going first. `tar xf FILE -C OUT` unpacks it.
 
@@ -62,7 +64,7 @@ def write_bundle(file: Path, store: Store, cells: Sequence[Cell], limit: int | N
     room = float("inf") if limit is None else limit * MIB
     taken: list[_Part] = []
     for part in _parts(store, cells):
-        if part.size <= room:
+        if part.size <= room or part.always:
             taken.append(part)
             room -= part.size
         else:
@@ -83,7 +85,7 @@ def write_bundle(file: Path, store: Store, cells: Sequence[Cell], limit: int | N
 def _parts(store: Store, cells: Sequence[Cell]) -> list[_Part]:
     """Everything that could be carried, most needed first."""
     needed = {store.run(job, seed) for job, seed in _needed(store, cells)}
-    records = _Part("records", [*sorted(store.records.glob("*.json")), *_there([store.machine])])
+    records = _Part("records", [*sorted(store.records.glob("*.json")), *_there([store.machine])], always=True)
     audits = [_Part(f"the audit {folder.name}", _inside(folder)) for folder in _folders(store.audits)]
     open_runs: list[_Part] = []
     needed_runs: list[_Part] = []

@@ -97,6 +97,11 @@ def test_what_is_needed_to_go_on_comes_before_what_is_finished(
             assert under_way not in said
 
 
+def test_records_are_there_however_low_the_limit(tmp_path: Path, store: Store) -> None:
+    write_bundle(tmp_path / "b.tar.gz", store, CELLS, limit=0)
+    assert held(tmp_path / "b.tar.gz") == {*(f"cells/{cell.key}.json" for cell in (DONE, AUDITED)), "machine.json"}
+
+
 def test_a_campaign_goes_on_on_an_empty_machine(tmp_path: Path, store: Store, fake_training: FakeTraining) -> None:
     write_bundle(tmp_path / "b.tar.gz", store, CELLS, 4)
     there = Store(tmp_path / "there" / "pocket")
