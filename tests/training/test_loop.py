@@ -100,6 +100,23 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
     assert len(steps) == len(set(steps))
 
 
+def test_a_run_goes_on_with_the_same_images_only(
+    tiny: dict[str, Any], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One class more moves others between training and testing, so that the run would be measured on what it learnt."""
+    recipe = {**tiny, "data": {"name": "folder", "root": str(photos)}, "loss": "contrastive"}
+    recipe["batch"] = {"classes": 2, "per_class": 3}
+    break_off(recipe, tmp_path / "run", 5, monkeypatch)
+    (photos / "another").mkdir()
+    for image in (photos / "class-0").iterdir():
+        shutil.copy(image, photos / "another")
+    with pytest.raises(TrainingError, match="put back the images it began with"):
+        holdfast.train(recipe, out=tmp_path / "run")
+    shutil.rmtree(photos / "another")
+    (photos / "class-0" / "0.png").write_bytes(b"junk")
+    holdfast.train(recipe, out=tmp_path / "run", skip_bad=True)
+
+
 def test_a_stop_request_saves_and_leaves(tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     real, calls = captured.one_step, iter(range(1000))

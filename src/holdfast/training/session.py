@@ -76,6 +76,13 @@ class Session:
         """The class numbers where no device has to be asked for them."""
         return self.labels.cpu()
 
+    @functools.cached_property
+    def images(self) -> str:
+        """A short name for the images of all splits and their classes, whether or not they can be read."""
+        rows = zip(self.table.ids, self.table.labels.tolist(), self.table.splits.tolist(), strict=True)
+        text = "\n".join(f"{split} {label} {name}" for name, label, split in rows)
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
     @property
     def evaluated_model(self) -> Embedder:
         """The averaged weights where the recipe asks for them, otherwise the model itself."""
@@ -100,11 +107,13 @@ class Session:
     def checkpoint(self, step: int, **state: Any) -> Checkpoint:
         """All that a resumed run needs, with more JSON-serialisable state; random states need none, see `seeds`."""
         memory = {MEMORY + name: tensor for name, tensor in optimizer_tensors(self.optimizer).items()}
-        own = {"best": self.best, "regime": self.regime.state()}
+        own = {"best": self.best, "regime": self.regime.state(), "images": self.images}
         return Checkpoint(step, {**self._saved_modules.state_dict(), **memory}, own | state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take over a checkpoint of the same recipe."""
+        """Take over a checkpoint of the same recipe on the same images."""
+        if checkpoint.state.get("images", self.images) != self.images:  # an older checkpoint does not say
+            raise ValueError("images, classes or splits are others")
         memory = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MEMORY)}
         self._saved_modules.load_state_dict({k: v for k, v in checkpoint.tensors.items() if k not in memory})
         restore_optimizer(self.optimizer, {name.removeprefix(MEMORY): tensor for name, tensor in memory.items()})
