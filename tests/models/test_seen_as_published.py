@@ -99,20 +99,39 @@ def test_another_view_would_be_found_out(photos: Path) -> None:
         assert float((ours(other, photos) - wanted).norm(dim=1).max()) > 10 * TOLERANCE, change
 
 
-@pytest.mark.parametrize(("name", "tag"), [("mobilenet_v3_small", "IMAGENET1K_V1"), ("resnet18", "IMAGENET1K_V1")])
-def test_a_torchvision_model_from_a_file(name: str, tag: str, photos: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("mobilenet_v3_small", {}),
+        ("resnet18", {}),
+        ("mnasnet0_5", {}),  # asks its file for a version
+        ("convnext_tiny", {}),  # normalises in its classifier
+        ("googlenet", {"transform_input": True, "init_weights": False}),  # as it is with weights; has side heads
+    ],
+)
+def test_a_torchvision_model_from_a_file(name: str, published: dict[str, bool], photos: Path, tmp_path: Path) -> None:
     ensure_torchvision()
     from torchvision import models
 
     torch.manual_seed(1)
-    module = models.get_model(name)
-    torch.save(module.state_dict(), tmp_path / "weights.pth")
-    transform = models.get_model_weights(name)[tag].transforms()
-    for classifier in ("fc", "classifier"):
-        if hasattr(module, classifier):
-            setattr(module, classifier, nn.Identity())
-    model = load_model(f"torchvision:{name}.{tag}@{tmp_path / 'weights.pth'}")
-    assert_same(ours(model, photos), theirs(module, transform, photos))
+    module = models.get_model(name, **published)
+    torch.save(dict(module.state_dict()), tmp_path / "weights.pth")
+    transform = models.get_model_weights(name)["IMAGENET1K_V1"].transforms()
+    classifier = module.fc if hasattr(module, "fc") else module.classifier
+    dense = next(layer for layer in classifier.modules() if isinstance(layer, nn.Linear))
+    features: list[Tensor] = []
+    dense.register_forward_pre_hook(lambda _, inputs: features.append(nn.functional.normalize(inputs[0], dim=1)))
+    theirs(module, transform, photos)
+    spec = f"torchvision:{name}.IMAGENET1K_V1@{tmp_path / 'weights.pth'}"
+    model = load_model(spec)
+    assert_same(ours(model, photos), features[0])
+
+    model.save_pretrained(tmp_path / "package")
+    assert_same(ours(load_model(str(tmp_path / "package")), photos), features[0])
+    learns = model.train()(torch.rand(2, 3, 64, 64))
+    assert learns.shape == (2, model.dim)
+    learns.sum().backward()
+    assert all(weight.grad is not None for weight in model.parameters())
 
 
 def test_the_command_line_and_every_file_tell_the_view(

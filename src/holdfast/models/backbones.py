@@ -12,9 +12,10 @@ import importlib
 import importlib.util
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -151,16 +152,44 @@ def _torchvision(name: str, expects: Preprocessing, pretrained: bool) -> Backbon
     from torchvision import models
 
     # Transformers are built for one size; their published weights say which.
-    sized = {"image_size": expects.view.size} if architecture.startswith("vit_") and not pretrained else {}
+    options = {"image_size": expects.view.size} if architecture.startswith("vit_") and not pretrained else {}
+    if architecture in SIDE_HEADS:
+        options["init_weights"] = False  # takes long, and is warned of
     if pretrained and weights is None:
         raise _unpublished(TORCHVISION + name)
     with fetching(TORCHVISION + name, *url_address(weights.url)) if pretrained else nullcontext():
-        module = models.get_model(architecture, weights=weights if pretrained else None, **sized)
-    for classifier in ("fc", "classifier", "head", "heads"):
-        if hasattr(module, classifier):
-            setattr(module, classifier, nn.Identity())
+        module = models.get_model(architecture, weights=weights if pretrained else None, **options)
+    if architecture in SIDE_HEADS:
+        _let_be_one_path(module, SIDE_HEADS[architecture])
+    if architecture.startswith("mnasnet"):  # it asks which version wrote its tensors, and safetensors do not say
+        module._load_from_state_dict = partial(nn.Module._load_from_state_dict, module)
+    for name_there in ("fc", "classifier", "head", "heads"):
+        if hasattr(module, name_there):
+            setattr(module, name_there, _before_classes(getattr(module, name_there)))
             return wrap_module(with_fast_depthwise(with_blocked_stem(module)), expects)
     raise ModelError(f"torchvision:{name} has no classifier that holdfast knows how to remove; use a timm backbone")
+
+
+SIDE_HEADS = {"googlenet": ("aux1", "aux2"), "inception_v3": ("AuxLogits",)}
+"""Classifiers of torchvision's networks that learn beside the main one."""
+
+
+def _let_be_one_path(module: nn.Module, side_heads: Sequence[str]) -> None:
+    """Without the side heads, whose outputs it would return beside the features in training.
+
+    The published weights learnt from pixels of another scale, to which the network brings those of its transforms.
+    """
+    for head in side_heads:
+        setattr(module, head, None)
+    module.aux_logits, module.transform_input = False, True  # type: ignore[assignment]
+
+
+def _before_classes(classifier: nn.Module) -> nn.Module:
+    """What a classifier does before its first dense layer: ConvNeXt normalises only there, and MaxViT pools."""
+    layers = [*classifier] if isinstance(classifier, nn.Sequential) else []
+    dense = next((number for number, layer in enumerate(layers) if isinstance(layer, nn.Linear)), 0)
+    kept = [layer for layer in layers[:dense] if not isinstance(layer, nn.Dropout)]
+    return nn.Sequential(*kept) if kept else nn.Identity()
 
 
 def _timm(name: str, expects: Preprocessing, pretrained: bool) -> Backbone:

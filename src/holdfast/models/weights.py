@@ -16,7 +16,7 @@ from holdfast.models.backbones import build_backbone
 Layout: TypeAlias = Literal["standard", "stride-1x1"]
 
 _PREFIXES = ("module.", "model.", "backbone.")
-_CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.")
+_CLASSIFIERS = ("fc.", "classifier.", "head.", "heads.", "aux1.", "aux2.", "AuxLogits.")
 
 
 def require_weights(file: Path, published: str = "") -> None:
