@@ -21,6 +21,7 @@ from holdfast.extras import Extended, Extra
 from holdfast.extras.base import registry
 from holdfast.extras.eps_warmup import EpsWarmup
 from holdfast.models import Embedder
+from holdfast.models.bank import batchnorm_layers
 from holdfast.regimes import Batch, Regime, StepContext, StepResult
 
 BUDGET = Budget(eps=0.03, step=0.01, steps=2)
@@ -179,6 +180,26 @@ def test_a_teacher_whose_embeddings_are_kept() -> None:
         wanted = inner.loss + 2 * torch.stack(away).mean()
         torch.testing.assert_close(result.loss, wanted)
         by_hand.close(gradients(model, result.loss), gradients(model, wanted))
+
+
+def test_a_teacher_is_known_by_all_its_tensors(tmp_path: Path) -> None:
+    """And by no sum of them, which other processors round otherwise."""
+    teacher = Embedder("conv-tiny", dim=4)
+
+    def known() -> dict[str, float]:
+        teacher.save_pretrained(tmp_path)
+        extra = extras.Teacher(str(tmp_path))
+        extra.prepare(teacher)
+        return extra.state()
+
+    first = known()
+    assert known() == first
+    assert first["teacher"].is_integer()
+    with torch.no_grad():
+        teacher.head.weight.neg_()
+    turned = known()
+    next(batchnorm_layers(teacher)).running_mean.add_(1)  # type: ignore[union-attr]
+    assert len({first["teacher"], turned["teacher"], known()["teacher"]}) == 3
 
 
 def test_all_tuples() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal
 
 import torch
@@ -12,6 +13,7 @@ from holdfast.errors import RecipeError
 from holdfast.extras.base import START, Term, adversarial_of, register
 from holdfast.models import Embedder, load_model
 from holdfast.models.names import is_user_code
+from holdfast.models.weights import raw_bytes
 from holdfast.regimes import Batch, StepContext, StepResult
 from holdfast.sphere import precise, similarity
 
@@ -66,12 +68,12 @@ class Teacher(Term):
                 f"extras: the teacher {self.model} has {teacher.dim} dims and this recipe {model.dim}; set "
                 f"model.dim={teacher.dim}, or let it keep similarities"
             )
-        weights = (float(weight.detach().double().norm()) for weight in teacher.parameters())
-        self._digest = sum(weight * number for number, weight in enumerate(weights, 1))
+        digest = hashlib.sha256(b"".join(raw_bytes(tensor) for tensor in teacher.state_dict().values())).digest()
+        self._digest = float(int.from_bytes(digest[:6], "big"))  # which a float holds exactly
         self._teacher = teacher.requires_grad_(False).to(model.mean.device)
 
     def state(self) -> dict[str, float]:
-        """A number by which the same weights are known."""
+        """A number by which the same weights and statistics are known, on every machine."""
         return {"teacher": self._digest}
 
     def term(self, ctx: StepContext, batch: Batch, result: StepResult) -> Tensor:
