@@ -143,7 +143,7 @@ class Computation:
     Args:
         measure: what to compute.
         data: a dataset as in `Training`, or None.
-        backbone: whose starting weights embed the images: `resnet50`, `torchvision:mobilenet_v2`; None for no model.
+        backbone: whose starting weights embed the images: `resnet50.tv_in1k`; None for no model.
         model: the rest of a recipe's model block, such as how the backbone sees images.
         differs: what is not as in the source, as no recipe shows it; empty where nothing is. It must be said of a
             computation on data or a backbone, or the setting counts as ours.
@@ -164,8 +164,8 @@ class Computation:
 
     @property
     def fetched(self) -> str | None:
-        """The backbone whose ImageNet weights it looks at, if any."""
-        return self.backbone
+        """The architecture whose ImageNet weights it looks at (timm's tag left out), if any."""
+        return self.backbone and self.backbone.partition(".")[0]
 
     @property
     def measures(self) -> tuple[Measure, ...]:

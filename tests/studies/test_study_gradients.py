@@ -187,10 +187,10 @@ def test_sig_ms_is_claimed_to_be_unsteady_on_in_shop_alone() -> None:
 def test_arms_say_whose_setting_they_run_in() -> None:
     kinds = {name: settings(base.get(name).arms("paper")) for name in (*IDS, "G6")}
     assert {arm: found.kind for arm, found in kinds["G1"].items() if arm.startswith("CARS")} == dict.fromkeys(
-        (f"CARS {rule}" for rule in ("euc @ 0.05", "cos @ 0.1", "euc-orth @ 0.05", "cos-orth @ 0.1")), "stand-in"
+        (f"CARS {rule}" for rule in ("euc @ 0.05", "cos @ 0.1", "euc-orth @ 0.05", "cos-orth @ 0.1")), "paper"
     )
     assert {found.kind for arm, found in kinds["G1"].items() if arm.startswith("CUB")} == {"ours"}
-    assert {found.kind for found in (*kinds["G2"].values(), *kinds["G3"].values())} == {"stand-in"}
+    assert {found.kind for found in (*kinds["G2"].values(), *kinds["G3"].values())} == {"paper"}
     assert {found.how for found in kinds["G4"].values()} == {("60 of 80 epochs",)}
     assert {found.kind for found in kinds["G6"].values()} == {"ours"}
 

@@ -1,4 +1,4 @@
-"""Studies H1 to H6 and X2: arms, figures and verdicts."""
+"""Studies H1 to H5 and X2: arms, figures and verdicts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from figures_of import asked, figures_of, made_up, undecided_before_decided_after
 
 from holdfast_studies import base
-from holdfast_studies.catalogue.hardness_arms import RATES, more_ers
+from holdfast_studies.catalogue.hardness_arms import more_ers
 from holdfast_studies.catalogue.prices import Price
 from holdfast_studies.claims import Verdict
 from holdfast_studies.drawing import Bars, Scatter
@@ -90,10 +90,11 @@ def test_methods_of_a_table_have_equal_budgets() -> None:
 
 
 @pytest.mark.parametrize("name", IDS[:5])
-def test_rows_of_the_paper_are_its_own_but_for_backbone_and_length(name: str) -> None:
+def test_rows_of_the_paper_are_its_own_but_for_length(name: str) -> None:
     own = {"softhard, repaired", "u 0.1", "EST[R], BatchNorm frozen", "HM[S, LGA]&ICS, tuned"}
     for arm in base.get(name).arms("paper"):
-        assert setting(arm.job).kind == ("ours" if arm.name in own else "stand-in"), arm.name
+        kind = "paper" if name == "H1" else "shortened"
+        assert setting(arm.job).kind == ("ours" if arm.name in own else kind), arm.name
 
 
 def test_rows_are_long_enough() -> None:
@@ -247,20 +248,3 @@ def test_ers_is_judged_as_the_paper_measured_it(name: str) -> None:
     assert all(limit == ("fixed protocol" in text) for text, limit in beyond.items())
     assert set(beyond.values()) == {False, True}
     assert not any(claim.limit for claim in base.get(name).claims("pocket"))
-
-
-@pytest.mark.parametrize("best", RATES["tried"])
-def test_the_rate_of_the_stand_in_is_the_one_in_use_or_told(best: float) -> None:
-    (claim,) = base.get("H6").claims("paper")
-    figures = {"log/validation R@1": 50.0, "val-ers/ERS": 30.0}
-    arms = {f"HM[S, LGA] @ {rate:g}": 1.0 if rate == best else 0.9 for rate in RATES["tried"]}
-    found = claim.verdict(
-        Results(
-            outcomes={
-                arm: [Outcome(seed=0, figures={name: part * value for name, value in figures.items()})]
-                for arm, part in arms.items()
-            }
-        )
-    )
-    assert found.status == ("holds" if best == RATES["used"] else "does not hold")
-    assert ("beyond" in found.evidence) == (best in (min(RATES["tried"]), max(RATES["tried"])))

@@ -15,7 +15,7 @@ def test_datasets_and_weights_are_named() -> None:
     with registered() as small:
         assert small.invocation("pocket") == "holdfast study X9 --scale pocket"
         assert small.invocation("paper") == "holdfast study X9 --scale paper --place cub=DIR"
-    weights = "--weights torchvision:mobilenet_v2=FILE"
+    weights = "--weights resnet18=FILE"
     assert base.get("H2").invocation("paper") == f"holdfast study H2 --scale paper --place cub=DIR {weights}"
 
 

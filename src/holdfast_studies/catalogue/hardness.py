@@ -1,4 +1,4 @@
-"""HM: mined triplets (H1), source and destination (H2), steps and parts (H3), rivals (H4), settings (H5), rate (H6)."""
+"""HM: mined triplets (H1), source and destination (H2), steps and parts (H3), rivals (H4), settings (H5)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from typing import Any
 
 from holdfast_studies.base import Plan, study
 from holdfast_studies.catalogue.hardness_arms import (
-    AUDITED,
     FIXED,
     MINERS,
     PUBLISHED,
-    RATES,
-    SETTINGS,
     STEPS,
     act,
     est,
@@ -21,9 +18,8 @@ from holdfast_studies.catalogue.hardness_arms import (
     standard,
     trained,
 )
-from holdfast_studies.catalogue.rules import VALIDATION, used
 from holdfast_studies.drawing import Lines
-from holdfast_studies.jobs import Arm, AuditMeasure, Computation, Job, Probe, Scale, Training
+from holdfast_studies.jobs import Arm, Computation, Job, Probe, Scale, Training
 
 
 def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Job:
@@ -32,15 +28,12 @@ def _mining(scale: Scale, differs: tuple[str, ...] = (), **arguments: str) -> Jo
         probe = Probe("mined-hardness", {**arguments, "split": "test", "batches": 200})
         return Training("pocket", settings={"epochs": 6, "evaluate_every": 6}, measures=(probe,))
     probe = Probe("mined-hardness", {**arguments, "split": "train", "batches": 1000, "sampler": "pairs"})
-    backbone = str(SETTINGS["paper"]["model.backbone"])
-    view = {"fit": "squash", "size": 224, "canvas": 256}  # that of the paper's recipes
     return Computation(
         measure=probe,
         data={"name": "cub", "validation": 0.0},  # all training classes, as in the paper
-        backbone=backbone,
-        model=view,
+        backbone="resnet18.tv_in1k",
+        model={"fit": "squash", "size": 224, "canvas": 256},  # how the paper's recipes see images
         differs=differs,
-        stand_in="resnet18.tv_in1k",
     )
 
 
@@ -164,28 +157,3 @@ def settings_of_hm(scale: Scale) -> Plan:
     for weight in (0.05, 0.5) if scale == "paper" else ():
         jobs[f"HM[S, LGA]&ICS, sop, weight {weight}"] = hm(scale, data="sop", regime={"ics": weight})
     return Plan(named(jobs))
-
-
-@study("H6")
-def rate_of_stand_in(scale: Scale) -> Plan:
-    """The learning rate that suits MobileNetV2 in the place of ResNet-18, chosen on a split of the training classes.
-
-    Nothing at pocket scale.
-    """
-    if scale == "pocket":
-        return Plan([])
-    audit = AuditMeasure(mode="published", split="val", limit=AUDITED, name="val-ers")
-    grid = {
-        rate: hm(scale, epochs=RATES["epochs"], measures=(audit,), over={"data.validation": 0.2, "optimizer.lr": rate})
-        for rate in RATES["tried"]
-    }
-    names = {rate: f"HM[S, LGA] @ {rate:g}" for rate in grid}
-    claim = used(
-        "the rate that the tables use suits the stand-in best", names, RATES["used"], (VALIDATION, "val-ers/ERS")
-    )
-    lines = {"HM[S, LGA]": names}
-    drawings = [
-        Lines(f"{title} by learning rate", lines, figure, x="learning rate", logarithmic=True)
-        for title, figure in (("Validation R@1", VALIDATION), ("Validation ERS", "val-ers/ERS"))
-    ]
-    return Plan(named({names[rate]: job for rate, job in grid.items()}), [claim], drawings)

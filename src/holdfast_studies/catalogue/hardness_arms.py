@@ -14,7 +14,7 @@ MINERS = {"R": "random", "M": "semihard", "S": "softhard", "D": "distance", "H":
 AUDITED = 300
 """Images whose ERS is measured, against the whole gallery."""
 ERS = "ers-fixed/ERS"
-STEPS, LENGTHS, SETTINGS, RATES = (paper("hardness")["arms"][key] for key in ("steps", "lengths", "settings", "rates"))
+STEPS, LENGTHS, SETTINGS = (paper("hardness")["arms"][key] for key in ("steps", "lengths", "settings"))
 
 FIXED, PUBLISHED = AuditMeasure(limit=AUDITED, checks=True), AuditMeasure(mode="published", limit=AUDITED)
 """ERS with the attacks as they should be, and as they were published; the latter too where the paper's rows are."""

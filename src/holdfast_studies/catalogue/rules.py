@@ -162,26 +162,21 @@ def tuned(claim: Ordered | Near, grids: Mapping[str, Sequence[str]]) -> Judged:
     return ruled(claim, rule)
 
 
-def used(
-    text: str, grid: Mapping[float, str], rate: float, figures: Sequence[str] = (VALIDATION,), noise: float = 0.0
-) -> Judged:
+def used(text: str, grid: Mapping[float, str], rate: float, noise: float = 0.0) -> Judged:
     """The learning rate that tables use is the one that the validation classes prefer.
 
     Args:
         text: the claim in words.
         grid: learning rate → arm.
         rate: the one that tables use.
-        figures: of the validation classes, of which the sum counts.
         noise: the rate in use stays where another is better by no more than this.
     """
 
     def rule(results: Results) -> tuple[Status, str]:
-        means = {tried: [results.mean(arm, figure) for figure in figures] for tried, arm in sorted(grid.items())}
-        known = {tried: sum(m for m in own if m is not None) for tried, own in means.items() if None not in own}
-        told = "; ".join(
-            f"{tried:g}: {known[tried]:.1f}" if tried in known else f"{tried:g}: {NOT_RUN}" for tried in means
-        )
-        evidence = f"{' + '.join(figures)} {told}"
+        means = {tried: results.mean(arm, VALIDATION) for tried, arm in sorted(grid.items())}
+        known = {tried: mean for tried, mean in means.items() if mean is not None}
+        told = "; ".join(f"{tried:g}: {NOT_RUN if mean is None else f'{mean:.1f}'}" for tried, mean in means.items())
+        evidence = f"{VALIDATION} {told}"
         if len(known) < len(means):
             return "undecided", evidence
         preferred = max(known, key=lambda tried: known[tried])
