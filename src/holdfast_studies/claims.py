@@ -96,10 +96,9 @@ class Verdict:
             return f"limit: {_REACH[self.status]}"
         if self.standing == "observation":
             return f"{_SEEN[self.status]} at pocket scale" if self.ground.kind == "pocket" else "observation"
-        shorter = self.ground.kind in ("shortened", "stand-in") and self.ground.length < 1
-        share = f"{100 * self.ground.length:.0f} % of the length" if shorter else ""
-        grounds = {"shortened": "" if share else "shortened", "stand-in": "stand-in backbone", "pocket": "pocket scale"}
-        weak = [grounds.get(self.ground.kind, ""), share, "level" * self.level, "one seed" * self.one_seed]
+        share = f"{100 * self.ground.length:.0f} % of the length" if self.ground.length < 1 else "shortened"
+        grounds = {"shortened": share, "pocket": "pocket scale"}
+        weak = [grounds.get(self.ground.kind, ""), "level" * self.level, "one seed" * self.one_seed]
         return self.status + (f" ({', '.join(filter(None, weak))})" if any(weak) else "")
 
 
@@ -125,11 +124,6 @@ class Claim(ABC):
     _: dataclasses.KW_ONLY
     reading: str = ""
     limit: bool = False
-
-    @property
-    def of_levels(self) -> bool:
-        """Whether it is about the height of a figure, which another backbone changes, and not about differences."""
-        return False
 
     @abstractmethod
     def verdict(self, results: Results) -> Verdict:
@@ -252,16 +246,10 @@ class Beyond(Claim):
     above: float | None = None
     below: float | None = None
     noise: float = 0.0
-    level: bool = True
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None):
             raise ValueError(f"{self.text}: give above or below")
-
-    @property
-    def of_levels(self) -> bool:
-        """A bound is, unless it is that of chance."""
-        return self.level
 
     def verdict(self, results: Results) -> Verdict:
         """On which side the interval lies."""
@@ -288,11 +276,6 @@ class All(Claim):
 
     parts: tuple[Claim, ...]
 
-    @property
-    def of_levels(self) -> bool:
-        """Whether any part is."""
-        return any(part.of_levels for part in self.parts)
-
     def verdict(self, results: Results) -> Verdict:
         """Holds if every part does; does not hold if any part does not."""
         parts = [part.verdict(results) for part in self.parts]
@@ -307,16 +290,9 @@ class Judged(Claim):
 
     Args:
         rule: from results to a status and the numbers it rests on.
-        levels: whether it looks at the height of figures, not only at differences between arms.
     """
 
     rule: Rule
-    levels: bool = False
-
-    @property
-    def of_levels(self) -> bool:
-        """As it says."""
-        return self.levels
 
     def verdict(self, results: Results) -> Verdict:
         """As the rule says."""
@@ -325,7 +301,7 @@ class Judged(Claim):
 
 def ruled(claim: Claim, rule: Rule) -> Judged:
     """The same claim, judged by a rule around it."""
-    return Judged(claim.text, rule, claim.of_levels, reading=claim.reading, limit=claim.limit)
+    return Judged(claim.text, rule, reading=claim.reading, limit=claim.limit)
 
 
 def told(found: SeedInterval | None, results: Results, arms: Iterable[str], figure: str) -> str:

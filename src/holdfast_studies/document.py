@@ -224,8 +224,9 @@ def _void(
 ) -> str | None:
     """Why nothing of an arm counts any more; None where it does."""
     if not isinstance(job, Training):
-        said = ("differs", "stand_in")  # of the source, which changes no figure
-        if any(recorded.get(key) != value for key, value in plain_job(job).items() if key not in said):
+        own = plain_job(job)
+        del own["differs"]  # said of the source; it changes no figure
+        if any(recorded.get(key) != value for key, value in own.items()):
             return "it computes something else now"
         touched = later_for(dataclasses.asdict(job.measure), recipe_of(job), known)
     elif recipe is None:

@@ -147,7 +147,6 @@ class Computation:
         model: the rest of a recipe's model block, such as how the backbone sees images.
         differs: what is not as in the source, as no recipe shows it; empty where nothing is. It must be said of a
             computation on data or a backbone, or the setting counts as ours.
-        stand_in: the source's backbone, where this one stands in for it.
     """
 
     measure: Probe
@@ -155,7 +154,6 @@ class Computation:
     backbone: str | None = None
     model: Mapping[str, Any] | None = None
     differs: tuple[str, ...] | None = None
-    stand_in: str = ""
 
     @property
     def datasets(self) -> set[str]:

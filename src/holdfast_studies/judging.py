@@ -55,7 +55,7 @@ def judged(claim: Claim, results: Results, grounds: Mapping[str, Setting], ours:
     noted = Noting(results.outcomes)
     found = claim.verdict(Results(outcomes=noted))
     ground = joint(grounds[arm] for arm in noted.asked if arm in grounds)
-    standing: Standing = "verdict" if ground.decides(claim.of_levels) else "observation"
+    standing: Standing = "verdict" if ground.decides else "observation"
     if claim.limit or ours:
         standing = "limit" if claim.limit else "ours"
     evidence = found.evidence if standing in ("verdict", "ours") else JUDGEMENT.sub("", found.evidence)

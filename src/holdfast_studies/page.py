@@ -109,7 +109,7 @@ class Finished:
         """What arms that were run differ from the paper in, where a table's cell does not say it → those arms."""
         told: dict[str, list[str]] = {}
         for arm, own in settings(self.study.arms(self.scale)).items():
-            if own.kind in ("ours", "stand-in") and self.results.outcomes.get(arm):
+            if own.kind == "ours" and self.results.outcomes.get(arm):
                 told.setdefault(f"{own.short}: {'; '.join(own.how)}", []).append(arm)
         return told
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from holdfast.training.recipe import load_recipe
 from holdfast.training.recipe_files import About, about
 from holdfast_studies.jobs import Arm, AuditMeasure, Computation, Job, Training, flat, unplaced
 
-Kind: TypeAlias = Literal["paper", "shortened", "stand-in", "ours", "pocket"]
-KINDS: tuple[Kind, ...] = ("paper", "shortened", "stand-in", "ours", "pocket")
+Kind: TypeAlias = Literal["paper", "shortened", "ours", "pocket"]
+KINDS: tuple[Kind, ...] = ("paper", "shortened", "ours", "pocket")
 """From the firmest ground to none."""
 
 NEUTRAL = (
@@ -23,41 +23,33 @@ NEUTRAL = (
 )
 """Keys that change no training: where things lie, when to look, and what to keep."""
 
-BACKBONE = ("model.backbone", "model.weights")
-"""Keys in which a stand-in for the paper's backbone differs, with what it starts from."""
-STAND_IN = (*BACKBONE, "optimizer.lr")
-"""Those in which a training of another backbone may differ: a learning rate suits the size of its weights."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
     """Whose setting an arm runs in.
 
     Args:
-        kind: `paper` is the paper's own; `shortened` differs in length alone; `stand-in` in the backbone too, so that
-            differences between arms can be judged and levels cannot; `ours` differs in anything else; `pocket` is small
-            data and a small network.
+        kind: `paper` is the paper's own; `shortened` differs in length alone; `ours` differs in anything else; `pocket`
+            is small data and a small network.
         how: what differs.
         length: share of the paper's training.
-        stand_in: the backbone in the place of the paper's, and what differs with it; empty where it is the paper's.
     """
 
     kind: Kind
     how: tuple[str, ...] = ()
     length: float = 1.0
-    stand_in: str = ""
 
     @property
     def short(self) -> str:
         """For a table's cell."""
         if self.kind == "shortened":
             return f"shortened: {'; '.join(self.how)}"
-        return {"paper": "the paper's", "stand-in": "stand-in backbone"}.get(self.kind, self.kind)
+        return "the paper's" if self.kind == "paper" else self.kind
 
-    def decides(self, levels: bool) -> bool:
+    @property
+    def decides(self) -> bool:
         """Whether a paper's claim can be judged on it."""
-        known = self.kind in ("paper", "shortened") or (self.kind == "stand-in" and not levels)
-        return known and self.length >= LEAST
+        return self.kind in ("paper", "shortened") and self.length >= LEAST
 
 
 def setting(job: Job) -> Setting:
@@ -66,7 +58,7 @@ def setting(job: Job) -> Setting:
     if isinstance(job, Computation):
         alone = job.data is None and job.backbone is None
         other = list(job.differs or ()) if alone or job.differs is not None else [UNCOMPARED]
-        return _of(other, samples, [f"backbone {job.backbone} for {job.stand_in}"] if job.stand_in else [])
+        return _of(other, samples)
     known = about(job.recipe)
     if known.kind == "pocket":
         return Setting(kind="pocket")
@@ -81,12 +73,8 @@ def setting(job: Job) -> Setting:
     now, printed = different.pop("epochs", (1, 1))
     length = [f"{now} of {printed} epochs"] if now < printed else []
     other += [f"{now} epochs for {printed}"] if now > printed else []
-    backbone, _ = different.get("model.backbone", ("", None))
-    may = STAND_IN if backbone else BACKBONE
-    stand_in = [_told(key, *different.pop(key)) for key in may if key in different]
     other += [_told(key, *values) for key, values in different.items()]
-    found = _of([*other, *job.differs], [*length, *samples], stand_in)
-    return dataclasses.replace(found, length=now / printed, stand_in="; ".join(stand_in))
+    return dataclasses.replace(_of([*other, *job.differs], [*length, *samples]), length=now / printed)
 
 
 LEAST = 0.4
@@ -100,11 +88,8 @@ def joint(settings: Iterable[Setting]) -> Setting:
     every = list(settings)
     kind: Kind = max((one.kind for one in every), key=KINDS.index, default="paper")
     how = tuple(dict.fromkeys(text for one in every if one.kind == kind for text in one.how))
-    if KINDS.index(kind) < KINDS.index("ours"):
-        if len({round(one.length, 2) for one in every}) > 1:
-            return Setting(kind="ours", how=("arms of other shares of the paper's length", *how))
-        if len({one.stand_in for one in every}) > 1:
-            return Setting(kind="ours", how=("arms with different backbones, or rates of theirs", *how))
+    if KINDS.index(kind) < KINDS.index("ours") and len({round(one.length, 2) for one in every}) > 1:
+        return Setting(kind="ours", how=("arms of other shares of the paper's length", *how))
     return Setting(kind=kind, how=how, length=min((one.length for one in every), default=1.0))
 
 
@@ -123,11 +108,9 @@ def _different(job: Training, known: About, data: str) -> dict[str, tuple[Any, A
     return {key: (own.get(key), reference.get(key)) for key in keys if key not in inside}
 
 
-def _of(other: list[str], shorter: list[str], stand_in: Sequence[str] = ()) -> Setting:
+def _of(other: list[str], shorter: list[str]) -> Setting:
     if other:
-        return Setting(kind="ours", how=(*stand_in, *other, *shorter))
-    if stand_in:
-        return Setting(kind="stand-in", how=(*stand_in, *shorter))
+        return Setting(kind="ours", how=(*other, *shorter))
     return Setting(kind="shortened" if shorter else "paper", how=tuple(shorter))
 
 

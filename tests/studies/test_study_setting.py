@@ -61,7 +61,7 @@ BACKBONE = load_recipe("adml-a").model.backbone
         (training(data={"name": "cub", "train_fraction": 0.5}, row={"data.train_fraction": 0.5}), "paper", ()),
         (
             training(settings={"model.backbone": "torchvision:mobilenet_v2", "epochs": 7}),
-            "stand-in",
+            "ours",
             (f"model.backbone torchvision:mobilenet_v2 for {BACKBONE}", f"7 of {EPOCHS} epochs"),
         ),
         (training(differs=("one judge",)), "ours", ("one judge",)),
@@ -71,11 +71,6 @@ BACKBONE = load_recipe("adml-a").model.backbone
         (Computation(measure=Probe(function="p"), differs=("MobileNetV2",)), "ours", ("MobileNetV2",)),
         (Computation(measure=Probe(function="p"), data="cub"), "ours", (UNCOMPARED,)),
         (Computation(measure=Probe(function="p"), data="cub", differs=()), "paper", ()),
-        (
-            Computation(measure=Probe(function="p"), data="cub", backbone="small", differs=(), stand_in="large"),
-            "stand-in",
-            ("backbone small for large",),
-        ),
         (
             training(measures=(AuditMeasure(limit=10), AuditMeasure(mode="published", limit=10))),
             "shortened",
@@ -110,12 +105,6 @@ def test_arms_that_were_not_treated_alike_decide_nothing() -> None:
     whole, half, other = (training(settings={"epochs": epochs}) for epochs in (EPOCHS, EPOCHS // 2, EPOCHS // 2))
     assert joint(map(setting, (half, other))).kind == "shortened"
     assert joint(map(setting, (whole, half))).kind == "ours"
-    small, large = (
-        training(settings={"model.backbone": name}) for name in ("torchvision:mobilenet_v2", "torchvision:resnet18")
-    )
-    assert joint(map(setting, (small, small))).kind == "stand-in"
-    assert joint(map(setting, (small, large))).kind == "ours"
-    assert joint(map(setting, (small, whole))).kind == "ours"
 
 
 ARMS = ("a", "b")
@@ -149,7 +138,6 @@ def test_the_arms_of_a_claim_are_those_it_looks_at(claim: Claim) -> None:
     [
         ("paper", "holds (one seed)", "holds (one seed)"),
         ("shortened", "holds (shortened, one seed)", "holds (one seed)"),
-        ("stand-in", "holds (stand-in backbone, one seed)", "holds (one seed)"),
         ("ours", "observation", "holds (one seed)"),
         ("pocket", "seen at pocket scale", "holds (one seed)"),
     ],
@@ -159,30 +147,21 @@ def test_a_verdict_needs_the_papers_setting_or_not_much_less_of_it(kind: Any, or
     assert judged(HIGH, results(), grounds(kind)).words == level, "it looks at the other arm alone"
     both = All(text="both", parts=(ABOVE, HIGH))
     found = judged(both, results(), grounds(kind))
-    assert found.decided == (kind in ("paper", "shortened")), "levels are not judged with another backbone"
+    assert found.decided == (kind in ("paper", "shortened"))
     assert ("[holds]" in found.evidence) == found.decided
 
 
-@pytest.mark.parametrize(("kind", "weak"), [("shortened", ""), ("stand-in", "stand-in backbone, ")])
-def test_a_verdict_says_how_much_of_the_training_there_was(kind: Any, weak: str) -> None:
+def test_a_verdict_says_how_much_of_the_training_there_was() -> None:
     def told(length: float) -> str:
-        return judged(ABOVE, results(), {arm: Setting(kind=kind, length=length) for arm in ("a", "b")}).words
+        return judged(ABOVE, results(), {arm: Setting(kind="shortened", length=length) for arm in ("a", "b")}).words
 
-    assert told(0.48) == f"holds ({weak}48 % of the length, one seed)"
+    assert told(0.48) == "holds (48 % of the length, one seed)"
     assert told(0.39) == "observation", "an early lead need not last"
 
 
 def test_a_claim_of_ours_has_no_papers_length() -> None:
     short = {arm: Setting(kind="ours", length=0.2) for arm in ("a", "b")}
     assert judged(ABOVE, results(), short, ours=True).words == "holds (one seed)"
-
-
-def test_stand_ins_that_learn_at_other_rates_are_not_compared() -> None:
-    backbone = {"model.backbone": "torchvision:mobilenet_v2"}
-    one, other = (setting(Training("act", "cub", settings={**backbone, "optimizer.lr": rate})) for rate in (1e-4, 3e-4))
-    assert one.kind == other.kind == "stand-in"
-    assert joint([one, one]).kind == "stand-in"
-    assert joint([one, other]).kind == "ours"
 
 
 def test_an_observation_refutes_nothing() -> None:
@@ -209,7 +188,7 @@ def test_a_claim_of_no_paper_is_judged_in_the_setting_that_it_is_about(kind: Any
 def test_a_rule_around_a_claim_keeps_what_it_is() -> None:
     claim = Beyond(text="high", arm="a", figure="R@1", above=1.0, reading="pixels", limit=True)
     around = ruled(claim, lambda _: ("holds", ""))
-    assert (around.reading, around.limit, around.of_levels) == ("pixels", True, True)
+    assert (around.reading, around.limit) == ("pixels", True)
 
 
 def test_a_claim_on_arms_of_another_reading_is_found() -> None:
@@ -227,7 +206,7 @@ def test_claims_are_counted_by_ground_and_reading() -> None:
 
     waiting = judged(ABOVE, Results(outcomes={}), grounds("paper"))
     every = [
-        *(found("paper"), found("shortened", "pixels"), found("stand-in", "normalised"), found("ours", "pixels")),
+        *(found("paper"), found("shortened", "pixels"), found("shortened", "normalised"), found("ours", "pixels")),
         *(found("pocket"), found("paper", limit=True), waiting, judged(ABOVE, results(), grounds("ours"), ours=True)),
     ]
     assert counted(every) == (

@@ -338,4 +338,4 @@ def close(text: str, arm: str, expected: dict[str, float], within: float) -> Jud
             return "does not hold", shown
         return ("holds" if len(known) == len(expected) else "undecided"), shown
 
-    return Judged(text, rule, levels=True)
+    return Judged(text, rule)
