@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -30,11 +32,15 @@ def test_recipe_block() -> None:
         ({"eps": 8}, "did you mean 8/255"),
         ({"eps": 0.1, "start_radius": 0.05}, "start: uniform"),
         ({"eps": 0.1, "start": "uniform", "start_radius": 0.2}, "must not exceed"),
+        ({"eps": 0.1, "norm": "Linf"}, "budget.norm.*did you mean 'linf'"),
+        ({"eps": 0.1, "method": "PGD"}, "budget.method"),
+        ({"eps": 0.1, "start": "random"}, "budget.start"),
+        ({"eps": 0.1, "units": "pixels"}, "budget.units.*did you mean 'pixel'"),
     ],
 )
-def test_impossible_budgets(arguments: dict[str, float], word: str) -> None:
+def test_impossible_budgets(arguments: dict[str, Any], word: str) -> None:
     with pytest.raises(RecipeError, match=word) as caught:
-        Budget(**arguments)  # type: ignore[arg-type]
+        Budget(**arguments)
     assert "\n" not in str(caught.value)
 
 
@@ -83,3 +89,5 @@ def test_other_radius_keeps_proportions() -> None:
     assert (other.eps, other.step, other.start_radius) == (0.2, 0.04, 0.1)
     assert budget.with_eps(0.0).eps == 0
     assert Budget(eps=0.0).with_eps(0.3).eps == 0.3
+    whole = Budget(eps=3 / 255, start="uniform", start_radius=3 / 255)  # times 7/3 is more than 7/255, by rounding
+    assert whole.with_eps(7 / 255) == Budget(eps=7 / 255, start="uniform", start_radius=7 / 255)

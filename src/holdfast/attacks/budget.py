@@ -9,11 +9,13 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
+from holdfast.config import resolve
 from holdfast.errors import RecipeError
 
 Norm: TypeAlias = Literal["linf", "l2"]
 Units: TypeAlias = Literal["pixel", "normalized"]
 Method: TypeAlias = Literal["pgd", "momentum", "apgd"]
+Start: TypeAlias = Literal["zero", "uniform"]
 
 Std: TypeAlias = float | Sequence[float] | Tensor
 
@@ -43,12 +45,14 @@ class Budget:
     step: float | None = None
     steps: int = 10
     norm: Norm = "linf"
-    start: Literal["zero", "uniform"] = "zero"
+    start: Start = "zero"
     start_radius: float | None = None
     units: Units = "pixel"
     method: Method = "pgd"
 
     def __post_init__(self) -> None:
+        for name, words in {"norm": Norm, "start": Start, "units": Units, "method": Method}.items():
+            resolve(words, getattr(self, name), f"budget.{name}")
         lengths = {"eps": self.eps, "step": self.step, "start_radius": self.start_radius}
         for name, value in lengths.items():
             if value is not None and not (math.isfinite(value) and value >= 0):
@@ -104,7 +108,9 @@ class Budget:
         """The same attack at another ε; given step and start keep their proportion to it."""
         if self.eps == 0:
             return dataclasses.replace(self, eps=eps)
-        return dataclasses.replace(self.scaled(eps / self.eps), eps=eps)
+        same = self.scaled(eps / self.eps)
+        start = None if same.start_radius is None else min(same.start_radius, eps)  # rounding may leave it beyond
+        return dataclasses.replace(same, eps=eps, start_radius=start)
 
     def in_pixels(self, std: Std) -> Budget:
         """The same budget in pixel units.

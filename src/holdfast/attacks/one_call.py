@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import torch
 from numpy.typing import ArrayLike
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from holdfast import console, seeds
 from holdfast.attacks.ball import pixels
 from holdfast.attacks.base import Goal
-from holdfast.attacks.budget import Budget, Method, Norm
+from holdfast.attacks.budget import Budget, Method, Norm, Start
 from holdfast.attacks.forward import Attacked, Forward, chunks, require_finite
 from holdfast.attacks.frozen import frozen
 from holdfast.attacks.pgd import pgd
@@ -75,7 +74,7 @@ def attack(
     steps: int = 10,
     norm: Norm = "linf",
     method: Method = "pgd",
-    start: Literal["zero", "uniform"] = "zero",
+    start: Start = "zero",
     gallery: References | None = None,
     batch: int = 64,
     seed: int = 0,
