@@ -263,6 +263,14 @@ def test_weight_perturbation_leaves_the_memory_of_hm_at_the_weights_themselves()
     assert plain.state() == extra.state()
 
 
+def test_weight_perturbation_logs_the_destination_that_was_attacked_for() -> None:
+    plain, extra = (built("hm", {"u": 2.0}) for _ in range(2))  # so that any loss changes the destination
+    wanted = plain.step(context(embedder()), batch()).logs
+    found = Extended(extra, [extras.WeightPerturbation()]).step(context(embedder()), batch()).logs
+    for name in ("hardness_source", "hardness_destination", "moved"):
+        torch.testing.assert_close(found[name], wanted[name])
+
+
 def test_grad_align() -> None:
     eps = 0.05
     result, inner, model, given = stepped("at", extras.GradAlign(0.4, eps))

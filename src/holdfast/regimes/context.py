@@ -146,7 +146,7 @@ class StepContext:
             with torch.no_grad(), frozen(self._model, statistics):
                 return self._embed(images, labels, distribution, None)._replace(numbers=numbers)
 
-        return self._once(look)
+        return self.once(look)
 
     @torch.no_grad()
     def observe_through(self, other: nn.Module, images: Tensor, count: int) -> Tensor:
@@ -177,7 +177,7 @@ class StepContext:
             stage: names the generator of a random start.
             pace: a factor on the length of every step, a scalar on the device.
         """
-        return self._once(lambda: self._attack(images, bound_goal, budget, distribution, statistics, stage, pace))
+        return self.once(lambda: self._attack(images, bound_goal, budget, distribution, statistics, stage, pace))
 
     def _attack(
         self,
@@ -276,8 +276,11 @@ class StepContext:
         finally:
             self._kept = self._again = None
 
-    def _once(self, make: Callable[[], T]) -> T:
-        """What is made, or was made when this step was first taken."""
+    def once(self, make: Callable[[], T]) -> T:
+        """What is made, or was made when this step was first taken: for what must not change in a repeated one.
+
+        Within `make` nothing else is observed, crafted or made once.
+        """
         if self._again is not None:
             made: T = next(self._again)
             return made

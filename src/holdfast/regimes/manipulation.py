@@ -93,7 +93,8 @@ class Manipulation(Regime):
         clean = ctx.observe(batch.images, batch.labels, statistics=self.statistics, numbers=batch.numbers)
         triplets = mine_triplets(self.source, clean, ctx.generator("source"))
         mined = Mined(clean, triplets, hardness(clean.z, triplets), self.source, ctx.group, ctx.progress)
-        wanted = self.destination(mined, ctx.generator("destination"), self.u, self.margin)
+        # Once: by the time a step is repeated, the destination remembers the loss of this very step.
+        wanted = ctx.once(lambda: self.destination(mined, ctx.generator("destination"), self.u, self.margin))
         return Task(clean.z, TripletLayout(triplets), mined.hardness, wanted)
 
     def remember(self, ctx: StepContext, adversarial: Tensor) -> None:
