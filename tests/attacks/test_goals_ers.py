@@ -67,6 +67,15 @@ def test_candidate_attacks(name: str, sign: int) -> None:
     assert 0 < goal.measure(MOVED)["rank"].mean() < 100
 
 
+@pytest.mark.parametrize("name", ["ca+", "ca-"])
+def test_a_candidate_that_did_not_move_is_level_with_its_own_copy(name: str) -> None:
+    known = References(CLEAN.float(), LABELS)
+    goal = attacks.build(name).bind(known, torch.arange(N), seeded(0))
+    found = goal.measure(known.vectors)
+    query = (goal.target != torch.arange(N)).float()  # type: ignore[attr-defined]  # it is before all but itself
+    torch.testing.assert_close(found["rank"], 100 * (found["place"] - 1 + query) / N)
+
+
 @pytest.mark.parametrize(("name", "sign"), [("qa+", 1), ("qa-", -1), ("gtt", -1)])
 def test_query_attacks(name: str, sign: int) -> None:
     goal = bind(name)

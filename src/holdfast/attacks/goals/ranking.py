@@ -85,12 +85,19 @@ class _BoundCandidate(_BoundRanking):
 
     def measure(self, z: Tensor) -> dict[str, Tensor]:
         """Also `place` and `clean_place` in the query's list, from 1; query and own clean copy are not in the list."""
-        clean = self.references.clean(self.rows)
+        clean, query = self.references.clean(self.rows), self.references.vectors[self.target]
+        # Measured alike: a candidate that did not move would else be behind its own copy by a rounding error.
+        behind = self.closer(z, self._own)
+        if self.references.queries is None:
+            behind = behind + (distance(clean, query) < distance(z, query))
         places = {name: 1 + self.closer(where, self._aside) for name, where in (("place", z), ("clean_place", clean))}
-        return super().measure(z) | places
+        return {"rank": 100 * behind / len(self.references)} | places
+
+    def _own(self, block: slice) -> Mask:
+        return self.references.itself(self.rows, block)
 
     def _aside(self, block: slice) -> Mask:
-        return super().candidate(block) | self.references.itself(self.rows, block)
+        return super().candidate(block) | self._own(block)
 
 
 class _Ranking(Goal):
