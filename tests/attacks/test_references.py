@@ -130,6 +130,8 @@ def test_what_does_not_belong_together_is_refused() -> None:
         References(VECTORS, torch.ones(3, 30, dtype=torch.bool))
     with pytest.raises(DataError, match="both or neither"):
         References(VECTORS, LABELS, query_labels=LABELS)
+    with pytest.raises(DataError, match="same model"):
+        References(VECTORS, LABELS).searched_by(VECTORS[:, 1:], LABELS)
     groups = torch.zeros(30, dtype=torch.long)
     with pytest.raises(DataError, match="query_groups belong together"):
         References(VECTORS, LABELS, queries=VECTORS, query_labels=LABELS, groups=groups)

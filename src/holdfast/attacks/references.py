@@ -248,6 +248,9 @@ class References:
 
     def _check(self) -> None:
         labels, own_labels, groups, own_groups = self._labels, self._query_labels, self._groups, self._query_groups
+        dims, own_dims = self.vectors.shape[1], self._own.shape[1]
+        if dims != own_dims:
+            raise DataError(f"queries have {own_dims} dims and the gallery has {dims}; embed both with the same model")
         if own_labels is not None and self.queries is None:
             raise DataError("query_labels belong to queries; give both or neither")
         if (own_groups is not None) != (groups is not None and self.queries is not None):
