@@ -26,6 +26,26 @@ def test_a_run_and_its_package_are_the_same_model(package: Path) -> None:
     assert torch.equal(load_model(str(package))(images), load_model(str(package.parent))(images))
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64])
+def test_weights_of_another_type_than_images_get_one_line(kind: torch.dtype) -> None:
+    with pytest.raises(ModelError, match=f"{kind} weights"):
+        as_embedder(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 14 * 14, 5)).to(kind), 16)
+
+
+def test_weights_of_another_type_may_take_images_all_the_same() -> None:
+    assert as_embedder(Embedder("conv-tiny", dim=8, size=16).double()).dim == 8
+
+    class Inside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 7)).bfloat16()
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return self.net(images.bfloat16()).float()  # type: ignore[no-any-return]
+
+    assert as_embedder(Inside(), 16).dim == 7
+
+
 def test_a_function_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from holdfast.attacks.base import BoundGoal
 from holdfast.errors import DataError, ModelError
+from holdfast.models.weight_types import other_type
 from holdfast.sphere import precise
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
@@ -76,7 +77,7 @@ class Forward:
             try:
                 z = call(images)
             except RuntimeError as error:
-                raise _other_type(error, self.module, images) or error from None
+                raise other_type(error, self.module, images) or error from None
         if not isinstance(z, Tensor) or z.shape[:1] != images.shape[:1] or z.ndim != 2:
             shape = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
             raise ModelError(f"a model under attack must return one vector per image, (B, dim); it returned {shape}")
@@ -104,19 +105,6 @@ class Forward:
     def losses(self, images: Tensor, goal: BoundGoal, chunk: int | None) -> Tensor:
         """The same, `chunk` groups at a time."""
         return torch.cat([self.loss(images[rows], part) for rows, part in chunks(images, goal, chunk)])
-
-
-def _other_type(error: RuntimeError, module: object, images: Tensor) -> ModelError | None:
-    """What to say of an error that comes of weights of another type than the images; nothing of others."""
-    tensors = module.parameters() if isinstance(module, nn.Module) else ()
-    own = {tensor.dtype for tensor in tensors if tensor.is_floating_point()} - {images.dtype}
-    if not own or "type" not in str(error):
-        return None
-    names = " and ".join(sorted(map(str, own)))
-    return ModelError(
-        f"attacks give a model {images.dtype} images, and this one has {names} weights; convert it, or wrap it in a "
-        "module that converts images and vectors"
-    )
 
 
 def group_size(images: Tensor, goal: BoundGoal) -> int:

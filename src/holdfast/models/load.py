@@ -17,9 +17,11 @@ from holdfast.models.activation import Activation
 from holdfast.models.backbones import call_by_path
 from holdfast.models.embedder import WEIGHTS_FILE, BatchNormPolicy, Embedder, Pooling
 from holdfast.models.fetching import hub_reachable
+from holdfast.models.modes import in_eval_mode
 from holdfast.models.names import TIMM, TORCHVISION, did_you_mean, published_start
 from holdfast.models.onnx_file import OnnxModule
 from holdfast.models.shipped import shipped_folder, shipped_names
+from holdfast.models.weight_types import other_type
 from holdfast.models.weights import Layout, load_backbone_weights
 from holdfast.view import Fit, Interpolation
 
@@ -121,7 +123,7 @@ def load_model(
     """
     spec = os.fspath(spec)
     if spec.rpartition(":")[0].endswith(".py"):
-        return Embedder.wrap(call_by_path(spec), size or 224).eval()
+        return as_embedder(Embedder.wrap(call_by_path(spec), size or 224)).eval()
     if start := published_start(spec):
         return ModelConfig(backbone=start[0], weights=start[1], dim=None, size=size).build().eval()
     folder = shipped_folder(spec) or Path(spec)
@@ -188,10 +190,26 @@ def as_embedder(model: str | Path | nn.Module, size: int | None = None) -> Embed
     """
     if isinstance(model, (str, Path)):
         return load_model(model, size)
-    if not isinstance(model, Embedder):
-        return Embedder.wrap(model, size or 224)
-    refuse_size("the embedder", model.size, size)
+    if isinstance(model, Embedder):
+        refuse_size("the embedder", model.size, size)
+    else:
+        model = Embedder.wrap(model, size or 224)
+    _refuse_other_types(model)
     return model
+
+
+def _refuse_other_types(model: Embedder) -> None:
+    """Refuse a model that does not take float32, which images come in, because its weights are of another type."""
+    weights = [weight for weight in model.parameters() if weight.is_floating_point()]
+    if all(weight.dtype == torch.float32 for weight in weights):
+        return
+    pixels = torch.promote_types(torch.float32, model.mean.dtype)  # as its normalisation leaves them
+    images = torch.zeros(2, 3, model.size, model.size, dtype=pixels, device=weights[0].device)
+    try:
+        with torch.no_grad(), in_eval_mode(model):
+            model.backbone(images)
+    except RuntimeError as error:
+        raise other_type(error, model, images) or error from None
 
 
 def refuse_size(what: str, own: int | None, asked: int | None) -> None:
