@@ -113,5 +113,6 @@ def test_only_some_kinds_of_input_where_asked_to() -> None:
         made = builder(registry)("stax", only=only)
         assert {part.name for part in made.parts(cast(Subject, subject))} == set(only)
         assert made.settings == {"only": only}
+    assert Stax(eps=0.3, only=("stax",)).parts(cast(Subject, subject))  # though ten times that is more than a pixel has
     with pytest.raises(RecipeError, match="did you mean 'stax'"):
         Stax(only=("stx",))

@@ -106,13 +106,12 @@ class Stax(Protocol):
         if self.mode == "replaced":
             refuse_queries(subject)
         small, alone = self.budget(subject), self.mode == "fixed"
-        budgets = {"": small, "-large": _budget(LARGER * (self.eps or 0.01), subject)}
-        parts = [
-            Part(kind + suffix, subject.attack_on(kind + suffix, goal, budget, _kept), budget=budget if alone else None)
-            for suffix, budget in budgets.items()
-            for kind, goal in INPUTS.items()
-            if not self.only or kind + suffix in self.only
-        ]
+        parts = []
+        for name in (kind for kind in KINDS if not self.only or kind in self.only):
+            kind, large = name.removesuffix("-large"), name.endswith("-large")
+            budget = _budget(LARGER * (self.eps or 0.01), subject) if large else small
+            attack = subject.attack_on(name, INPUTS[kind], budget, _kept)
+            parts.append(Part(name, attack, budget=budget if alone else None))
         for name, view in self._sets(subject).items():
             # The draws of plain stax, so that what differs between figures is the set.
             parts.append(Part(_set_part(name), view.attack_on("stax", INPUTS["stax"], small)))
