@@ -19,6 +19,7 @@ from holdfast.audit.plan import Passes, Progress
 from holdfast.audit.preparation import Execution, Selection, make_subject
 from holdfast.audit.state import AuditState, Queue, attack_all
 from holdfast.audit.subject import Subject
+from holdfast.cli.audit import audit_table
 from holdfast.data import ImageTable
 from holdfast.models import Embedder
 
@@ -163,3 +164,12 @@ def test_a_killed_audit_goes_on_from_what_larger_eps_left(
         for name, value in values.items():
             torch.testing.assert_close(resumed[part][name], value, msg=f"{part} {name}")
     assert whole["eps=4/255"]["hit"].mean() < whole["eps=0.25/255"]["hit"].mean()
+
+
+def test_the_terminal_shows_the_smallest_eps_in_grey_levels() -> None:
+    described = {key: info.plain() for key, info in audit.Thorough().describe().items()}
+    budget = {"eps_pixel": 16 / 255, "eps_normalized": 32 / 255, "steps": 8, "norm": "linf"}
+    document = {"protocol": "thorough", "mode": "fixed", "images": 4, "gallery": 9, "budget": budget, "limit": None}
+    figures = {"metrics": {"breaking_eps": 10.5 / 255}, "intervals": {"breaking_eps": [10 / 255, 12 / 255]}}
+    told = audit_table({**document, **figures, "described": described, "flags": []})
+    assert "breaking_eps 10.5 10.0 to 12.0" in " ".join(told.split())

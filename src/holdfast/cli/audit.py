@@ -115,9 +115,9 @@ def audit_table(document: dict[str, Any]) -> str:
     for key, value in document["metrics"].items():
         interval = document["intervals"].get(key)
         info = described.get(key, MetricInfo())
-        ends = f"{figure(interval[0], info.digits)} to {figure(interval[1], info.digits)}" if interval else ""
+        ends = " to ".join(_figure(end, info) for end in interval or ())
         term = [figure(terms[key](value), 1) if key in terms and value is not None else ""] if terms else []
-        rows.append((key, figure(value, info.digits), ends, *term, info.meaning))
+        rows.append((key, _figure(value, info), ends, *term, info.meaning))
     columns = ["figure", "value", "95 % interval", *(["term of ERS"] if terms else []), "meaning"]
     text = table(columns, rows, left=(len(columns) - 1,))
     budget = document["budget"]
@@ -134,6 +134,11 @@ def audit_table(document: dict[str, Any]) -> str:
         limited = "\nA first look: fewer images and steps than a full audit has."
     text += _by_strength(document["natural"]) if document.get("natural") else ""
     return f"{head}{limited}\n{text}\n{_flags(document['flags'])}"
+
+
+def _figure(value: Any, info: MetricInfo) -> str:
+    """A value as its description wants it shown."""
+    return figure(value if value is None or info.scale == 1 else info.scale * value, info.digits)
 
 
 def _robust(robust: dict[str, Any] | None) -> str:
