@@ -20,6 +20,8 @@ from holdfast.data import ImageStore, ImageTable
 from holdfast.errors import HoldfastError, RecipeError
 from holdfast.mining import draw
 from holdfast.models import Embedder
+from holdfast.report.sections.provenance import audit_again
+from holdfast.run_folder import read_run
 
 
 def labels_of(sizes: list[int]) -> Tensor:
@@ -222,3 +224,12 @@ def test_queries_are_refused(model: Embedder, table: ImageTable) -> None:
     half = np.where(np.arange(len(table)) % 2 == 0, "query", "gallery")
     with pytest.raises(HoldfastError, match="queries and a gallery"):
         holdfast.audit.run(model, table.with_splits(half), protocol=Adml(mode="replaced"))
+
+
+def test_the_pages_command_asks_for_the_same_attack(model: Embedder, table: ImageTable, tmp_path: Path) -> None:
+    asked = {"name": "adml", "mode": "replaced", "eps": 0.1, "units": "normalized", "batches": "4x2", "hinge": False}
+    ball = {"norm": "l2", "eps": 1.5}
+    document = audit.run(model, table, asked, limit=64, quick=True, ensemble=ball, out=tmp_path).document
+    told = audit_again(read_run(tmp_path), "audit-adml-replaced.json", document)
+    options = "--protocol adml --mode replaced --eps 0.1 --units normalized --batches 4x2 --no-hinge"
+    assert f"{options} --robust-norm l2 --robust-eps 1.5 --limit 64 --quick" in told

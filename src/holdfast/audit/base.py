@@ -69,6 +69,9 @@ class Protocol(ABC):
     adversarial: ClassVar[bool] = True
     """Whether an enemy changes the images; if not, there is neither robust R@1 nor a gradient to mask."""
 
+    units: str | None = None
+    """Of eps, where a protocol takes several."""
+
     def __init__(self, mode: str = "fixed", eps: float | None = None) -> None:
         if mode not in self.modes:
             raise RecipeError(unknown("mode", mode, self.modes))

@@ -199,6 +199,8 @@ def run(
             "mode": chosen.mode,
             "eps": chosen.eps,
             "settings": chosen.settings,
+            "units": chosen.units,
+            "ensemble": dataclasses.asdict(wanted),
             "data": data.name if isinstance(data, ImageTable) else parse(data),
             "split": selection.split,
             "model": type(model).__name__ if isinstance(model, nn.Module) else os.fspath(model),

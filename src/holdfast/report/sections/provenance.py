@@ -53,6 +53,16 @@ def audit_again(files: RunFiles, name: str, audit: dict[str, Any]) -> str:
         if audit.get(option) not in (None, default):
             words += [f"--{option}", audit[option]]
     words += _eps(files, audit)
+    if audit.get("units") == "normalized":
+        words += ["--units", audit["units"]]
+    settings, ensemble = block(audit, "settings"), block(audit, "ensemble")
+    if settings.get("batches"):
+        words += ["--batches", settings["batches"]]
+    words += ["--no-hinge"] if settings.get("hinge") is False else []
+    euclidean, robust_eps = ensemble.get("norm") == "l2", finite(ensemble.get("eps"))
+    words += ["--robust-norm", "l2"] if euclidean else []
+    if robust_eps is not None:
+        words += ["--robust-eps", f"{robust_eps:.6g}" if euclidean else _levels(robust_eps)]
     if audit.get("split") and not _default_split(files, audit["split"]):
         words += ["--split", audit["split"]]
     for option in ("size", "limit"):
@@ -75,10 +85,13 @@ def _eps(files: RunFiles, audit: dict[str, Any]) -> list[object]:
         eps = finite(block(audit, "budget").get("eps_normalized" if protocol == "stax" else "eps_pixel"))
         if eps is not None and protocol == "ers" and abs(eps - usual_eps_of(files)) < TINY:
             eps = None
-    if eps is None:
-        return []
+    return [] if eps is None else ["--eps", _levels(eps)]
+
+
+def _levels(eps: float) -> str:
+    """An eps as a command takes it: in grey levels where these are whole."""
     levels = 255 * eps
-    return ["--eps", f"{levels:.0f}/255" if abs(levels - round(levels)) < TINY else f"{eps:.6g}"]
+    return f"{levels:.0f}/255" if abs(levels - round(levels)) < TINY else f"{eps:.6g}"
 
 
 def _default_split(files: RunFiles, split: Any) -> bool:
