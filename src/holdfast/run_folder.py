@@ -69,13 +69,18 @@ class RunFiles:
     @property
     def data(self) -> dict[str, Any]:
         """What was trained on, or audited with."""
-        named = (data_block(document) for document in (self.recipe, self.evaluation, self.audit))
+        named = (data_block(document) for document in (self.recipe, self.evaluation, self.main_audit))
         return next((data for data in named if data), {})
 
     @property
     def all_audits(self) -> dict[str, dict[str, Any]]:
         """Every audit by file name, `audit.json` first."""
         return {"audit.json": self.audit, **self.audits} if self.audit else self.audits
+
+    @property
+    def main_audit(self) -> dict[str, Any]:
+        """The ten attacks, or the first other audit where they were not run; empty without any."""
+        return next(iter(self.all_audits.values()), {})
 
     @property
     def current_audits(self) -> dict[str, dict[str, Any]]:

@@ -315,3 +315,15 @@ def test_areas_follow_cost_and_need_all_of_them() -> None:
     assert diameters([1.0, 4.0]) == [LARGEST / 2, LARGEST]
     assert diameters([1e-6, 4.0]) == [SMALLEST, LARGEST]
     assert diameters([None, 4.0]) == [SMALLEST, SMALLEST]
+
+
+def test_a_model_audited_with_another_protocol_has_its_clean_figures_and_a_command(tmp_path: Path) -> None:
+    other = tmp_path / "stranger"
+    other.mkdir()
+    document = {**ers_audit(40.0, {}, []), "protocol": "stax", "model": "onnx:/mnt/them.onnx"}
+    (other / "audit-stax-fixed.json").write_text(json.dumps(document))
+    made = read_comparison([other])
+    assert cell(made.table, 0, "R@1").value == 78.0
+    command = "holdfast audit onnx:{} --data glyphs --out {}"
+    assert [entry.command for entry in made.missing] == [command.format("/mnt/them.onnx", other)]
+    assert [entry.shown_command for entry in made.missing] == [command.format("them.onnx", "stranger")]

@@ -261,3 +261,16 @@ def test_write_puts_the_page_beside_the_run(run: Path, tmp_path: Path) -> None:
 def test_a_report_needs_no_torch() -> None:
     code = "import sys, holdfast.report; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'matplotlib')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_audit_of_another_protocol_alone(run: Path) -> None:
+    for file in ("metrics.jsonl", "evaluation.json", "recipe.yaml", EXHIBITS):
+        (run / file).unlink()
+    other = {**audit(), "protocol": "adml", "model": "holdfast/pocket-robust", "size": 32, "seed": 7}
+    write(run / "audit-adml-fixed.json", {**other, "seconds": {"alignment": 45.0}})
+    (run / "audit.json").unlink()
+    text = words(make(run).html)
+    assert "How well holdfast/pocket-robust finds images of glyphs" in text
+    assert "Time 45 s spent attacking" in text
+    assert "audit 7" in text
+    assert "holdfast audit holdfast/pocket-robust --data glyphs --size 32 --out runs/full adds this" in text

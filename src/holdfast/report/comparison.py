@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.report.formatting import eps, short
-from holdfast.report.public import command, model_command, public_values, spec
+from holdfast.report.public import model_command, public_values, spec
 from holdfast.report.runs import ComparedRun, Document, read_runs, table_of
 from holdfast.report.tables import Table, TableCell
 from holdfast.run_files import block, data_block
@@ -106,8 +106,8 @@ def _missing(run: ComparedRun) -> list[MissingResult]:
             MissingResult(f"{run.name} is not finished; run the `holdfast train` command that started it again")
         )
     elif "ers" not in run.audits:
-        own = command("holdfast", "audit", run.files.folder, "--data", run.files.data_spec)
-        lines.append(MissingResult(f"{run.name} has no ERS yet", own, model_command("audit", run.files)))
+        commands = (model_command("audit", run.files, private) for private in (True, False))
+        lines.append(MissingResult(f"{run.name} has no ERS yet", *commands))
     return lines
 
 

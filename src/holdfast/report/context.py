@@ -134,7 +134,7 @@ class PageContext:
         files, made = self.files, block(self.files.exhibits, "made")
         if not made.get("data"):
             return None
-        measured = next((d for d in (files.evaluation, files.audit) if d.get("data")), {"data": files.data})
+        measured = next((d for d in (files.evaluation, files.main_audit) if d.get("data")), {"data": files.data})
         shown, own = data_block(made), data_block(measured)
         splits, contents = ([document.get(key) for document in (made, measured)] for key in ("split", "content"))
         if all(contents):

@@ -63,9 +63,24 @@ def spec(data: Any) -> str:
     return f"{data['name']}:{public_path(place)}" if place else public_path(data["name"])
 
 
-def model_command(verb: str, files: RunFiles) -> str:
-    """What audits or evaluates a folder's model: `holdfast VERB FOLDER --data DATA`."""
-    return command("holdfast", verb, files.shown_folder, "--data", spec(files.data))
+def model_command(verb: str, files: RunFiles, private: bool = False) -> str:
+    """What audits or evaluates the model of a folder: `holdfast VERB FOLDER --data DATA`, or, where it lies elsewhere,
+    `holdfast VERB MODEL --data DATA --out FOLDER`.
+
+    Args:
+        verb: `audit` or `evaluate`.
+        files: the folder.
+        private: name the folders that paths lie in, for who typed them.
+    """
+    folder, data = (files.folder, files.data_spec) if private else (files.shown_folder, spec(files.data))
+    audited = files.main_audit
+    if files.recipe or not audited:
+        return command("holdfast", verb, folder, "--data", data)
+    model = audited.get("model", "MODEL")
+    words = [model if private else public_path(model), "--data", data]
+    words += ["--size", audited["size"]] if audited.get("size") else []
+    words += ["--out", folder if verb == "audit" else f"{folder}/evaluation.json"]
+    return command("holdfast", verb, *words)
 
 
 def report_command(files: RunFiles, *options: str) -> str:

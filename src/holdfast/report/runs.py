@@ -73,8 +73,10 @@ class ComparedRun:
 
     @property
     def measured(self) -> dict[str, Document]:
-        """Where figures are, by source; the clean ones of a model that was only audited are those of its ERS audit."""
-        clean, worst = self.files.evaluation or self.audits.get("ers"), worst_case(self.audits.values())
+        """Where figures are, by source; the clean ones of a model that was only audited are those of an audit, of the
+        ERS audit first, which searched the whole gallery."""
+        whole = (audit for name, audit in self.audits.items() if name == "ers" or audit.get("mode") == "fixed")
+        clean, worst = self.files.evaluation or next(whole, None), worst_case(self.audits.values())
         return {**({"clean": clean} if clean else {}), **({"robust": worst[0]} if worst else {}), **self.audits}
 
     @property

@@ -110,7 +110,7 @@ def _score(files: RunFiles) -> dict[str, Any]:
 
 def _cost(files: RunFiles) -> dict[str, Any]:
     trained = files.training_seconds
-    parts = [*block(files.audit, "seconds").values(), block(files.audit, "robust").get("seconds")]
+    parts = [*block(files.main_audit, "seconds").values(), block(files.main_audit, "robust").get("seconds")]
     audit = sum(finite(seconds) or 0.0 for seconds in parts)
     notes = [f"{fmt.counted(files.recipe.get('epochs'), 'epoch')} of training"] if trained else []
     notes += [f"{fmt.duration(audit)} of attacks" if trained else "spent attacking"] if audit else []

@@ -15,8 +15,8 @@ def show(context: PageContext) -> dict[str, Any]:
     """Versions, seeds, budgets and commands."""
     files = context.files
     made = block(files.exhibits, "made")
-    seeds = {"training": files.recipe.get("seed"), "audit": files.audit.get("seed"), "this page": made.get("seed")}
-    versions = (block(document, "versions") for document in (made, files.audit, files.evaluation))
+    seeds = {"training": files.recipe.get("seed"), "audit": files.main_audit.get("seed"), "this page": made.get("seed")}
+    versions = (block(document, "versions") for document in (made, files.main_audit, files.evaluation))
     return {
         "title": "How to get these figures again",
         "data": spec(files.data),
@@ -105,7 +105,7 @@ def _report_again(files: RunFiles) -> str:
     options: list[str] = []
     if made.get("data") and spec(made["data"]) != spec(files.data):
         options += ["--data", spec(made["data"])]
-    own = files.recipe.get("seed") if files.recipe else files.audit.get("seed")
+    own = files.recipe.get("seed") if files.recipe else files.main_audit.get("seed")
     if made.get("seed") is not None and made["seed"] != own:
         options += ["--seed", str(made["seed"])]
     return report_command(files, *options)

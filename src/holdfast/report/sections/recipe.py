@@ -68,7 +68,7 @@ def sentence(files: RunFiles) -> str:
     """What this is."""
     data = spec(files.data) if files.data else "unknown data"
     if not files.recipe:
-        audited = files.audit or next(iter(files.audits.values()), files.evaluation)
+        audited = files.main_audit or files.evaluation
         model = public_path(audited.get("model", "a model"))
         return f"How well {model} finds images of {data}, and how easily it is fooled."
     network, loss = block(files.recipe, "model"), name_of(files.recipe.get("loss"))
