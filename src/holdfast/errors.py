@@ -98,10 +98,14 @@ def shown(value: Any) -> str:
 
 def plural(count: int, noun: str) -> str:
     """A number with its noun: `1 class`, `2 classes`, `1,000 queries`."""
-    if count == 1:
-        return f"1 {noun}"
-    many = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}{'es' if noun.endswith(('s', 'x', 'ch')) else 's'}"
-    return f"{count:,} {many}"
+    return f"1 {noun}" if count == 1 else f"{count:,} {many(noun)}"
+
+
+def many(noun: str) -> str:
+    """More than one: `classes`, `queries`."""
+    if noun.endswith("ry"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "tch", "rch")) else f"{noun}s"
 
 
 def unknown(kind: str, word: str, valid: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from reported_runs import BLOCKS, audit, change, run_folder, write
+from reported_runs import BLOCKS, SCORES, audit, change, run_folder, write
 
 from holdfast.errors import HoldfastError
 from holdfast.report.page import make
@@ -274,3 +274,15 @@ def test_an_audit_of_another_protocol_alone(run: Path) -> None:
     assert "Time 45 s spent attacking" in text
     assert "audit 7" in text
     assert "holdfast audit holdfast/pocket-robust --data glyphs --size 32 --out runs/full adds this" in text
+
+
+def test_one_is_no_plural(run: Path) -> None:
+    metrics = {"R@1": 100.0, "robust R@1": 0.0, **SCORES}
+    robust = {"eps": 8 / 255, "norm": "linf", "queries": 1, "broken_by": {"gtm": 1}, "seconds": 1}
+    change(run / "audit.json", images=1, gallery=1, metrics=metrics, robust=robust)
+    change(run / "evaluation.json", images=1)
+    text = words(make(run).html)
+    assert "in 1 search;" in text or "in 1 search." in text
+    assert "(1 query attacked)" in text
+    assert "of 1 attacked query find" in text
+    assert not re.findall(r"\b1 (?:[a-z]+ )?(?:images|queries|searches|steps|classes)\b", text)

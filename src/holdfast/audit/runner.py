@@ -32,7 +32,7 @@ from holdfast.audit.subject import Subject
 from holdfast.config import instantiate
 from holdfast.data import ImageTable, parse
 from holdfast.devices import choose_device, seeded_devices
-from holdfast.errors import HoldfastError, RecipeError
+from holdfast.errors import HoldfastError, RecipeError, plural
 from holdfast.evaluation import choose_split, read_table
 from holdfast.files import inside, write_json
 from holdfast.metric_info import plain
@@ -190,7 +190,8 @@ def run(
         if chosen.adversarial and not checks:
             raised.append(Flag("unchecked", "robust R@1 and the probes for masked gradients were left out"))
         if quick:
-            raised.append(Flag("first-look", f"{len(subject.rows)} images were attacked, in {budget.steps} steps each"))
+            why = f"{plural(len(subject.rows), 'image')} attacked, in {plural(budget.steps, 'step')} each"
+            raised.append(Flag("first-look", why))
         values = {key: figures.values[key] for key in (*FIRST, *figures.values) if key in figures.values} | spread
         described = {**chosen.describe(), **(robust.describe() if robust else {}), **Geometry().describe()}
         document = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, many
 from holdfast.metric_info import MetricInfo, stored
 from holdfast.run_files import block, finite
 
@@ -41,9 +41,9 @@ def count(value: Any) -> str:
 
 
 def counted(value: Any, noun: str) -> str:
-    """`1 epoch`, `40 epochs`."""
+    """`1 epoch`, `40 epochs`, `3 queries`."""
     text = count(value)
-    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+    return f"{text} {noun if text == '1' else many(noun)}"
 
 
 def with_interval(value: Any, interval: Any, digits: int = 1) -> str:

@@ -53,7 +53,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     numbers = (finite, fmt.number, fmt.percent, fmt.count, fmt.with_interval, fmt.brackets, fmt.eps, fmt.duration)
-    environment.filters |= {function.__name__: function for function in (*numbers, fmt.short, fmt.breakable, eps_words)}
+    words = (fmt.counted, fmt.short, fmt.breakable, eps_words)
+    environment.filters |= {function.__name__: function for function in (*numbers, *words)}
     return environment
 
 

@@ -114,7 +114,7 @@ def show(context: PageContext) -> dict[str, Any]:
     rows = [(fmt.eps(eps), fmt.percent(recall)) for eps, recall in points]
     if of_curve := _of_curve(files):
         words = fmt.change(of_curve.clean, of_curve.attacked, "rises", "falls", "stays")
-        asked = "" if of_curve.images is None else f" of {fmt.count(of_curve.images)} queries"
+        asked = "" if of_curve.images is None else f" of {fmt.counted(of_curve.images, 'query')}"
         title = f"R@1{asked} {words} at {fmt.eps(of_curve.eps)} per pixel"
     else:
         title = f"At {rows[-1][0]} per pixel, {rows[-1][1]} of the searches still succeed"

@@ -75,13 +75,14 @@ def _recall(files: RunFiles, recall: CleanRecall | None) -> dict[str, Any]:
     if recall is None:
         return _tile("R@1", fmt.NONE, f"not measured yet: {model_command('evaluate', files)}")
     kind = " ".join(word for word in ("sampled" if recall.sampled else "", recall.split) if word)
-    note = " ".join(word for word in ("of", fmt.count(recall.images), kind, "images find their class first") if word)
+    note = f"of {fmt.counted(recall.images, f'{kind} image'.lstrip())} find their class first"
     note += "" if recall.before is None else f"; {fmt.percent(recall.before)} before training"
     return _tile("R@1, clean images", fmt.percent(recall.value), note, meter=(recall.value, recall.ends, "R@1"))
 
 
 def _robust(worst: Robustness) -> dict[str, Any]:
-    note = f"of {fmt.count(worst.queries)} attacked queries find their class whatever the attack, when {worst.change}"
+    asked = fmt.counted(worst.queries, "attacked query")
+    note = f"of {asked} find their class whatever the attack, when {worst.change}"
     meter = worst.robust, worst.ends, "robust R@1"
     return _tile("Robust R@1", fmt.percent(worst.robust), note, fmt.brackets(worst.ends), meter, worst.doubted)
 
