@@ -119,7 +119,12 @@ def test_a_robust_recall_that_is_the_same_for_all_is_said(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("told", "words"), [({"eps": 4 / 255}, "eps 8/255 (a) and 4/255 (b)"), ({"norm": "l2"}, "norm")]
+    ("told", "words"),
+    [
+        ({"eps": 4 / 255}, "eps 8/255 (a) and 4/255 (b)"),
+        ({"norm": "l2"}, "norm"),
+        ({"eps": 1.5, "norm": "l2"}, "eps 8/255 (a) and 1.50 (b); norm linf (a) and l2 (b)"),
+    ],
 )
 def test_robust_recall_is_compared_at_the_same_strength_only(tmp_path: Path, told: dict[str, Any], words: str) -> None:
     made = [make_run(tmp_path / "a", 79.0, 36.0, robust=0.0), make_run(tmp_path / "b", 66.0, 30.0)]
@@ -177,6 +182,19 @@ def test_everyday_damage_is_compared(tmp_path: Path) -> None:
     _, text = read(made, tmp_path / "compare.html")
     assert "Everyday damage 61.2" in text
     assert "Everyday damage" in text.partition("Every figure of every run")[2]
+
+
+def test_a_line_of_one_run_among_several_says_whose_it_is(folders: list[Path], tmp_path: Path) -> None:
+    (folders[0] / "artifacts" / "exhibits.json").unlink()
+    text = compare(folders, tmp_path / "compare.html").read_text("utf-8")
+    strength = text[text.index('<section id="eps"') :]
+    assert "<span>hm</span>" in strength[: strength.index("</section>")]
+
+
+def test_sizes_of_discs_are_explained_where_they_differ(folders: list[Path], tmp_path: Path) -> None:
+    assert "The larger a disc" in read(folders, tmp_path / "compare.html")[1]
+    (folders[0] / "metrics.jsonl").unlink()  # so the time of one is not known
+    assert "The larger a disc" not in read(folders, tmp_path / "compare.html")[1]
 
 
 def test_headings_are_in_order(folders: list[Path], tmp_path: Path) -> None:

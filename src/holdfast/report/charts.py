@@ -125,7 +125,7 @@ def line_chart(
     height: int = 280,
     kinds: Sequence[str] = (),
 ) -> Chart:
-    """Lines, with a legend where there are several; a line of one point is a dot.
+    """Lines, with a legend where there are several, or where colours stand for runs; a line of one point is a dot.
 
     Args:
         lines: name and points of each, in order of x.
@@ -146,4 +146,4 @@ def line_chart(
             marks.append(Mark(f"line {kind}", points))
         if dots or len(points) == 1:
             marks += [Mark(f"dot {kind}", [point], "h0") for point in points]
-    return Chart(x, y, title, desc, marks, labels, height, legend if len(lines) > 1 else [])
+    return Chart(x, y, title, desc, marks, labels, height, legend if len(lines) > 1 or kinds else [])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.report.formatting import eps, short
+from holdfast.report.formatting import eps, number, short
 from holdfast.report.public import model_command, public_values, spec
 from holdfast.report.runs import ComparedRun, Document, read_runs, table_of
 from holdfast.report.tables import Table, TableCell
@@ -257,7 +257,7 @@ def _said(key: str, values: Document) -> str:
     if key == "content":
         return spec({name.removeprefix("data."): value for name, value in values.items()})
     if key == "eps_pixel":
-        return eps(values.get(key))
+        return number(values.get(key), 2) if values.get("norm") == "l2" else eps(values.get(key))
     return "none" if values.get(key) is None else short(public_values(values[key]))
 
 
