@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import yaml
 from reported_runs import BLOCKS, SCORES, audit, change, run_folder, write
 
 from holdfast.errors import HoldfastError
@@ -286,3 +287,11 @@ def test_one_is_no_plural(run: Path) -> None:
     assert "(1 query attacked)" in text
     assert "of 1 attacked query find" in text
     assert not re.findall(r"\b1 (?:[a-z]+ )?(?:images|queries|searches|steps|classes)\b", text)
+
+
+@pytest.mark.parametrize(("units", "told"), [("pixel", "eps 0.03, steps 1)"), ("normalized", "units normalized)")])
+def test_a_budget_says_its_units(run: Path, units: str, told: str) -> None:
+    regime = {"name": "at", "budget": {"eps": 0.03, "steps": 1, "units": units}}
+    recipe = (run / "recipe.yaml").read_text("utf-8")
+    write(run / "recipe.yaml", yaml.safe_dump({**yaml.safe_load(recipe), "regime": regime}))
+    assert told in words(make(run).html)

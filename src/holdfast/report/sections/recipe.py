@@ -15,8 +15,10 @@ from holdfast.run_folder import RunFiles
 
 CLASSES, EACH = 12, 4
 """Classes, and images of each, on the data card."""
-DETAILS = {"name", "anchors", "variant", "part", "reduction", "norm", "method", "units", "noise", "statistics", "start"}
+DETAILS = {"name", "anchors", "variant", "part", "reduction", "norm", "method", "noise", "statistics", "start"}
 """Settings that a summary leaves to the full recipe."""
+UNSAID = (None, False, 0, [], {}, "", "pixel")
+"""Values that it leaves out: nothing, and the units that lengths are in unless it says so."""
 CARD: dict[str, type] = {"images": int, "classes": int, "per_class": dict, "splits": dict, "samples": list}
 """What a whole data card holds."""
 
@@ -138,7 +140,7 @@ def _words(part: Any) -> str:
     """A block in one line: its name, then its settings, blocks inside in brackets."""
     if not isinstance(part, dict):
         return str(part or "")
-    worth = {k: v for k, v in part.items() if k not in DETAILS and v not in (None, False, 0, [], {}, "")}
+    worth = {k: v for k, v in part.items() if k not in DETAILS and v not in UNSAID}
     settings = [f"{key.replace('_', ' ')} {_value(value)}" for key, value in worth.items()]
     name = name_of(part)
     return f"{name} ({', '.join(settings)})" if name and settings else name or ", ".join(settings)
