@@ -70,6 +70,18 @@ def test_mistakes_get_one_clear_line(spec: str | dict[str, object], message: str
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("place", "spec"), [("photos", "folder:photos"), ("list.csv", "csv:list.csv")])
+def test_a_bare_place_is_answered_with_its_spelling(
+    place: str, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / place).mkdir()
+    with pytest.raises(DataError, match=f"write {spec}$"):
+        data.parse(place)
+    with pytest.raises(HoldfastError, match="unknown dataset"):
+        data.parse("x" * 5000)
+
+
 @pytest.mark.parametrize("name", sorted(BENCHMARKS))
 def test_a_benchmark_that_is_not_there_says_what_is_expected(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected"):

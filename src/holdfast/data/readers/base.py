@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -158,6 +159,9 @@ def parse(spec: str | Mapping[str, Any]) -> dict[str, Any]:
     if spec.startswith("{"):
         return _parse_braces(spec)
     name, colon, path = spec.partition(":")
+    if not colon and name not in registry.names() and os.path.exists(name):  # noqa: PTH110 - Path raises where a name is too long
+        kind = "csv" if Path(name).suffix == ".csv" else "folder"
+        raise DataError(f"'{name}' is a folder or file, not a dataset; write {kind}:{name}")
     field = _path_field(name)
     if field is None and colon:
         raise DataError(f"dataset '{name}' takes no path; write just '{name}'")
