@@ -65,6 +65,7 @@ class Adml(Protocol):
     """
 
     modes: ClassVar[tuple[str, ...]] = ("fixed", "replaced")
+    units: Units
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ class ComparedRun:
         """Where figures are, by source; the clean ones of a model that was only audited are those of an audit, of the
         ERS audit first, which searched the whole gallery."""
         whole = (audit for name, audit in self.audits.items() if name == "ers" or audit.get("mode") == "fixed")
-        clean, worst = self.files.evaluation or next(whole, None), worst_case(self.audits.values())
+        clean, worst = self.files.evaluation or next(whole, {}), worst_case(self.audits.values())
         return {**({"clean": clean} if clean else {}), **({"robust": worst[0]} if worst else {}), **self.audits}
 
     @property

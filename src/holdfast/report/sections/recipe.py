@@ -17,7 +17,7 @@ CLASSES, EACH = 12, 4
 """Classes, and images of each, on the data card."""
 DETAILS = {"name", "anchors", "variant", "part", "reduction", "norm", "method", "noise", "statistics", "start"}
 """Settings that a summary leaves to the full recipe."""
-UNSAID = (None, False, 0, [], {}, "", "pixel")
+UNSAID: tuple[Any, ...] = (None, False, 0, [], {}, "", "pixel")
 """Values that it leaves out: nothing, and the units that lengths are in unless it says so."""
 CARD: dict[str, type] = {"images": int, "classes": int, "per_class": dict, "splits": dict, "samples": list}
 """What a whole data card holds."""
