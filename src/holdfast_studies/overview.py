@@ -65,7 +65,7 @@ def _figures(letter: str, own: CitedTable, ran: Mapping[str, Results], results: 
         file.unlink(missing_ok=True)
     else:
         drawing.write(figure, file)
-        yield f"{PAPERS[letter]}: printed and measured", f"{FIGURES}/{file.name}"
+        yield f"{PAPERS[letter]}, printed and measured", f"{FIGURES}/{file.name}"
     if own.drawn and (results / FIGURES / f"{own.drawn}-1.png").is_file():
         yield base.get(own.drawn).figures("paper")[0].title, f"{FIGURES}/{own.drawn}-1.png"
 
