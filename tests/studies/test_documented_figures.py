@@ -74,3 +74,9 @@ def test_trials_on_photographs(row: dict[str, str]) -> None:
 def test_recipes_on_photographs(row: dict[str, str]) -> None:
     for heading, figure in TESTED.items():
         assert row[heading] == measured("X5 X3", row["on test classes"], figure)
+
+
+@pytest.mark.parametrize("row", table("docs/choosing.md", "with ResNet-18"), ids=lambda row: row["with ResNet-18"])
+def test_methods_on_photographs(row: dict[str, str]) -> None:
+    for heading, figure in {"passes per step": "log/passes", "R@1": "R@1", "ERS": "ers-fixed/ERS"}.items():
+        assert row[heading] == measured("H4", row["with ResNet-18"], figure)

@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from holdfast.training import checkpoint
 from holdfast.training.checkpoint import (
+    BRIEF,
+    SHARE,
     Checkpoint,
+    Pace,
     load_checkpoint,
     optimizer_tensors,
     restore_optimizer,
@@ -62,6 +66,22 @@ def test_a_half_written_folder_is_ignored(tmp_path: Path) -> None:
     assert found.step == 1
     save_checkpoint(tmp_path, _checkpoint(2))
     assert not (tmp_path / ".000000002.tmp").exists()
+
+
+def test_checkpoints_that_take_long_wait_until_they_are_a_small_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(checkpoint, "monotonic", lambda: now)
+    pace = Pace()
+    assert pace.allows()  # the first is written, whatever it will take
+    with pace.timed():
+        now += 3
+    now += 3 / SHARE - 1
+    assert not pace.allows()
+    now += 1
+    assert pace.allows()
+    with pace.timed():
+        now += BRIEF / 2
+    assert pace.allows()
 
 
 @pytest.mark.parametrize("fused", [False, True])

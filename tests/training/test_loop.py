@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError, RecipeError, TrainingError
 from holdfast.losses import Loss
 from holdfast.regimes import StepContext
 from holdfast.run_files import best_on_test, curve_on_test
-from holdfast.training import captured, loop, lr_schedules
+from holdfast.training import captured, checkpoint, loop, lr_schedules
 from holdfast.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from holdfast.training.folder import TrainingFolder
 from holdfast.training.health import NARROW, Collapsed, keep_last_good
@@ -154,6 +154,30 @@ def test_what_a_kill_left_of_older_checkpoints_is_removed(
     again = holdfast.train(tiny, out=tmp_path / "run")
     assert {file: file.read_bytes() for file in (run.folder / "checkpoint").rglob("*.*")} == whole
     assert again.evaluation["metrics"] == run.evaluation["metrics"]
+
+
+def test_a_model_that_takes_long_to_write_is_not_written_after_every_epoch(
+    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first and after the last one, and as often as asked for by those who ask."""
+    steps: list[int] = []
+
+    def slowly(folder: Path, found: Checkpoint) -> None:
+        steps.append(found.step)
+        save_checkpoint(folder, found)
+        now[0] += 60
+
+    now = [0.0]
+    monkeypatch.setattr(loop, "save_checkpoint", slowly)
+    monkeypatch.setattr(checkpoint, "monotonic", lambda: now[0])
+    tiny |= {"epochs": 4, "checkpoint_every": None}
+    run = holdfast.train(tiny, out=tmp_path / "run")
+    epoch = steps[0]
+    assert steps == [epoch, 4 * epoch]
+    steps.clear()
+    holdfast.train(tiny | {"checkpoint_every": epoch}, out=tmp_path / "often")
+    assert steps == [epoch, 2 * epoch, 3 * epoch, 4 * epoch]
+    assert (run.folder / "evaluation.json").is_file()
 
 
 def test_another_recipe_in_the_same_folder_is_refused(tiny: dict[str, Any], tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import torch
@@ -27,6 +29,11 @@ from holdfast.processes import current_processes
 SCHEMA = 2
 KEPT = 2
 
+SHARE = 0.05
+"""Of a run's time that checkpoints may take where nobody says how often to write them."""
+BRIEF = 0.2
+"""Seconds that nobody waits for."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
@@ -41,6 +48,25 @@ class Checkpoint:
     step: int
     tensors: dict[str, Tensor]
     state: dict[str, Any]
+
+
+class Pace:
+    """How often checkpoints pay: a model that trains an epoch in a second may take two to be written."""
+
+    def __init__(self) -> None:
+        self._took, self._written = 0.0, monotonic()
+
+    def allows(self) -> bool:
+        """Whether another one now would keep within the share, or is brief."""
+        return self._took <= max(BRIEF, SHARE * (monotonic() - self._written))
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Around the writing of one."""
+        begun = monotonic()
+        yield
+        self._written = monotonic()
+        self._took = self._written - begun
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:

@@ -29,7 +29,7 @@ from holdfast.regimes import StepContext, StepResult
 from holdfast.run_files import FITTED, KEPT, ON_TEST, START, UNDER_ATTACK
 from holdfast.training import health
 from holdfast.training.captured import CapturedStep
-from holdfast.training.checkpoint import broadcast_checkpoint, load_checkpoint, remove_useless, save_checkpoint
+from holdfast.training.checkpoint import Pace, broadcast_checkpoint, load_checkpoint, remove_useless, save_checkpoint
 from holdfast.training.choosing import choose_recipe, shrunk_line
 from holdfast.training.evaluations import finish, measure_on_test, measure_start, open_test_stores
 from holdfast.training.fitting import fit_head
@@ -131,6 +131,7 @@ class Loop:
             raise RecipeError(f"accumulate ({self.recipe.accumulate}) is more than all {self.total} steps; lower it")
         self.step = 0
         self.saved: int | None = None
+        self.pace = Pace()
         self.seen = self.score = ""
         self.meter: CompileMeter | None = None
 
@@ -202,7 +203,10 @@ class Loop:
                 epoch, within = divmod(self.step, self.epoch_steps)
                 if within == 0 and (last or epoch % recipe.evaluate_every == 0):
                     self._evaluate()
-                due = self.step % recipe.checkpoint_every == 0 if recipe.checkpoint_every else within == 0
+                if recipe.checkpoint_every:
+                    due = self.step % recipe.checkpoint_every == 0
+                else:
+                    due = within == 0 and self.processes.tell(self.pace.allows)
                 stopping = self.processes.any_of(bool(stop))
                 save_due = save_due or due or last or stopping
                 if save_due and update:  # between updates, gathered gradients would be lost
@@ -311,7 +315,8 @@ class Loop:
         if self.log:
             self.log.sync()
             state = {"interval": self.interval.state(), "watch": self.watch.state()}
-            save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step, **state))
+            with self.pace.timed():
+                save_checkpoint(self.run.checkpoints, self.session.checkpoint(self.step, **state))
         self.saved = self.step
 
     def _write(self, entry: dict[str, Any]) -> None:

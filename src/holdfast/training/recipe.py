@@ -106,7 +106,8 @@ class Recipe:
         on_collapse: `stop` when all embeddings gather in one point, keeping the last good model, or only `warn`.
         ema: decay of an average of the weights since training began, which is then evaluated and packaged; None for the
             plain ones.
-        checkpoint_every: steps between checkpoints; None is once per epoch.
+        checkpoint_every: steps between checkpoints; None is at the ends of epochs, as often as writing them takes a
+            twentieth of the time.
         log_every: steps between lines in metrics.jsonl.
         cache: where decoded images are kept: on the `device`, in `memory`, on `disk` in the cache folder, or `none`.
         trackers: experiment trackers that accelerate knows (tensorboard, wandb, ...).

@@ -127,7 +127,8 @@ def rivals(scale: Scale) -> Plan:
     # The table's own rows, then what explains them, other data, the strong η, another backbone
     plain_of = {d: trained(scale, "resnet18-triplet-random", {}, data=d, measures=BOTH) for d in ("cub", *FURTHER)}
     main = {name: defences.pop(name) for name in ("ACT[R]", "HM[S, LGA]", "HM[S, LGA]&ICS")}
-    further = {**defences, **others}
+    whole = _methods(scale, epochs=75)
+    further = {**defences, **others, **{f"{name}, 75 epochs": whole[name] for name in main}}
     for data, weight in FURTHER.items():
         on_it = {"standard[R]": plain_of[data], **_methods(scale, weight, data=data)}
         further |= {f"{name}, {data}": job for name, job in on_it.items()}
