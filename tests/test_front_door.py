@@ -6,8 +6,8 @@ import inspect
 import re
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
@@ -34,6 +34,7 @@ FAMILIES: list[tuple[type, ModuleType]] = [
     (Extra, extras),
     *((base, gradients) for base in (Direction, PairWeight, TripletWeight, PositiveMask)),
 ]
+NEEDED: dict[str, tuple[Any, ...]] = {"sum": (["shift"],), "worst-of": (["shift"],), "teacher": ("runs/plain",)}
 MEMBERS = [(family, name, package) for family, package in FAMILIES for name in Registry.of(family).names()]
 
 
@@ -43,11 +44,26 @@ def test_every_class_is_exported_and_shows_its_arguments(family: type, name: str
     home = gradients if name == "gradient" and package is losses else package
     assert getattr(home, member.__name__) is member
     assert member.__name__ in home.__all__
-    needed = {"sum": (["shift"],), "worst-of": (["shift"],), "teacher": ("runs/plain",)}
-    made = member(*needed.get(name, ()))
+    made = member(*NEEDED.get(name, ()))
     assert isinstance(made, Configurable)
     assert list(made.arguments()) == list(inspect.signature(member).parameters)
     assert "\n" not in repr(made)
+
+
+def _words(kind: Any) -> tuple[Any, ...]:
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return tuple(word for each in kinds if get_origin(each) is Literal for word in get_args(each))
+
+
+@pytest.mark.parametrize(("family", "name", "package"), MEMBERS, ids=lambda value: getattr(value, "__name__", value))
+def test_unknown_words_are_refused_and_known_ones_taken(family: type, name: str, package: ModuleType) -> None:
+    member: Any = Registry.of(family).get(name)
+    known = {argument: _words(kind) for argument, kind in get_type_hints(member.__init__).items()}
+    for argument, words in known.items():
+        if words:
+            with pytest.raises(RecipeError, match=f"{argument}: unknown value 'zzz'"):
+                member(*NEEDED.get(name, ()), **{argument: "zzz"})
+            assert member(*NEEDED.get(name, ()), **{argument: words[-1]}).arguments()[argument] == words[-1]
 
 
 def test_front_door() -> None:

@@ -115,6 +115,20 @@ def instantiate(kind: Any, value: Any, where: str = "", provided: Mapping[str, A
     return _walk(kind, value, where, lambda k, v, w: instantiate(k, v, w, provided))
 
 
+def refuse_unknown_words(member: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """What a recipe refuses of arguments that are one of a few words, for calls in Python.
+
+    Args:
+        member: a class, its `__init__`, or a factory.
+        given: argument name → value.
+    """
+    for name, value in given.items():
+        kind, _ = _signature(member)[name]
+        kinds = typing.get_args(kind) if _is_union(kind) else (kind,)
+        if any(typing.get_origin(each) is Literal for each in kinds) and isinstance(value, str):
+            resolve(kind, value, name)
+
+
 def number(text: str) -> float:
     """A number as people write it: `0.01`, `1e-5` or `8/255`."""
     top, slash, bottom = text.partition("/")

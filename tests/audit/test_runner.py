@@ -434,6 +434,13 @@ def test_impossible_requests(arguments: dict[str, Any], message: str, model: Emb
         audit.run(model, table, **arguments)
 
 
+@pytest.mark.parametrize("protocol", ["ers", "thorough", {"name": "adml", "units": "pixel"}])
+def test_an_eps_in_grey_levels_is_refused_before_anything_is_embedded(protocol: Any) -> None:
+    asked = {"name": protocol} if isinstance(protocol, str) else protocol
+    with pytest.raises(HoldfastError, match="did you mean 8/255"):
+        audit.run("no such model", "no such data", protocol={**asked, "eps": 8})
+
+
 def test_a_module_from_anywhere(table: ImageTable) -> None:
     module = nn.Sequential(nn.AdaptiveAvgPool2d(8), nn.Flatten())
     document = audit.run(module, table, protocol="adml", limit=16, size=16).document

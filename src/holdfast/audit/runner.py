@@ -122,6 +122,8 @@ def run(
     execution = execution or Execution()
     chosen: Protocol = instantiate(Protocol, protocol, "protocol")
     wanted: Ensemble = instantiate(Ensemble, ensemble or {}, "ensemble")
+    if chosen.pixel_eps is not None:
+        Budget(eps=chosen.pixel_eps)  # refused before anything is embedded
     name = _registered_name(chosen)
     title = f"{name}-{chosen.mode}"
     if limit is not None and limit < 1:
