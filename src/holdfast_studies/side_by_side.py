@@ -123,7 +123,7 @@ class CellRunner:
         networks = list(dict.fromkeys(one for cell in placed if (one := network(cell))))
         if not networks:
             return
-        console.say("measuring what the machine can do at most")
+        console.say("looking at what the machine can do at most")
         worker = Worker()
         self.idle.append(worker)
         worker.begin(look_at_machine, networks, self._placed(0).device, self.store.machine)
