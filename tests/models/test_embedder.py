@@ -153,6 +153,13 @@ def test_the_size_reaches_backbones_that_are_built_for_one(name: str) -> None:
     assert embedder(torch.rand(1, 3, 64, 64)).shape == (1, 8)
 
 
+@pytest.mark.parametrize(("name", "size"), [("crossvit_tiny_240", 224), ("efficientformer_l1", 256)])
+def test_a_size_that_a_backbone_cannot_take_is_one_line(name: str, size: int) -> None:
+    with pytest.raises(ModelError, match=f"{name} does not take images .*{size}.* give --size") as error:
+        Embedder(name, size=size)
+    assert "\n" not in str(error.value)
+
+
 def test_published_weights_are_fetched_for_the_size_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     import timm
 

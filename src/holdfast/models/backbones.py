@@ -126,17 +126,17 @@ def wrap_module(module: nn.Module, expects: Preprocessing) -> Backbone:
     return Backbone(module, _probe(module, expects.view.size), expects)
 
 
-def _probe(module: nn.Module, size: int) -> int:
+def _probe(module: nn.Module, size: int, name: str = "the module") -> int:
     taken = f"(B, 3, {size}, {size})"
     parameter = next(module.parameters(), torch.empty(0))
     try:
         with torch.no_grad(), in_eval_mode(module):
             out = module(torch.zeros(2, 3, size, size, device=parameter.device, dtype=parameter.dtype))
     except Exception as error:  # whatever a user's module may raise
-        raise ModelError(f"the module does not take images {taken} ({described(error)}); give --size") from error
+        raise ModelError(f"{name} does not take images {taken} ({described(error)}); give --size") from error
     if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != 2:
         shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
-        raise ModelError(f"the module must map images {taken} to vectors (B, D), got {shape}")
+        raise ModelError(f"{name} must map images {taken} to vectors (B, D), got {shape}")
     return int(out.shape[1])
 
 
@@ -199,6 +199,8 @@ def _timm(name: str, expects: Preprocessing, pretrained: bool) -> Backbone:
         raise _unpublished(name)
     with fetching(TIMM + name, *timm_address(cfg)) if pretrained else _building(name, told):
         module = _create_timm(name, told, pretrained)
+    if told is not None:  # some are built for one size alone and do not say so
+        _probe(module, told, name)
     # Some (MobileNetV3, VGG) widen the pooled features before the classifier, and give those.
     features = int(getattr(module, "head_hidden_size", None) or module.num_features)
     return Backbone(with_fast_depthwise(with_blocked_stem(module)), features, expects)
