@@ -126,6 +126,10 @@ def wrap_module(module: nn.Module, expects: Preprocessing) -> Backbone:
     return Backbone(module, _probe(module, expects.view.size), expects)
 
 
+SIZE = "--size (in recipes model.size)"
+"""What changes the size of a model's images."""
+
+
 def _probe(module: nn.Module, size: int, name: str = "the module") -> int:
     taken = f"(B, 3, {size}, {size})"
     parameter = next(module.parameters(), torch.empty(0))
@@ -133,7 +137,7 @@ def _probe(module: nn.Module, size: int, name: str = "the module") -> int:
         with torch.no_grad(), in_eval_mode(module):
             out = module(torch.zeros(2, 3, size, size, device=parameter.device, dtype=parameter.dtype))
     except Exception as error:  # whatever a user's module may raise
-        raise ModelError(f"{name} does not take images {taken} ({described(error)}); give --size") from error
+        raise ModelError(f"{name} does not take images {taken} ({described(error)}); give {SIZE}") from error
     if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != 2:
         shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
         raise ModelError(f"{name} must map images {taken} to vectors (B, D), got {shape}")
@@ -213,7 +217,7 @@ def _building(name: str, size: int | None) -> Iterator[None]:
         yield
     except Exception as error:  # whatever timm's constructors may raise
         at = f" for {size} px" if size else ""
-        raise ModelError(f"{name} cannot be built{at} ({described(error)}); try another --size") from error
+        raise ModelError(f"{name} cannot be built{at} ({described(error)}); try another {SIZE}") from error
 
 
 def _create_timm(name: str, size: int | None, pretrained: bool) -> Any:
